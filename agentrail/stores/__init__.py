@@ -1,1 +1,1 @@
-"""Where journals are kept: adapters of the store port, one file each. No session enters this room, and no loop."""
+"""Adapters of the store port, one module each. This package contains no session logic and no event loop."""

@@ -1,4 +1,4 @@
-"""Where agentrail keeps what it keeps. Environments are given, not read, and no store is imported."""
+"""Location of agentrail's data. The environment is passed in, not read, and no store is imported."""
 
 import os
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from typing import Final
 from agentrail.errors import StoreUnavailable
 
 DATA_VARIABLE: Final = "AGENTRAIL_DATA_DIR"
-"""Names the data directory, where it is not the usual one."""
+"""Environment variable that overrides the data directory."""
 
 STORE_FILE: Final = "sessions.db"
-"""The file of `sqlite:` in the data directory."""
+"""File of `sqlite:` in the data directory."""
 
 
 def find_data_directory(environ: Mapping[str, str]) -> Path:
-    """Say where agentrail keeps what it keeps: `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data."""
+    """Return the data directory: `AGENTRAIL_DATA_DIR`, otherwise `agentrail` in the user's data directory."""
     if environ.get(DATA_VARIABLE):
         return Path(environ[DATA_VARIABLE]).expanduser()
     if environ.get("XDG_DATA_HOME"):
@@ -27,7 +27,7 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
 
 
 def no_store_at(path: Path, reason: str) -> StoreUnavailable:
-    """Say that no store can be kept at a path, and what to do."""
+    """Return the error for a path where no store can be kept, with a remedy."""
     return StoreUnavailable(
         f"no sessions can be stored in {os.fspath(path)!r}: {reason}; name another place with --data-dir"
     )

@@ -1,4 +1,7 @@
-"""What a document says, and how it is cut: Markdown and text here, HTML and PDF in a process of their own (`agentrail.web.reading`)."""
+"""Text of documents, and splitting it into passages.
+
+Markdown and plain text are read here, HTML and PDF in a separate process (`agentrail.web.reading`).
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -16,15 +19,16 @@ from agentrail.web.reading import (
     read_document_blocking,
 )
 
-# How documents are cut into passages: by heading, neither too short to say something nor too long to be read. Pure. Headings are those
-# of CommonMark that begin with `#`, outside of fenced code. Sizes are bytes, four to a token, as the core estimates.
+# Documents are split by heading into passages that are neither too short to be useful nor too long to read.
+# Pure. Headings are those of CommonMark that start with `#`, outside of fenced code. Sizes are in bytes, four
+# per token, the core's estimate.
 
 
 LEAST_BYTES: Final = 200 * 4
-"""A shorter passage is joined with the next one, also over a heading."""
+"""A shorter passage is joined with the next one, even across a heading."""
 
 MOST_BYTES: Final = 800 * 4
-"""A longer one is cut: between paragraphs, else between lines, else in a line."""
+"""A longer passage is split: between paragraphs, otherwise between lines, otherwise within a line."""
 
 MAX_TITLE_CHARACTERS: Final = 200
 
@@ -41,7 +45,8 @@ class CutPassage:
     Attributes:
         trail: The headings above all of it, the outermost first.
         first: Its first line, from 1.
-        text: What stands there; empty lines in front, between paragraphs and behind are one or none.
+        text: Its text. Empty lines at both ends are removed, and those between paragraphs are reduced to one or
+            none.
     """
 
     trail: tuple[str, ...] = ()
@@ -52,10 +57,13 @@ class CutPassage:
 
 
 def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
-    """Cut a text into passages, in order. Each line that is not empty is in one of them, or a line that is too long in several."""
+    """Split a text into passages, in order.
+
+    Each line that is not empty is in one of them, and an overlong line in several.
+    """
     pieces: list[CutPassage] = []
     group: list[_Block] = []
-    size = -_JOINED_BYTES  # the first of a group is joined to nothing
+    size = -_JOINED_BYTES  # the first of a group is not joined to anything
     for block in _blocks(text.split("\n"), is_markdown=is_markdown):
         is_full = size + block.size > MOST_BYTES
         if group and (is_full or (block.is_heading and size >= LEAST_BYTES)):
@@ -70,7 +78,7 @@ def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
 
 @frozen
 class _Block:
-    """Lines that belong together: a paragraph, a fence, a heading with what follows on it."""
+    """Lines that belong together: a paragraph, a fence, or a heading with the lines right after it."""
 
     trail: tuple[str, ...]
     first: int
@@ -80,12 +88,12 @@ class _Block:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is a heading alone."""
+        """Whether it is only a heading."""
         return self.is_heading and self.first == self.last
 
     @property
     def size(self) -> int:
-        """In bytes, with what joins it to the one before."""
+        """Size in bytes, including the separator from the previous block."""
         return len(self.text.encode()) + _JOINED_BYTES
 
 
@@ -93,7 +101,7 @@ def _joined(group: Sequence[_Block]) -> CutPassage:
     text = group[0].text
     for before, block in pairwise(group):
         text += ("\n" if block.first <= before.last + 1 else "\n\n") + block.text
-    # A heading with nothing on it says where the next one stands, and is no part that the trail would have to fit.
+    # A heading without text only locates the next one, so the trail does not have to cover it.
     said = [block for block in group if not block.is_bare] or group
     levels = zip(*(block.trail for block in said), strict=False)
     trail = tuple([names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)])
@@ -135,7 +143,7 @@ def _blocks(lines: Sequence[str], *, is_markdown: bool) -> Iterator[_Block]:
 def _cut(
     lines: Sequence[str], first: int, last: int, trail: tuple[str, ...], *, is_heading: bool
 ) -> Iterator[_Block]:
-    """Give lines as one block, or as several where they are too long for a passage."""
+    """Yield lines as one block, or as several if they are too long for a passage."""
     part: list[str] = []
     size = 0
     begun = first
@@ -157,7 +165,7 @@ def _cut(
 
 
 def _cut_line(line: str) -> Iterator[str]:
-    # A quarter of the bytes as characters: none has more than four.
+    # A quarter of the bytes as characters: none has more than four bytes.
     step = (MOST_BYTES - 4) // 4
     return (line[place : place + step] for place in range(0, len(line), step))
 
@@ -172,7 +180,7 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _fence_behind(line: str, fence: str) -> str:
-    """Say which fence is open behind a line: its marks, or nothing."""
+    """Return the marks of the fence that is open after a line, or an empty string."""
     body = line.strip()
     mark = body[:1]
     if mark not in ("`", "~"):
@@ -186,7 +194,7 @@ def _fence_behind(line: str, fence: str) -> str:
 
 MARKDOWN: Final = frozenset({".md", ".markdown"})
 PLAIN: Final = frozenset({".txt", ".text", ".rst", ".log", ".csv", ""})
-"""Of the ends of names what is read as text without headings."""
+"""File extensions that are read as text without headings."""
 
 HTML: Final = frozenset({".html", ".htm", ".xhtml"})
 PDF: Final = frozenset({".pdf"})
@@ -196,10 +204,10 @@ _WEB: Final = ("https://", "http://")
 
 @frozen(kw_only=True)
 class DocumentText:
-    """What a document says.
+    """Text of a document.
 
     Attributes:
-        pages: The first line of each page, from 1; empty for what has no pages.
+        pages: First line of each page, from 1; empty for a document without pages.
     """
 
     text: str
@@ -208,11 +216,11 @@ class DocumentText:
 
 
 class UnreadDocument(Exception):
-    """A document cannot be read. The text says why and what to do, a clause without a full stop."""
+    """A document cannot be read. The text has the reason and a remedy, as a clause without a full stop."""
 
 
 def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
-    """Give what a document says. This blocks, of HTML and PDF up to fifteen seconds."""
+    """Return the text of a document. Blocks; HTML and PDF take up to fifteen seconds."""
     suffix = PurePosixPath(path).suffix.lower()
     kind = _kind_of(path, suffix, content)
     if len(content) > max_bytes:
@@ -234,7 +242,7 @@ def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     if not text.strip():
         message = "there is no text in it: it may be made by a program in the browser"
         raise UnreadDocument(message)
-    # What a page is called stands above all of it, for the trail.
+    # The title goes above the text, for the trail.
     titled = f"# {read.title}\n\n{text}" if read.title and not text.lstrip().startswith("# ") else text
     return DocumentText(text=titled, is_markdown=True)
 
@@ -281,7 +289,7 @@ def _of_pages(pages: tuple[str, ...]) -> DocumentText:
 
 
 def cut_document(document: DocumentText) -> tuple[CutPassage, ...]:
-    """Cut a document into passages; of one with pages `first` and `last` are pages and no lines."""
+    """Split a document into passages. For one with pages, `first` and `last` are pages instead of lines."""
     pieces = passages_of(document.text, is_markdown=document.is_markdown)
     if not document.pages:
         return pieces

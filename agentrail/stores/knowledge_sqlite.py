@@ -1,7 +1,8 @@
-"""`SqliteKnowledge`: bases of documents in one file of SQLite for each tenant, found by words as memories are.
+"""`SqliteKnowledge`: knowledge bases in one SQLite file per tenant, searched by words like memories.
 
-A document waits (`pending`) until its passages stand, all of them in one transaction: where a process died in between, the document is
-added again. Each word of the index begins with the key of its base, so that a query reads nothing of a base that it does not name.
+A document is `pending` until all its passages are stored in one transaction. If the process dies in between,
+the document is added again. Each word of the index starts with the key of its base, so a query reads nothing of
+other bases.
 """
 
 import hashlib
@@ -66,12 +67,13 @@ SCHEMA_OF_KNOWLEDGE: Final = TenantSchema(
     upgrades=(_VECTORS, partial(cut_index_again, table=_INDEX, columns=("head", "body"))),
 )
 
-# Made with the first line that is written: files that there are need no other version for it.
+# Created with the first summary, so that existing files need no new version.
 _SUMMARIES: Final = """
 CREATE TABLE IF NOT EXISTS summary (document INTEGER PRIMARY KEY REFERENCES document, text TEXT NOT NULL) STRICT
 """
 
-# So are these, with the first tags. They are a list in JSON, and stay while a document changes; the trigger also holds for an older agentrail.
+# Created with the first tags, for the same reason. Tags are a JSON list and stay when a document changes. The
+# trigger also works with an older agentrail.
 _TAGS: Final = """
 CREATE TABLE IF NOT EXISTS tagged (document INTEGER PRIMARY KEY REFERENCES document, tags TEXT NOT NULL) STRICT;
 CREATE TRIGGER IF NOT EXISTS document_removed AFTER DELETE ON document BEGIN DELETE FROM tagged WHERE document = old.number; END;
@@ -81,7 +83,7 @@ MAX_DOCUMENT_PATH: Final = 500
 
 _COLUMNS: Final = "p.id, d.base, d.path, p.trail, p.first_line, p.last_line, p.text"
 
-# Documents are a list of their numbers in JSON; `_INSIDE` holds of all for NULL.
+# Documents are a JSON list of numbers. For NULL, `_INSIDE` accepts all.
 _PASSAGES: Final = "SELECT number FROM passage WHERE document IN (SELECT value FROM json_each({numbers}))"
 _INSIDE: Final = f"(?3 IS NULL OR rowid IN ({_PASSAGES.format(numbers='?3')}))"
 
@@ -101,11 +103,11 @@ JOIN document AS d ON d.number = p.document ORDER BY wanted.key
 _COUNT: Final = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 AND {_INSIDE} LIMIT ?2)"  # noqa: S608 - constants
 _NO_BOUND: Final = -1
 _MAX_BASES: Final = 16
-"""How many bases are searched at once; who may read more has to name one."""
+"""Limit on bases per search. A user who may read more has to name one."""
 
 
 class SqliteKnowledge(SqliteCollection):
-    """Keeps bases in a directory. See `KnowledgeStore` for what each call promises."""
+    """Knowledge bases in a directory. See `KnowledgeStore` for the contract of each call."""
 
     _SCHEMA: ClassVar = SCHEMA_OF_KNOWLEDGE
     _ROWS: ClassVar = "passage"
@@ -116,10 +118,10 @@ class SqliteKnowledge(SqliteCollection):
         trail, text = parts
         return "\n".join([*json.loads(trail), text])
 
-    # --- for who looks after a base
+    # --- for maintainers of a base
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
-        """Make a base, or change who may read it; see `KnowledgeStore.open_base`."""
+        """Create a base, or change its readers. See `KnowledgeStore.open_base`."""
         name = check_base_name(base)
         given = None if readers is None else json.dumps(check_readers(readers))
         with self._files.of(tenant).writing() as connection:
@@ -128,7 +130,7 @@ class SqliteKnowledge(SqliteCollection):
                 connection.execute("UPDATE base SET readers = ? WHERE name = ?", (given, name))
 
     def announce(self, tenant: str, base: str, documents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Let documents wait; see `KnowledgeStore.announce`."""
+        """Register documents as pending. See `KnowledgeStore.announce`."""
         waiting: list[str] = []
         with self._writing(tenant, base) as connection:
             for path, digest in documents:
@@ -142,7 +144,7 @@ class SqliteKnowledge(SqliteCollection):
         return tuple(waiting)
 
     def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
-        """Cut a document into passages; see `KnowledgeStore.add`."""
+        """Split a document into passages and index them. See `KnowledgeStore.add`."""
         digest = hashlib.sha256(content).hexdigest()
         try:
             document = read_kb_document(_checked_path(path), content, MAX_DOCUMENT_BYTES)
@@ -150,7 +152,7 @@ class SqliteKnowledge(SqliteCollection):
             failed = KnowledgeDocument(path=path, digest=digest, state="failed", reason=str(error))
             return self._fail(tenant, base, failed)
         pieces = cut_document(document)
-        # Pages are kept as numbers below zero: so a line has no column that says what is counted.
+        # Page numbers are stored as negative numbers, so that no column for the unit is needed.
         sign = -1 if document.pages else 1
         added = KnowledgeDocument(path=path, digest=digest, state="indexed", passages=len(pieces))
         key = owner_key("base", base)
@@ -184,7 +186,7 @@ class SqliteKnowledge(SqliteCollection):
             return evolve(added, tags=_tags_of(connection, number))
 
     def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
-        """Note that a document could not be had; see `KnowledgeStore.fail`."""
+        """Record that a document could not be fetched. See `KnowledgeStore.fail`."""
         return self._fail(
             tenant,
             base,
@@ -198,7 +200,7 @@ class SqliteKnowledge(SqliteCollection):
             return evolve(failed, tags=_tags_of(connection, number))
 
     def tag(self, tenant: str, base: str, paths: Sequence[str], tags: Iterable[str]) -> int:
-        """Give documents tags; see `KnowledgeStore.tag`."""
+        """Set the tags of documents. See `KnowledgeStore.tag`."""
         given = json.dumps(check_document_tags(tags))
         with self._writing(tenant, base) as connection:
             connection.execute(_TAGS)
@@ -210,7 +212,7 @@ class SqliteKnowledge(SqliteCollection):
             return connection.changes()
 
     def remove(self, tenant: str, base: str, path: str) -> bool:
-        """Remove a document; see `KnowledgeStore.remove`."""
+        """Remove a document. See `KnowledgeStore.remove`."""
         file = self._files.of(tenant)
         if not file.path.exists():
             return False
@@ -229,23 +231,23 @@ class SqliteKnowledge(SqliteCollection):
     def documents(
         self, tenant: str, base: str, within: DocumentFilter = ALL_DOCUMENTS
     ) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base; see `KnowledgeStore.documents`."""
+        """Return the documents of a base. See `KnowledgeStore.documents`."""
         with self._files.of(tenant).reading() as connection:
             return () if connection is None else _documents_of(connection, base, within)
 
     def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
-        """Give how a document begins; see `KnowledgeStore.beginning`."""
+        """Return the beginning of a document. See `KnowledgeStore.beginning`."""
         statement = """SELECT p.text FROM passage AS p JOIN document AS d ON d.number = p.document
             WHERE d.base = ? AND d.path = ? ORDER BY p.place LIMIT ?"""
         with self._files.of(tenant).reading() as connection:
             if connection is None or most < 1:
                 return ""
-            # A passage has a character at least, and one line between two of them.
+            # A passage has at least one character, and there is an empty line between two of them.
             texts = [text for (text,) in connection.execute(statement, (base, path, most))]
         return "\n\n".join(texts)[:most]
 
     def summarize(self, tenant: str, base: str, path: str, digest: str, summary: str) -> bool:
-        """Write a line about a document; see `KnowledgeStore.summarize`."""
+        """Store a one-line summary of a document. See `KnowledgeStore.summarize`."""
         line = check_summary(summary)
         with self._writing(tenant, base) as connection:
             number = connection.execute(
@@ -257,17 +259,17 @@ class SqliteKnowledge(SqliteCollection):
                 connection.execute("INSERT OR REPLACE INTO summary VALUES (?, ?)", (number, line))
         return number is not None
 
-    # --- for who reads
+    # --- for readers
 
     def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
-        """Give the bases that a user may read; see `KnowledgeStore.bases`."""
+        """Return the bases that a user may read. See `KnowledgeStore.bases`."""
         with self._files.of(reader.tenant).reading() as connection:
             return () if connection is None else _bases_for(connection, reader)
 
     def readable(
         self, reader: MemoryOwner, base: str, within: DocumentFilter = ALL_DOCUMENTS
     ) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base that can be found; see `KnowledgeStore.readable`."""
+        """Return the searchable documents of a base. See `KnowledgeStore.readable`."""
         with self._files.of(reader.tenant).reading() as connection:
             there = [] if connection is None else [one.name for one in _bases_for(connection, reader)]
             if connection is None or base not in there:
@@ -283,7 +285,7 @@ class SqliteKnowledge(SqliteCollection):
         *,
         limit: int = 8,
     ) -> tuple[Passage, ...]:
-        """Give passages about something; see `KnowledgeStore.search`."""
+        """Return passages that match a query. See `KnowledgeStore.search`."""
         check_limit(limit, MAX_FOUND_PASSAGES)
         words = query_words(query)
         with self._files.of(reader.tenant).reading() as connection:
@@ -297,7 +299,7 @@ class SqliteKnowledge(SqliteCollection):
                 return ()
             return tuple(map(_passage_of, connection.execute(_SEARCH, (match, limit, numbers))))
 
-    def nearest(  # noqa: PLR0913 - as the port
+    def nearest(  # noqa: PLR0913 - same as the port
         self,
         reader: MemoryOwner,
         vector: bytes,
@@ -307,7 +309,7 @@ class SqliteKnowledge(SqliteCollection):
         *,
         limit: int,
     ) -> tuple[Passage, ...]:
-        """Give passages that mean nearly the same; see `VectorKnowledge.nearest`."""
+        """Return passages of similar meaning. See `VectorKnowledge.nearest`."""
         with self._files.of(reader.tenant).reading() as connection:
             if connection is None:
                 return ()
@@ -323,7 +325,7 @@ class SqliteKnowledge(SqliteCollection):
             return tuple(map(_passage_of, connection.execute(_NUMBERED, (found,))))
 
     def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Give a passage with its neighbours; see `KnowledgeStore.read`."""
+        """Return a passage with its neighbours. See `KnowledgeStore.read`."""
         if type(around) is not int or not 0 <= around <= MAX_AROUND:
             raise OptionError([f"around is {around!r:.80}: expected a whole number from 0 to {MAX_AROUND}"])
         with self._files.of(reader.tenant).reading() as connection:
@@ -345,7 +347,7 @@ class SqliteKnowledge(SqliteCollection):
     @contextmanager
     def _writing(self, tenant: str, base: str) -> Iterator[apsw.Connection]:
         file = self._files.of(tenant)
-        if not file.path.exists():  # a tenant without a base has no file, and gets none
+        if not file.path.exists():  # a tenant without a base has no file, and none is created
             raise OptionError([_fault_of_base(check_base_name(base), [])])
         with file.writing() as connection:
             if connection.execute("SELECT 1 FROM base WHERE name = ?", (check_base_name(base),)).get is None:
@@ -371,7 +373,7 @@ def _fault_of_base(base: str, names: Sequence[str]) -> str:
 
 
 def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeBase]:
-    """Give the bases that are searched."""
+    """Return the bases to search."""
     asked = [one for one in bases if base in ("", one.name)]
     if (base and not asked) or len(asked) > _MAX_BASES:
         raise OptionError([_fault_of_base(base, [one.name for one in bases])])
@@ -381,7 +383,11 @@ def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeB
 def _narrowed(
     connection: apsw.Connection, bases: Sequence[KnowledgeBase], within: DocumentFilter
 ) -> tuple[Sequence[KnowledgeBase], str | None]:
-    """Give bases as if they had only the documents that pass, and the numbers of those as `_INSIDE` takes them."""
+    """Restrict bases to the documents that pass the filter.
+
+    Returns:
+        The bases with their reduced counts, and the document numbers for `_INSIDE`.
+    """
     if within == ALL_DOCUMENTS:
         return bases, None
     tags = _column_of(connection, "tagged", "tags")
@@ -423,7 +429,7 @@ def _has_table(connection: apsw.Connection, name: str) -> bool:
 
 
 def _column_of(connection: apsw.Connection, table: str, column: str) -> str:
-    """Write what a table has beside a document; NULL as long as there is no such table."""
+    """Return the SQL for a document's column in another table, or NULL if that table does not exist."""
     if not _has_table(connection, table):
         return "NULL"
     return f"(SELECT {column} FROM {table} WHERE document = number)"  # noqa: S608 - constants
@@ -488,7 +494,7 @@ def _bases_for(connection: apsw.Connection, reader: MemoryOwner) -> tuple[Knowle
 def _match(
     connection: apsw.Connection, base: KnowledgeBase, words: Sequence[str], numbers: str | None
 ) -> str:
-    """Write what is looked for in one base; nothing where it has none of the words."""
+    """Return the match expression for one base, or an empty string if none of the words occurs in it."""
     key = owner_key("base", base.name)
 
     def count(word: str, most: int | None) -> int:

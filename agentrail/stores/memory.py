@@ -1,7 +1,7 @@
-"""`MemoryStore`: journals in dictionaries, under the same fence as on a disk. Nothing of it outlives the process.
+"""`MemoryStore`: journals in dictionaries, with the same fencing as on disk. Nothing survives the process.
 
-What is appended is as durable as it ever gets at once, so no writer thread stands in front of it. It may be handed to a second
-supervisor when the first one is gone, which then finds what the first one left: that is how tests crash a process without one.
+An append is as durable as it will ever be at once, so it needs no writer thread. The store can be handed to a
+second supervisor after the first one has ended. Tests use this to simulate a crash without ending a process.
 """
 
 import difflib
@@ -42,11 +42,12 @@ from agentrail.errors import (
 )
 from agentrail.messages import SessionId
 
-# What `MemoryStore` keeps of one session, and what it decides from that alone. No other session enters, no lock and no clock.
+# Data of one session in a `MemoryStore`, and decisions that need only this data. No other session, lock or
+# clock.
 
 
 class MemoryJournal:
-    """What is kept of one session. Its records have no gaps, so a number is a place."""
+    """Stored data of one session. Its records have no gaps, so a record number determines its index."""
 
     __slots__ = (
         "blobs",
@@ -66,7 +67,7 @@ class MemoryJournal:
     )
 
     def __init__(self, opening: Opening, now: int) -> None:
-        """Begin with an opening, at a time of the store."""
+        """Create a journal from an opening, at a time of the store's clock."""
         self.scope: str = opening.records[0].scope
         self.session: SessionId = opening.records[0].session
         self.root: SessionId = opening.root
@@ -84,59 +85,59 @@ class MemoryJournal:
 
     @property
     def tail(self) -> Tail:
-        """Where it ends: read from the records, so that there is one truth and no moment between two."""
+        """End of the journal. Computed from the records, so that the two cannot disagree."""
         last = self.records[-1]
         return Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
 
     @property
     def forks_at(self) -> int:
-        """The number of the record that it was forked at; 0 where it was not."""
+        """Number of the record at which it was forked, or 0."""
         return 0 if self.forked_from is None else self.forked_from[1]
 
     def takes(self, records: Sequence[Record]) -> bool:
-        """Whether records may stand where they want to: nothing else does, and the one before is of their own epoch."""
+        """Whether these records may be written at their numbers: no other ones are there, and the epoch is the same."""
         first, last = records[0], self.records[-1]
         if first.epoch != last.epoch or first.seq > last.seq + 1:
             return False
-        # Records that were trimmed cannot be compared. Their epoch is still the newest, so they are the owner's own.
+        # Trimmed records cannot be compared. Their epoch is still the newest, so they are the owner's own.
         return all(
             record.seq < self.first_seq or self.records[record.seq - self.first_seq] == record
             for record in records[: last.seq - first.seq + 1]
         )
 
     def extend(self, records: Sequence[Record], now: int) -> None:
-        """Write records behind the last."""
+        """Append records."""
         self.records.extend(records)
         self.written_at_ms = now
 
     def last_of(self, epoch: int) -> int:
-        """Give the number of the last record that is not of a later epoch."""
+        """Return the number of the last record up to this epoch."""
         return self.first_seq + bisect_right(self.records, epoch, key=lambda record: record.epoch) - 1
 
     def is_sound(self, snapshot: StoredSnapshot) -> bool:
-        """Whether a snapshot is of this journal, and is what was put."""
+        """Whether a snapshot belongs to this journal and is unchanged."""
         place = snapshot.seq - self.first_seq
         if not 0 <= place < len(self.records) or self.records[place].hash != snapshot.hash:
             return False
         return snapshot.check == hashlib.blake2b(snapshot.hash + snapshot.state, digest_size=16).digest()
 
     def trim(self, before: int) -> int:
-        """Drop records before a number."""
+        """Drop records before a number and return how many were dropped."""
         dropped = before - self.first_seq
         del self.records[:dropped]
         self.first_seq = before
         return dropped
 
     def was_erased(self, seq: int) -> bool:
-        """Whether the content of a record was removed."""
+        """Whether the content of a record was erased."""
         place = seq - self.first_seq
         return 0 <= place < len(self.records) and self.records[place].kind == ERASED
 
     def erase(self, why: str, now: int) -> tuple[int, int]:
-        """Remove the content of all records, drop the snapshots, and end it.
+        """Erase the content of all records, drop the snapshots, and end the session.
 
         Returns:
-            How many records and snapshots that were.
+            Numbers of erased records and dropped snapshots.
         """
         snapshots, self.snapshots = len(self.snapshots), {}
         self.standing = Standing(has_ended=True)
@@ -150,12 +151,12 @@ class MemoryJournal:
         return count, snapshots
 
     def size_bytes(self) -> int:
-        """How many bytes its records and snapshots are, without blobs."""
+        """Return the size of its records and snapshots in bytes, without blobs."""
         texts = sum(len(record.body) + len(record.does.encode()) for record in self.records)
         return texts + sum(len(one.state) for one in self.snapshots.values())
 
     def stored(self) -> StoredSession:
-        """Say how it stands."""
+        """Return the session as listed by the store."""
         return StoredSession(
             scope=self.scope,
             session=self.session,
@@ -173,11 +174,11 @@ class MemoryJournal:
 
 
 def check_same_opening(there: MemoryJournal, opening: Opening) -> None:
-    """Refuse an opening that is not that of a journal.
+    """Check that an opening is the one of this journal.
 
     Raises:
-        AlreadyExists: It is another one.
-        Fenced: It is that one, and another owner has taken the session over.
+        AlreadyExists: The journal has another opening.
+        Fenced: The opening is the same, but another owner has taken over the session.
     """
     tail = tail_of(opening.records)
     is_same = (
@@ -196,7 +197,7 @@ def check_same_opening(there: MemoryJournal, opening: Opening) -> None:
 
 
 def fits(journal: MemoryJournal, filters: Filters) -> bool:
-    """Whether a session is one of those that are looked for."""
+    """Whether a session passes the filters."""
     standing = journal.standing
     return (
         filters.scope in (None, journal.scope)
@@ -213,35 +214,35 @@ def fits(journal: MemoryJournal, filters: Filters) -> bool:
 _Key: TypeAlias = tuple[str, str]
 
 _NEIGHBOURS: Final = 32
-"""How many ids on each side of an unknown one are looked at for some that are like it."""
+"""Number of ids compared on each side of an unknown id, to suggest similar ones."""
 _COMPARED: Final = 128
-"""How many characters of an unknown one are compared with them: of a megabyte that would take a tenth of a second."""
+"""Characters of an unknown id that are compared. A whole megabyte would take a tenth of a second."""
 
 _KEPT_SNAPSHOTS: Final = 2
 
 
 class MemoryStore:
-    """Keeps journals for as long as the process lives."""
+    """Journals that live as long as the process."""
 
     is_immediate: Final = True
 
     def __init__(self, *, now_ms: Callable[[], int] | None = None, lease_ms: int = 15_000) -> None:
-        """Begin without any journal.
+        """Create an empty store.
 
         Args:
-            now_ms: The clock of the store, in milliseconds since 1970; that of the machine unless given.
-            lease_ms: For how long a node is taken for alive after it was heard of.
+            now_ms: Clock of the store, in milliseconds since 1970. Default: the machine's clock.
+            lease_ms: Time after its last heartbeat during which a node counts as alive.
         """
         self._clock = now_ms
         self._lease_ms = lease_ms
-        # Between the thread that writes and those that read. It is never held for longer than one call.
+        # Between the writing thread and the reading ones. Never held for longer than one call.
         self._lock = threading.Lock()
         self._journals: dict[_Key, MemoryJournal] = {}
         self._keys: list[_Key] = []
         self._trees: dict[_Key, list[_Key]] = {}
         self._forks: dict[_Key, dict[_Key, None]] = {}
         self._of_owner: dict[str, list[_Key]] = {}
-        # Dictionaries and no sets: these have an order that a seed gives.
+        # Dictionaries instead of sets, because their order is reproducible from a seed.
         self._working: dict[_Key, None] = {}
         self._timed: dict[_Key, None] = {}
         self._owned: Counter[str] = Counter()
@@ -251,17 +252,17 @@ class MemoryStore:
         self._owed_rows: dict[tuple[str, str], OwedRow] = {}
 
     def __repr__(self) -> str:
-        """Say how much there is."""
+        """Return the number of sessions."""
         return f"MemoryStore(sessions={len(self._journals)})"
 
     def now_ms(self) -> int:
-        """Read the store's clock: milliseconds since 1970."""
+        """Return the store's clock: milliseconds since 1970."""
         return int(outside.wall() * 1000) if self._clock is None else self._clock()
 
     # --- writing
 
     def create(self, opening: Opening) -> None:
-        """Begin a journal; see `Store.create`."""
+        """Create a journal. See `Store.create`."""
         first = opening.records[0]
         key = (first.scope, first.session)
         with self._lock:
@@ -283,7 +284,7 @@ class MemoryStore:
             self._stand(key, journal, opening.standing)
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Make a node the owner of a tree; see `Store.take`."""
+        """Make a node the owner of a tree. See `Store.take`."""
         with self._lock:
             top = self._root(scope, root)
             now = self.now_ms()
@@ -310,7 +311,7 @@ class MemoryStore:
             return Taken(sessions=tuple(taken))
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Let a tree have no owner, if this node is it."""
+        """Remove the owner of a tree, if it is this node."""
         with self._lock:
             top = self._journals.get((scope, root))
             if top is None or top.node != node or top.root != root:
@@ -319,7 +320,7 @@ class MemoryStore:
                 self._own(self._journals[key], "")
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
-        """Write records of many sessions; see `Store.append`."""
+        """Append records of many sessions. See `Store.append`."""
         refused: set[_Key] = set()
         answers: list[Fenced | None] = []
         with self._lock:
@@ -339,16 +340,18 @@ class MemoryStore:
         if is_behind_refused or not journal.takes(one.records):
             return Fenced(one.session, durable_up_to=journal.last_of(one.records[0].epoch))
         new = one.records[journal.tail.seq - one.records[0].seq + 1 :]
-        # A repeated append changes nothing, and least of all how the session stood before others came behind it.
+        # A repeated append changes nothing. In particular it must not restore an older standing of the
+        # session.
         if new:
             self._keep(journal, one.blobs)
             self._stand(key, journal, one.standing)
-            # Last, so that a thread that is interrupted in between has not written, and writes all of it the next time.
+            # Last, so that a thread interrupted before this has written nothing and writes everything the
+            # next time.
             journal.extend(new, now)
         return None
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Keep a snapshot; the last two of each session are kept."""
+        """Store a snapshot. Each session keeps its last two."""
         with self._lock:
             journal = self._journals.get((snapshot.scope, snapshot.session))
             if journal is None or journal.was_erased(snapshot.seq):
@@ -358,14 +361,14 @@ class MemoryStore:
                 del journal.snapshots[min(journal.snapshots)]
 
     def beat(self, node: Node) -> None:
-        """Say that a node is alive; what was never heard of again and owns nothing is forgotten."""
+        """Record that a node is alive. Expired nodes that own nothing are removed."""
         with self._lock:
             now = self.now_ms()
             self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now)
             self._nodes = {one.id: one for one in self._known_nodes(now)}
 
     def size(self, scope: str, session: SessionId) -> int:
-        """Say how many bytes one session alone has; see `Store.size`."""
+        """Return the size of one session in bytes, without its tree. See `Store.size`."""
         with self._lock:
             journal = self._journals.get((scope, session))
             if journal is None:
@@ -373,7 +376,7 @@ class MemoryStore:
             return journal.size_bytes() + sum(len(self._blobs[digest]) for digest in journal.blobs)
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Remove a root with its tree; see `Store.delete`."""
+        """Delete a root with its tree. See `Store.delete`."""
         with self._lock:
             top = self._root(scope, session)
             keys = self._tree(scope, session)
@@ -400,7 +403,7 @@ class MemoryStore:
         return journal.size_bytes() + sum(map(len, self._let_go(journal)))
 
     def _let_go(self, journal: MemoryJournal) -> list[bytes]:
-        """Drop the large values that no session but this one has, and give them."""
+        """Drop and return the large values that only this session uses."""
         dropped: list[bytes] = []
         for digest in journal.blobs:
             self._holders[digest] -= 1
@@ -411,7 +414,7 @@ class MemoryStore:
         return dropped
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """Remove what was said in a tree; see `Store.erase`."""
+        """Erase the content of a tree. See `Store.erase`."""
         with self._lock:
             top = self._root(scope, session)
             keys = self._tree(scope, session)
@@ -428,11 +431,11 @@ class MemoryStore:
         return Erasure(sessions=bool(records), records=records, snapshots=snapshots, blobs=blobs)
 
     def overwrite_removed(self) -> bool:
-        """Say that it is done: what is removed here is nowhere else."""
+        """Return True: deleted data exists nowhere else."""
         return True
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
-        """Drop records before a number, of which there must be a snapshot; see `Store.trim`."""
+        """Drop records before a number, which needs a snapshot. See `Store.trim`."""
         with self._lock:
             journal = self._get(scope, session)
             if before > journal.tail.seq:
@@ -456,19 +459,19 @@ class MemoryStore:
             return journal.trim(before)
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Keep rows of what is owed, and drop others; see `OwedStore.change_owed`."""
+        """Insert and delete owed rows. See `OwedStore.change_owed`."""
         with self._lock:
             self._owed_rows.update(((row.kind, row.id), row) for row in put)
             for name in drop:
                 self._owed_rows.pop(name, None)
 
     def close(self) -> None:
-        """Do nothing, again if you like: what is in memory goes with the last reference to it."""
+        """Do nothing. Can be called repeatedly; the memory is freed with the last reference."""
 
     # --- reading
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Give records in order; see `Store.read`."""
+        """Return records in order. See `Store.read`."""
         with self._lock:
             journal = self._get(scope, session)
             start = after + 1 - journal.first_seq
@@ -483,7 +486,7 @@ class MemoryStore:
         after: tuple[str, str] | None = None,
         limit: int = 100,
     ) -> tuple[StoredSession, ...]:
-        """Give sessions in the order of their scopes and ids; see `Store.find`."""
+        """Return sessions ordered by scope and id. See `Store.find`."""
         found: list[StoredSession] = []
         with self._lock:
             for key in self._candidates(filters, after):
@@ -495,7 +498,7 @@ class MemoryStore:
         return tuple(found)
 
     def _candidates(self, filters: Filters, after: _Key | None) -> Iterator[_Key]:
-        """Give the keys that filters may fit, in order, from behind a place."""
+        """Yield the keys that may pass the filters, in order, after a position."""
         few: Iterable[_Key] | None = None
         if filters.scope is not None and filters.root is not None:
             few = self._trees.get((filters.scope, filters.root), ())
@@ -515,7 +518,7 @@ class MemoryStore:
             yield key
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """Give one session; None where there is none of this id."""
+        """Return one session, or None if the id is unknown."""
         with self._lock:
             journal = self._journals.get((scope, session))
             return None if journal is None else journal.stored()
@@ -523,7 +526,7 @@ class MemoryStore:
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """Give what snapshots there are up to a number, the newest first."""
+        """Return the snapshots up to a record number, the newest first."""
         with self._lock:
             journal = self._journals.get((scope, session))
             if journal is None:
@@ -532,17 +535,17 @@ class MemoryStore:
             return tuple(one for seq, one in kept if at_most is None or seq <= at_most)
 
     def blob(self, digest: str) -> bytes | None:
-        """Give a large value by its SHA-256; None where there is none."""
+        """Return a large value by its SHA-256, or None if it is unknown."""
         with self._lock:
             return self._blobs.get(digest)
 
     def nodes(self) -> tuple[Node, ...]:
-        """Give the nodes that were heard of and own something, or were heard of within the lease."""
+        """Return the nodes that own a session or have sent a heartbeat within the lease."""
         with self._lock:
             return tuple(self._known_nodes(self.now_ms()))
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Give roots of trees in which something is working and whose owner is gone, in order, from behind a place."""
+        """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
         with self._lock:
             now = self.now_ms()
             working = ((key, self._journals[key]) for key in self._working)
@@ -553,7 +556,7 @@ class MemoryStore:
             return tuple(top.stored() for top in gone[: max(0, limit)])
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions whose timer is due and whose owner is gone; see `Store.due`."""
+        """Return sessions whose timer is due and whose owner is not alive. See `Store.due`."""
         with self._lock:
             now = self.now_ms()
             due = sorted(
@@ -566,7 +569,7 @@ class MemoryStore:
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
 
     def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Give rows of what is owed, in the order of their ids; see `OwedStore.owed`."""
+        """Return owed rows ordered by id. See `OwedStore.owed`."""
         with self._lock:
             rows = sorted(
                 (row for row in self._owed_rows.values() if row.kind == kind and row.id > after),
@@ -574,7 +577,7 @@ class MemoryStore:
             )
             return tuple(rows[: max(0, limit)])
 
-    # --- what all of them need, with the lock held
+    # --- shared helpers, called with the lock held
 
     def _get(self, scope: str, session: SessionId) -> MemoryJournal:
         journal = self._journals.get((scope, session))
@@ -594,23 +597,26 @@ class MemoryStore:
         return journal
 
     def _nearest(self, scope: str, session: str) -> list[str]:
-        # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
+        # Only its neighbours in order, so that a wrong id costs the same among ten and among a million.
         place = bisect_left(self._keys, (scope, session))
         beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
         return difflib.get_close_matches(session[:_COMPARED], [name for of, name in beside if of == scope])
 
     def _check_tree(self, opening: Opening) -> None:
-        """Refuse a child that an old owner begins below a tree which lives on elsewhere: its epoch alone would not tell."""
+        """Refuse a child that an old owner adds to a tree now owned by another node.
+
+        Its epoch alone would not reveal this.
+        """
         first = opening.records[0]
         if opening.root != first.session and self._get(first.scope, opening.root).node != opening.node:
             raise Fenced(first.session, durable_up_to=0)
 
     def _tree(self, scope: str, root: SessionId) -> list[_Key]:
-        """Give the sessions of a tree, the root first."""
+        """Return the sessions of a tree, the root first."""
         return sorted(self._trees[scope, root], key=lambda key: (key[1] != root, key))
 
     def _check_left(self, top: MemoryJournal, keys: Iterable[_Key]) -> None:
-        """Refuse to remove what a living node works on."""
+        """Refuse to remove a tree on which a living node works."""
         works_on = any(not self._journals[key].standing.has_ended for key in keys)
         if works_on and self._is_alive(top.node, self.now_ms()):
             raise StillNeeded(top.session, by=[f"node {top.node}"])
@@ -641,7 +647,7 @@ class MemoryStore:
             if digest not in journal.blobs:
                 journal.blobs[digest] = None
                 self._holders[digest] += 1
-                # A copy where it can be edited, so that what was given stays what is kept.
+                # A copy if the value is mutable, so that later changes by the caller have no effect.
                 self._blobs.setdefault(digest, bytes(content))
 
     def _stand(self, key: _Key, journal: MemoryJournal, standing: Standing) -> None:

@@ -1,4 +1,4 @@
-"""Which store a name stands for: `memory:`, `sqlite:`, `sqlite:PATH`. Environments are given, not read."""
+"""Stores by name: `memory:`, `sqlite:`, `sqlite:PATH`. The environment is passed in, not read."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -18,11 +18,11 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite_files import make_data_directory
 
 NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
-"""What a store may be called."""
+"""Store names, for messages."""
 
 
 def path_of_store(name: str, data_directory: Path) -> Path | None:
-    """Say which file a name stands for; None for `memory:`, which has none."""
+    """Return the file of a store name, or None for `memory:`, which has none."""
     scheme, colon, rest = name.partition(":")
     if name == "memory:":
         return None
@@ -35,7 +35,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
 
 
 def open_store(name: str, data_directory: Path | None, *, read_only: bool = False) -> Store:
-    """Open the store that a name stands for; the caller closes it. This blocks: the disk is asked."""
+    """Open the store of a name. The caller closes it. Blocks on disk access."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
     if path is None:
         if read_only:
@@ -45,7 +45,7 @@ def open_store(name: str, data_directory: Path | None, *, read_only: bool = Fals
                 ]
             )
         return MemoryStore()
-    # Only for those who keep sessions in a file: to load SQLite costs more than all else of a small program.
+    # Imported only if needed: loading SQLite costs more than all the rest of a small program.
     from agentrail.stores.sqlite import SqliteStore  # noqa: PLC0415 - see above
 
     if data_directory is not None and path.parent == data_directory and not read_only:
@@ -65,7 +65,7 @@ def faults_of_keeping(
     on_drift: object,
     hibernate_after: object = None,
 ) -> list[str]:
-    """Say what is wrong with how sessions are to be kept."""
+    """Return the faults in the persistence options."""
     faults: list[str] = []
     if isinstance(store, str):
         try:
@@ -103,11 +103,11 @@ def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
 
 
 MAX_KEEP_DAYS: Final = 36_500
-"""A hundred years; for ever is None."""
+"""A hundred years. Use None to keep data indefinitely."""
 
 
 def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> list[str]:
-    """Say what is wrong with how long, and how much, is to be kept."""
+    """Return the faults in the retention limits."""
     faults: list[str] = []
     is_number = isinstance(keep_days, int | float) and not isinstance(keep_days, bool)
     if keep_days is not None and not (is_number and 1 <= keep_days <= MAX_KEEP_DAYS):  # type: ignore[operator]  # a number by then
@@ -132,9 +132,9 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
 async def opened_store(
     store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> AsyncIterator[Store | None]:
-    """Open the store that is named, in a worker thread, for a block.
+    """Open a named store in a worker thread, for a block.
 
-    Cancellation: What is being opened is opened and closed again, shielded.
+    Cancellation: A store that is being opened is still opened and then closed, shielded.
     """
     if not isinstance(store, str):
         yield store
@@ -142,7 +142,7 @@ async def opened_store(
     if store == "memory:":
         yield MemoryStore()
         return
-    # Looked for where it is needed only: a program that names a file may have no home.
+    # Determined only if needed: a program that names a file may have no home directory.
     directory = (
         find_data_directory(environ)
         if data_directory is None and store == "sqlite:"

@@ -1,4 +1,7 @@
-"""Which store of memories, or of knowledge, a name stands for: `memory:`, `sqlite:`, `sqlite:DIRECTORY`. Environments are given, not read."""
+"""Stores of memories and knowledge by name: `memory:`, `sqlite:`, `sqlite:DIRECTORY`.
+
+The environment is passed in, not read.
+"""
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -20,14 +23,14 @@ from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.stores.vectors import has_numpy, no_numpy
 
 MEMORIES_DIRECTORY: Final = "memories"
-"""The directory of `sqlite:` in the data directory: a file for each tenant."""
+"""Directory of `sqlite:` in the data directory, with a file per tenant."""
 
 MEMORY_NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
-"""What a store of memories may be called."""
+"""Names of memory stores, for messages."""
 
 
 def faults_of_memories(memories: object) -> list[str]:
-    """Say what is wrong with where is to be remembered."""
+    """Return the faults in the option `memories`."""
     if isinstance(memories, str):
         scheme, colon, rest = memories.partition(":")
         is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
@@ -40,7 +43,7 @@ def faults_of_memories(memories: object) -> list[str]:
 def directory_of_memories(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path | None:
-    """Say which directory a name stands for; None for `memory:`, which has none."""
+    """Return the directory of a store name, or None for `memory:`, which has none."""
     faults = faults_of_memories(name)
     if faults:
         raise OptionError(faults)
@@ -57,14 +60,14 @@ def _directory_of(
 
 
 NOTES_DIRECTORY: Final = "notes"
-"""The directory of working notes, in that of the memories."""
+"""Directory of working notes, in the directory of the memories."""
 
 NOTES_NAMES: Final = "'memory:' or 'files:DIRECTORY'"
-"""What a store of working notes may be called."""
+"""Names of note stores, for messages."""
 
 
 def faults_of_notes(notes: object) -> list[str]:
-    """Say what is wrong with where sessions are to have their working notes."""
+    """Return the faults in the option `notes`."""
     if isinstance(notes, str):
         scheme, _, rest = notes.partition(":")
         is_name = notes == "memory:" or (scheme == "files" and bool(rest))
@@ -75,7 +78,7 @@ def faults_of_notes(notes: object) -> list[str]:
 
 
 def faults_of_embedder(embedder: object) -> list[str]:
-    """Say what is wrong with what is to make vectors."""
+    """Return the faults in the option `embedder`."""
     if embedder is None:
         return []
     name, dimension = getattr(embedder, "name", None), getattr(embedder, "dimension", None)
@@ -117,11 +120,11 @@ def _notes_of(
 
 
 KNOWLEDGE_DIRECTORY: Final = "knowledge"
-"""The directory of `sqlite:` in the data directory: a file for each tenant."""
+"""Directory of `sqlite:` in the data directory, with a file per tenant."""
 
 
 def faults_of_knowledge(knowledge: object) -> list[str]:
-    """Say what is wrong with where is to be looked up."""
+    """Return the faults in the option `knowledge`."""
     if isinstance(knowledge, str):
         fault = f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY'"
         return [] if knowledge.startswith("sqlite:") else [fault]
@@ -135,7 +138,7 @@ def faults_of_knowledge(knowledge: object) -> list[str]:
 def directory_of_knowledge(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path:
-    """Say which directory a name stands for; arguments are as of `directory_of_memories`."""
+    """Return the directory of a store name. The arguments are the same as for `directory_of_memories`."""
     faults = faults_of_knowledge(name)
     if faults:
         raise OptionError(faults)
@@ -148,15 +151,15 @@ async def opened_knowledge(
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
 ) -> AsyncIterator[KnowledgeStore | None]:
-    """Open the store of knowledge that is named, for a block; one that is open already stays so.
+    """Open a named knowledge store, for a block. An open store is passed through.
 
-    Cancellation: It is closed, shielded.
+    Cancellation: The store is closed, shielded.
     """
     if not isinstance(knowledge, str):
         yield knowledge
         return
     directory = directory_of_knowledge(knowledge, data_dir, environ)
-    # As of memories: SQLite is loaded for those alone who look something up.
+    # As for memories: SQLite is loaded only if a knowledge base is used.
     from agentrail.stores.knowledge_sqlite import SqliteKnowledge  # noqa: PLC0415 - see above
 
     opened = await outside.offload(partial(SqliteKnowledge, directory))
@@ -173,9 +176,9 @@ async def opened_recall(
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
 ) -> AsyncIterator[RecallStore | None]:
-    """Open the store of memories that is named, for a block.
+    """Open a named memory store, for a block. An open store is passed through.
 
-    Cancellation: It is closed, shielded.
+    Cancellation: The store is closed, shielded.
     """
     if not isinstance(memories, str):
         yield memories
@@ -184,7 +187,7 @@ async def opened_recall(
     if directory is None:
         yield InMemoryRecall()
         return
-    # Only for those who remember in files: to load SQLite costs more than all else of a small program.
+    # Imported only if needed: loading SQLite costs more than all the rest of a small program.
     from agentrail.stores.recall_sqlite import SqliteRecall  # noqa: PLC0415 - see above
 
     opened = await outside.offload(partial(SqliteRecall, directory))

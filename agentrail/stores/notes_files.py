@@ -1,7 +1,8 @@
-"""`NoteFiles`: working notes as files, `TENANT/USER/SESSION/NOTES.md` below one directory, for its owner alone.
+"""`NoteFiles`: working notes as files, `TENANT/USER/SESSION/NOTES.md` below one directory, for its owner only.
 
-Each write makes a new file beside the old one and renames it, so that a reader, also after a power failure, sees one of both. Names
-of directories are those of owners and sessions where they are plain, and else a hash: any text may be an id.
+Each write creates a new file next to the old one and renames it. A reader thus sees one of the two, even after
+a power failure. Directories are named after owners and sessions if those are plain names, otherwise after a
+hash, because an id may be any text.
 """
 
 import hashlib
@@ -22,23 +23,23 @@ from agentrail.private_places import keep_private
 from agentrail.stores.sqlite_files import sync_directory
 
 _MAX_READ: Final = 4 * MAX_NOTES_BYTES
-"""A person may write more than is kept of what tools note."""
+"""Limit on reading: a user may write more into the file than is kept of notes from tools."""
 
-# Small letters alone: some file systems take two names that differ in case for one.
+# Lowercase letters only: some file systems ignore case.
 _PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 _NO_NAME: Final = "_"
 
 
 class NoteFiles:
-    """Keeps notes in a directory. See `NoteStore` for what each call promises."""
+    """Notes in a directory. See `NoteStore` for the contract of each call."""
 
     is_immediate: Final = False
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Open nothing yet.
+        """Create the object without opening files.
 
         Args:
-            directory: Where they are; it is made, for its owner alone, with the first note.
+            directory: Directory of the notes. It is created, for its owner only, with the first note.
         """
         self.directory: Path = Path(directory)
         keep_private(self.directory)
@@ -46,21 +47,21 @@ class NoteFiles:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Say where it is."""
+        """Return the directory."""
         return f"NoteFiles({os.fspath(self.directory)!r})"
 
     def path_of(self, owner: MemoryOwner, session: str) -> Path:
-        """Give the file of a session, also before there is one."""
+        """Return the path of a session's file, which may not exist yet."""
         return self._directory_of(owner) / directory_name(session) / NOTES_FILE
 
     def read(self, owner: MemoryOwner, session: str) -> str:
-        """Give the notes of a session; see `NoteStore.read`."""
+        """Return the notes of a session. See `NoteStore.read`."""
         path = self.path_of(owner, session)
         with self._said(path):
             return _read(path)
 
     def change(self, owner: MemoryOwner, session: str, edit: Callable[[str], str]) -> str:
-        """Put another text in their place; see `NoteStore.change`."""
+        """Replace the notes of a session. See `NoteStore.change`."""
         path = self.path_of(owner, session)
         with self._turn, self._said(path):
             old = _read(path)
@@ -73,7 +74,7 @@ class NoteFiles:
         return new
 
     def forget(self, owner: MemoryOwner) -> int:
-        """Remove all of an owner; see `NoteStore.forget`."""
+        """Remove all notes of an owner. See `NoteStore.forget`."""
         folder = self._directory_of(owner)
         with self._turn, self._said(folder):
             if not folder.is_dir():
@@ -84,7 +85,7 @@ class NoteFiles:
         return found
 
     def close(self) -> None:
-        """Take no more calls; again if you like."""
+        """Accept no more calls. Can be called repeatedly."""
         self._is_closed = True
 
     def _directory_of(self, owner: MemoryOwner) -> Path:
@@ -104,9 +105,9 @@ class NoteFiles:
 
 
 def directory_name(name: str) -> str:
-    """Give the name of a directory for any text: itself where it is plain, a hash behind `_` where it is not, `_` for an empty one.
+    """Return a directory name for any text: a plain name itself, `_` plus a hash for others, `_` for an empty text.
 
-    No plain name begins with `_`, so that no two texts have one directory.
+    No plain name starts with `_`, so no two texts share a directory.
     """
     if not name:
         return _NO_NAME
@@ -137,7 +138,8 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    # One name for all writes: what a crash left lying is written over by the next one, and calls come one after the other.
+    # One name for all writes: the next write replaces a leftover of a crash, and calls run one after the
+    # other.
     beside = path.with_name(f".{path.name}.new")
     with suppress(FileNotFoundError):
         beside.unlink()

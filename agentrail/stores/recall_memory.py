@@ -1,4 +1,4 @@
-"""`InMemoryRecall`: what is remembered, in dictionaries. For tests and throw-away programs: nothing of it outlives the process."""
+"""`InMemoryRecall` and `InMemoryNotes`: memories in dictionaries, for tests and short-lived programs."""
 
 import math
 import threading
@@ -24,7 +24,8 @@ from agentrail.abc.recall import (
 from agentrail.errors import StoreUnavailable
 from agentrail.stores.words import choose_words, cut_words, query_words
 
-# Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the numbers are those of SQLite's FTS5.
+# Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the constants are those of SQLite's
+# FTS5.
 _K1: Final = 1.2
 _B: Final = 0.75
 _LEAST_IDF: Final = 1e-6
@@ -39,12 +40,12 @@ class _Row:
 
 
 class InMemoryRecall:
-    """Keeps what is remembered in this process. See `RecallStore` for what each call promises."""
+    """Memories in this process. See `RecallStore` for the contract of each call."""
 
     is_immediate: Final = True
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Create an empty store."""
         self._rows: dict[MemoryOwner, dict[str, _Row]] = {}
         self._numbers = counter(1)
         self._vectors: dict[str, dict[int, bytes]] = {}
@@ -52,11 +53,11 @@ class InMemoryRecall:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Say how much there is."""
+        """Return the number of entries."""
         return f"InMemoryRecall(entries={sum(map(len, self._rows.values()))})"
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
-        """Keep an entry; see `RecallStore.put`."""
+        """Store an entry. See `RecallStore.put`."""
         words = Counter(cut_words(entry.text))
         words.update(cut_words(" ".join(entry.tags)))
         with self._turn:
@@ -64,7 +65,7 @@ class InMemoryRecall:
             self._open().setdefault(owner, {})[entry.id] = row
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
-        """Give one entry; see `RecallStore.get`."""
+        """Return one entry. See `RecallStore.get`."""
         with self._turn:
             row = self._open().get(owner, {}).get(entry_id)
         return None if row is None else row.entry
@@ -72,7 +73,7 @@ class InMemoryRecall:
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Give what is about something; see `RecallStore.search`."""
+        """Return entries that match a query. See `RecallStore.search`."""
         check_limit(limit, MAX_FOUND)
         rows = self._rows_of(owner)
 
@@ -82,7 +83,7 @@ class InMemoryRecall:
 
         words = choose_words(query_words(query), count, len(rows))
         weights = {word: _idf(count(word, None), len(rows)) for word in words}
-        # Texts may have no word at all: then nothing is found, and any size will do.
+        # Texts may have no words at all. Then nothing is found, and any size will do.
         size = (sum(row.size for row in rows) / len(rows) if rows else 0.0) or 1.0
         found = [
             (score, row.number, row.entry)
@@ -95,7 +96,7 @@ class InMemoryRecall:
     def nearest(
         self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
     ) -> tuple[MemoryEntry, ...]:
-        """Give what means nearly the same; see `VectorRecall.nearest`. In plain Python: for the few rows of a test."""
+        """Return entries of similar meaning. See `VectorRecall.nearest`. In plain Python, for the few rows of a test."""
         with self._turn:
             kept = dict(self._vectors.get(kind, {}))
         wanted = array("f", vector)
@@ -105,7 +106,7 @@ class InMemoryRecall:
         return tuple([row.entry for _, row in near[:limit]])
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
-        """Give what has no vector; see `VectorKeeper.without_vectors`."""
+        """Return entries without a vector. See `VectorKeeper.without_vectors`."""
         with self._turn:
             kept = self._vectors.get(kind, {})
             rows = [
@@ -115,7 +116,7 @@ class InMemoryRecall:
         return tuple([(row.number, " ".join([row.entry.text, *row.entry.tags])) for row in left])
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Keep vectors; see `VectorKeeper.put_vectors`."""
+        """Store vectors. See `VectorKeeper.put_vectors`."""
         with self._turn:
             there = {row.number for own in self._open().values() for row in own.values()}
             known = self._vectors.get(kind, {})
@@ -129,7 +130,7 @@ class InMemoryRecall:
         limit: int = 100,
         after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
-        """Give the newest; see `RecallStore.list`."""
+        """Return the newest entries. See `RecallStore.list`."""
         check_limit(limit, MAX_LISTED)
         entries = [row.entry for row in self._rows_of(owner)]
         entries.sort(key=_place_of, reverse=True)
@@ -137,21 +138,21 @@ class InMemoryRecall:
         return tuple(page[:limit])
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
-        """Remove an entry; see `RecallStore.delete`."""
+        """Remove an entry. See `RecallStore.delete`."""
         with self._turn:
             row = self._open().get(owner, {}).pop(entry_id, None)
             self._drop_vectors([] if row is None else [row])
         return row is not None
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Remove all entries of an owner; see `RecallStore.forget`."""
+        """Remove all entries of an owner. See `RecallStore.forget`."""
         with self._turn:
             rows = self._open().pop(owner, {})
             self._drop_vectors(rows.values())
         return Forgotten(entries=len(rows), is_erased=True)
 
     def close(self) -> None:
-        """Forget all of it; again if you like."""
+        """Drop all entries. Can be called repeatedly."""
         with self._turn:
             self._is_closed = True
             self._rows = {}
@@ -192,31 +193,32 @@ def _score(row: _Row, weights: dict[str, float], mean_size: float) -> float:
     )
 
 
-# `InMemoryNotes`: working notes in a dictionary. For tests and throw-away programs: nothing of it outlives the process.
+# `InMemoryNotes`: working notes in a dictionary, for tests and short-lived programs. Nothing survives the
+# process.
 
 
 class InMemoryNotes:
-    """Keeps notes in this process. See `NoteStore` for what each call promises."""
+    """Notes in this process. See `NoteStore` for the contract of each call."""
 
     is_immediate: Final = True
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Create an empty store."""
         self._texts: dict[MemoryOwner, dict[str, str]] = {}
         self._turn = threading.RLock()
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Say of how many sessions there are some."""
+        """Return the number of sessions with notes."""
         return f"InMemoryNotes(sessions={sum(map(len, self._texts.values()))})"
 
     def read(self, owner: MemoryOwner, session: str) -> str:
-        """Give the notes of a session; see `NoteStore.read`."""
+        """Return the notes of a session. See `NoteStore.read`."""
         with self._turn:
             return self._open().get(owner, {}).get(session, "")
 
     def change(self, owner: MemoryOwner, session: str, edit: Callable[[str], str]) -> str:
-        """Put another text in their place; see `NoteStore.change`."""
+        """Replace the notes of a session. See `NoteStore.change`."""
         with self._turn:
             text = edit(self._open().get(owner, {}).get(session, ""))
             if text:
@@ -226,12 +228,12 @@ class InMemoryNotes:
         return text
 
     def forget(self, owner: MemoryOwner) -> int:
-        """Remove all of an owner; see `NoteStore.forget`."""
+        """Remove all notes of an owner. See `NoteStore.forget`."""
         with self._turn:
             return len(self._open().pop(owner, {}))
 
     def close(self) -> None:
-        """Forget all of it; again if you like."""
+        """Drop all notes. Can be called repeatedly."""
         with self._turn:
             self._is_closed = True
             self._texts = {}

@@ -1,8 +1,8 @@
-"""`SqliteRecall`: what is remembered, in one file of SQLite for each tenant. Ranks are those of FTS5's BM25.
+"""`SqliteRecall`: memories in one SQLite file per tenant, ranked by FTS5's BM25.
 
-Each word of the index begins with the key of its owner. So a query cannot touch what another owner has, whatever it says, and pays for
-the rows of its own owner alone. An owner as a word of its own, which every query has to contain, would be told apart as well, and
-would be read through to its end for every query.
+Each word of the index starts with the key of its owner. A query therefore cannot reach another owner's entries,
+whatever it contains, and costs only the rows of its own owner. Rejected: the owner as a separate word that
+every query must contain. It would separate owners too, but every query would read that word's list to the end.
 """
 
 import json
@@ -48,7 +48,8 @@ CREATE INDEX memory_by_time ON memory (own, at_ms, id);
 CREATE TABLE owner (own TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID, STRICT;
 """
 
-# The texts stand in `memory`. What comes here was cut into words before, so that the plainest of all tokenizers will do.
+# The texts are in `memory`. Text is split into words before it gets here, so the simplest tokenizer is
+# enough.
 _INDEX: Final = "CREATE VIRTUAL TABLE words USING fts5(body, tags, labels, content='', contentless_delete=1, tokenize='ascii');"
 
 _VECTORS: Final = vector_tables("memory")
@@ -80,11 +81,11 @@ SELECT {_COLUMNS} FROM json_each(?) AS wanted JOIN memory AS m ON m.number = wan
 _COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
 
 _NO_BOUND: Final = -1
-"""What SQLite takes for no limit."""
+"""SQLite's value for no limit."""
 
 
 class SqliteRecall(SqliteCollection):
-    """Keeps what is remembered in a directory. See `RecallStore` for what each call promises."""
+    """Memories in a directory. See `RecallStore` for the contract of each call."""
 
     is_immediate: Final = False
 
@@ -98,15 +99,15 @@ class SqliteRecall(SqliteCollection):
         return " ".join([text, *json.loads(tags)])
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
-        """Keep an entry; see `RecallStore.put`."""
+        """Store an entry. See `RecallStore.put`."""
         with self._files.of(owner.tenant).writing() as connection:
             _put(connection, key_of_owner(owner), entry)
 
     def put_all(self, tenant: str, entries: Iterable[tuple[str, MemoryEntry]]) -> None:
-        """Keep many entries of one tenant, all of them or none: for an import, which would else wait for the disk for each.
+        """Store many entries of one tenant, all or none. For an import, which would otherwise wait for the disk at each entry.
 
         Args:
-            tenant: Whose users they are of.
+            tenant: Tenant of the users.
             entries: Pairs of a user and an entry.
         """
         with self._files.of(tenant).writing() as connection:
@@ -114,7 +115,7 @@ class SqliteRecall(SqliteCollection):
                 _put(connection, key_of_owner(MemoryOwner(tenant=tenant, user=user)), entry)
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
-        """Give one entry; see `RecallStore.get`."""
+        """Return one entry. See `RecallStore.get`."""
         with self._reading(owner) as connection:
             if connection is None or not _is_text(entry_id):
                 return None
@@ -125,7 +126,7 @@ class SqliteRecall(SqliteCollection):
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Give what is about something; see `RecallStore.search`."""
+        """Return entries that match a query. See `RecallStore.search`."""
         check_limit(limit, MAX_FOUND)
         words = query_words(query)
         if not words:
@@ -149,7 +150,7 @@ class SqliteRecall(SqliteCollection):
     def nearest(
         self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
     ) -> tuple[MemoryEntry, ...]:
-        """Give what means nearly the same; see `VectorRecall.nearest`."""
+        """Return entries of similar meaning. See `VectorRecall.nearest`."""
         own = key_of_owner(owner)
         matches = " AND ".join(_matches_of(own, tags))
         with self._reading(owner) as connection:
@@ -173,7 +174,7 @@ class SqliteRecall(SqliteCollection):
         limit: int = 100,
         after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
-        """Give the newest; see `RecallStore.list`."""
+        """Return the newest entries. See `RecallStore.list`."""
         check_limit(limit, MAX_LISTED)
         own = key_of_owner(owner)
         where = "m.own = ?"
@@ -193,7 +194,7 @@ class SqliteRecall(SqliteCollection):
             return tuple(map(_entry_of, connection.execute(statement, (*given, limit))))
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
-        """Remove an entry; see `RecallStore.delete`."""
+        """Remove an entry. See `RecallStore.delete`."""
         file = self._files.of(owner.tenant)
         if not file.path.exists() or not _is_text(entry_id):
             return False
@@ -210,7 +211,7 @@ class SqliteRecall(SqliteCollection):
         return is_gone
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Remove all entries of an owner; see `RecallStore.forget`."""
+        """Remove all entries of an owner. See `RecallStore.forget`."""
         file = self._files.of(owner.tenant)
         if not file.path.exists():
             return Forgotten(entries=0, is_erased=True)
@@ -222,7 +223,7 @@ class SqliteRecall(SqliteCollection):
             connection.execute("DELETE FROM memory WHERE own = ?", (own,))
             entries = connection.changes()
             connection.execute("DELETE FROM owner WHERE own = ?", (own,))
-            # Also where nothing was left: an earlier call may have been cut before its log was emptied.
+            # Even if there were no entries: an earlier call may have been cut off before its log was emptied.
             _overwrite_words(connection)
         self._vectors.drop()
         return Forgotten(entries=entries, is_erased=file.empty_log())
@@ -235,7 +236,7 @@ class SqliteRecall(SqliteCollection):
 
 
 def key_of_owner(owner: MemoryOwner) -> str:
-    """Give what stands in front of each word of an owner, and beside each of their rows."""
+    """Return the prefix of an owner's words, which is also the key of their rows."""
     return owner_key(owner.tenant, owner.user)
 
 
@@ -246,7 +247,7 @@ def _vectors_of(connection: apsw.Connection, own: str, kind: str) -> Sequence[tu
 
 
 def _matches_of(own: str, tags: TagFilter) -> list[str]:
-    """Write what a filter wants of the labels; nothing where it wants nothing."""
+    """Return the match expressions of a tag filter, if any."""
     matches = []
     if tags.any_of:
         matches.append(any_of("labels", own, [*map(label_of, tags.any_of)]))
@@ -286,12 +287,12 @@ def _remove(connection: apsw.Connection, own: str, entry_id: str) -> bool:
 
 
 def _overwrite_words(connection: apsw.Connection) -> None:
-    """Write the index anew without what was deleted, which till then is only marked in it; freed pages are overwritten."""
+    """Rewrite the index without deleted entries, which are only marked until then. Freed pages are overwritten."""
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
 
 
 def _is_text(entry_id: str) -> bool:
-    """Whether SQLite can be asked for an id; half characters it does not take."""
+    """Whether an id can be passed to SQLite, which rejects lone surrogates."""
     return entry_id.isascii()
 
 

@@ -1,9 +1,9 @@
-"""`SqliteStore`: journals in one file of SQLite, for one machine. One process writes it; others may read beside it.
+"""`SqliteStore`: journals in one SQLite file, for one machine. One process writes, others may read at the same time.
 
-One connection writes, in whatever thread calls; each reading thread has one of its own. An error of the disk is the end of the
-connection that met it: the next call opens another, makes durable what lies in the log, and what is written again is idempotent. Pages
-that are not as they were written are set aside and salvaged by the next call that writes; `salvaged` tells what became of them.
-No Trio enters, and no session. Clock, connections and the file system below them are given.
+One connection writes, from any thread. Each reading thread has its own connection. After a disk error the
+connection is dropped. The next call opens another, makes the contents of the log durable, and repeated writes
+are idempotent. A file with corrupt pages is set aside and salvaged by the next writing call; `salvaged` has the
+report. This module knows neither Trio nor sessions. Clock, connections and the file system are passed in.
 """
 
 import os
@@ -108,10 +108,11 @@ from agentrail.stores.sqlite_writing import (
     take_over_trees,
 )
 
-# How the file of a `SqliteStore` is opened: looked at before anything is touched, made, brought up, salvaged. No session is read.
+# Opening the file of a `SqliteStore`: inspect it before changing anything, then create, upgrade or salvage
+# it. Reads no session.
 
 
-# Of sqlite.org/fileformat.html, 1.3.
+# From sqlite.org/fileformat.html, 1.3.
 _MAGIC: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 _ID_BYTES: Final = 4
@@ -120,10 +121,10 @@ _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob",
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file is, as far as can be told without touching it.
+    """Facts about a file that can be found without changing it.
 
     Attributes:
-        is_there: Whether there is a file with something in it.
+        is_there: Whether the file exists and is not empty.
         is_damaged: Whether it is a store of agentrail that cannot be opened as it is.
     """
 
@@ -132,11 +133,11 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_at(connector: Connector, schema: StoreSchema) -> Look:
-    """Look at a file, and leave it as it is.
+    """Inspect a file without changing it.
 
     Raises:
-        NotAStore: It is something else.
-        StoreTooNew: A newer version of agentrail made it.
+        NotAStore: It is not a store.
+        StoreTooNew: A newer version of agentrail created it.
     """
     path = connector.path
     if not path.exists() or path.stat().st_size == 0:
@@ -155,11 +156,11 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
     if found == APPLICATION_ID and names >= _OWN_TABLES:
         _check_version(path, version, schema)
         return Look(is_there=True, is_damaged=version < 1)
-    # A sweep of the log that was broken off leaves pages that speak of others which still lie in the log: a process that opens it
-    # with its log finds it whole, or finds out.
+    # An interrupted checkpoint leaves pages that refer to others still in the log. A process that opens the
+    # file with its log finds it whole, or finds the damage.
     if found == APPLICATION_ID and has_log(path):
         return Look(is_there=True)
-    # What is ours and damaged is salvaged, what is not is left alone: so one of its own marks has to be there.
+    # A damaged store is salvaged, a foreign file is left alone. So one mark of a store must be present.
     if found == APPLICATION_ID or names >= _OWN_TABLES or has_lock_file(path):
         return Look(is_there=True, is_damaged=True)
     what = "it is no database of SQLite" if found is None else f"its application id is {found:#010x}"
@@ -171,7 +172,7 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
 
 
 def _id_in(head: bytes) -> int | None:
-    """Read the application id in the head of a database; None where it is none."""
+    """Return the application id in the head of a database, or None if it is not a database."""
     is_database = len(head) > _ID_AT + _ID_BYTES and head.startswith(_MAGIC)
     return int.from_bytes(head[_ID_AT : _ID_AT + _ID_BYTES], "big") if is_database else None
 
@@ -186,14 +187,14 @@ def _check_version(path: Path, found: int, schema: StoreSchema) -> None:
 
 
 def prepare(connector: Connector, schema: StoreSchema, *, now_ms: int) -> SalvageReport | None:
-    """Have a file of today's tables in place: made, salvaged, or as it was. Its lock is held by this process.
+    """Ensure a file with current tables: created, salvaged or unchanged. This process holds its lock.
 
     Returns:
-        The report of a salvage, where there was one.
+        The report of a salvage, or None.
 
     Raises:
-        NotAStore, StoreTooNew: As `look_at`; it may have come in between.
-        apsw.Error: The disk does not do what it should.
+        NotAStore, StoreTooNew: As in `look_at`. The file may have appeared in between.
+        apsw.Error: The disk failed.
     """
     path = connector.path
     if marker_path(path).exists():
@@ -210,10 +211,10 @@ def prepare(connector: Connector, schema: StoreSchema, *, now_ms: int) -> Salvag
 
 
 def salvage_now(connector: Connector, schema: StoreSchema, *, now_ms: int) -> SalvageReport | None:
-    """Set a damaged file aside, and put what can be read of it in its place. No connection to it is open.
+    """Set a damaged file aside and replace it with its readable contents. No connection to it is open.
 
     Returns:
-        The report; None where a process that died on the way had done all but to say so.
+        The report, or None if a process that died during the salvage had finished all but the report.
     """
     begin_salvage(connector.path, now_ms=now_ms)
     return _go_on_with_salvage(connector, schema, now_ms)
@@ -233,7 +234,7 @@ def _go_on_with_salvage(connector: Connector, schema: StoreSchema, now_ms: int) 
 
 
 def _make_beside(connector: Connector, schema: StoreSchema, now_ms: int) -> Path:
-    """Make a whole store under another name, so that under its own there is a whole one or none."""
+    """Create a complete store under a temporary name, so that the real name always has a complete store or none."""
     fresh = connector.path.with_name(connector.path.name + ".new")
     for left in (fresh, *beside(fresh), fresh.with_name(fresh.name + "-journal")):
         left.unlink(missing_ok=True)
@@ -245,32 +246,33 @@ def _make_beside(connector: Connector, schema: StoreSchema, now_ms: int) -> Path
 
 def _put_in_place(fresh: Path, path: Path) -> None:
     for left in beside(path):
-        left.unlink(missing_ok=True)  # of an empty file: no store ever stood here
+        left.unlink(missing_ok=True)  # of an empty file: there was never a store here
     fresh.rename(path)
     sync_directory(path.parent)
 
 
 def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool) -> apsw.Connection:
-    """Open the connection that writes, and make durable what lies in the log.
+    """Open the writing connection and make the contents of the log durable.
 
-    A commit whose end was never heard of may lie there in memory only: it is written anew before it is believed.
+    A commit whose completion was never confirmed may exist only in memory. It is written again before it is
+    relied on.
 
     Args:
-        connector: Of a file that is in place.
-        schema: What it is brought up to, after a copy.
-        look_closely: Whether all of it is looked at, because something in it was not as it was written.
+        connector: Connector of an existing file.
+        schema: Schema to upgrade to, after a copy.
+        look_closely: Whether to check the whole file, because a read found corrupt data.
 
     Raises:
-        StoreTooNew: A newer version of agentrail has written it.
-        DamagedStoreError: It was looked at, and is not sound.
-        ValueError: The schema has no way to it, or a wrong one.
-        apsw.Error: The disk does not do what it should.
+        StoreTooNew: A newer version of agentrail wrote it.
+        DamagedStoreError: The check found damage.
+        ValueError: The schema has no upgrade path from this version, or a wrong one.
+        apsw.Error: The disk failed.
     """
     connection = connector.to_write()
     try:
         found = connection.pragma("user_version")
         _check_version(connector.path, found, schema)
-        if look_closely and found == schema.version:  # the columns that are looked for are those of today
+        if look_closely and found == schema.version:  # the check expects the current columns
             check_sound(connection)
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if found < schema.version:
@@ -284,7 +286,7 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
 
 
 def _copy(connector: Connector, connection: apsw.Connection, version: int) -> None:
-    """Copy a store before it is brought up, to `.v<version>` beside it; an older copy gives way to a whole new one."""
+    """Copy a store before an upgrade, to `.v<version>` in the same directory. Replaces an older copy once complete."""
     path = connector.path
     kept = path.with_name(f"{path.name}.v{version}")
     fresh = kept.with_name(kept.name + ".new")
@@ -298,23 +300,24 @@ def _copy(connector: Connector, connection: apsw.Connection, version: int) -> No
     sync_directory(path.parent)
 
 
-# Copies of the file of a `SqliteStore`, made while it is in use, by SQLite itself. A copy is there whole, or not at all.
+# Copies of the file of a `SqliteStore`, made by SQLite while it is in use. A copy exists completely or not at
+# all.
 
 
 def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int:
-    """Copy what a connection reads to a new file that only its owner may read.
+    """Copy the database of a connection to a new file that only its owner may read.
 
     Args:
-        connector: Of the store.
-        source: Reads it.
-        path: Of the copy.
+        connector: Connector of the store.
+        source: Connection to read from.
+        path: Path of the copy.
 
     Returns:
-        How many bytes it has.
+        Size of the copy in bytes.
 
     Raises:
-        OptionError: Your move: there is a file of this name already.
-        StoreUnavailable: It cannot be written there; the message names the path and the reason.
+        OptionError: Your move: a file of this name already exists.
+        StoreUnavailable: The copy cannot be written. The message has the path and the reason.
         apsw.Error: The store cannot be read.
     """
     if path.exists():
@@ -326,8 +329,8 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
         try:
             with closing(connector.at(fresh).to_fill()) as copy:
                 with copy.backup("main", source, "main") as running:
-                    running.step()  # all of it at once: what is written meanwhile comes behind it
-                copy.pragma("journal_mode", "delete")  # one file, without a log beside it
+                    running.step()  # in one step: later writes are not included
+                copy.pragma("journal_mode", "delete")  # a single file, without a log
             fresh.rename(path)
         except BaseException:
             fresh.unlink(missing_ok=True)
@@ -341,7 +344,7 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
 
 
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024
-"""How large the log beside the file grows before it is swept into the file, if there is no idle moment before."""
+"""Log size at which it is moved into the file, if there was no idle moment before."""
 
 _PAGE_BYTES: Final = 4096
 
@@ -349,11 +352,11 @@ _TAKEN_AWAY: Final = "its files were removed or replaced while this process writ
 
 
 class SqliteStore:
-    """Keeps journals in a file. See `Store` for what each call promises."""
+    """Journals in a file. See `Store` for the contract of each call."""
 
     is_immediate: Final = False
 
-    def __init__(  # noqa: PLR0913 - what tests put in the place of the machine
+    def __init__(  # noqa: PLR0913 - # replaceable for tests
         self,
         path: str | os.PathLike[str],
         *,
@@ -365,27 +368,27 @@ class SqliteStore:
         mounts: Callable[[], str] | None = None,
         schema: StoreSchema = SCHEMA,
     ) -> None:
-        """Open a store, and make it where there is none.
+        """Open a store. Create it if it does not exist.
 
         Args:
-            path: Of the file, in a directory that exists. Beside it lie its log and its lock.
-            read_only: Whether it is opened beside a process that writes: then whatever writes raises `OptionError`.
-            lease_ms: For how long a node is taken for alive after it was heard of.
-            wall: The clock of the store, in seconds since 1970; that of the machine unless given.
-            connect: What opens connections.
-            vfs: The name of the file system of SQLite's to use; None for its own.
-            mounts: What gives the mounts of the machine, in the form of Linux' `mountinfo`.
-            schema: Which tables.
+            path: Path of the file, in an existing directory. Its log and its lock are in the same directory.
+            read_only: Whether to open it next to a process that writes. Writing calls then raise `OptionError`.
+            lease_ms: Time after its last heartbeat during which a node counts as alive.
+            wall: Clock of the store, in seconds since 1970. Default: the machine's clock.
+            connect: Opens connections.
+            vfs: Name of the SQLite file system to use. None: the default.
+            mounts: Returns the mounts of the machine, in the format of Linux' `mountinfo`.
+            schema: Schema of the tables.
 
         Raises:
-            StoreUnavailable: The directory is missing, cannot be written, or lies on another machine; or the disk is full.
-            NotAStore: Your move: the file is something else. Nothing in it was touched.
+            StoreUnavailable: The directory is missing, not writable or on another machine, or the disk is full.
+            NotAStore: Your move: the file is not a store. It was not changed.
             StoreInUse: Your move: another process writes it.
-            StoreTooNew: Your move: a newer agentrail made it. Nothing in it was touched.
+            StoreTooNew: Your move: a newer agentrail created it. It was not changed.
             OptionError: Your move: SQLite knows no such file system.
         """
         check_sqlite(apsw.sqlite_lib_version())
-        # One name for one file: through a link there would be a second lock, and a second writer.
+        # One name per file: a link would lead to a second lock, and a second writer.
         self._path = Path(path).resolve()
         keep_private(self._path, *beside(self._path), lock_path(self._path))
         if vfs is not None and vfs not in apsw.vfs_names():
@@ -399,14 +402,15 @@ class SqliteStore:
         self._readers = ReadConnections(self._connector)
         self._writer: apsw.Connection | None = None
         self._lock: WriteLock | None = None
-        # One thread writes; this is for the one that closes beside it, so that the lock is let go of behind the last commit.
+        # One thread writes. The lock is for another thread that closes the store, so that the file lock is
+        # released after the last commit.
         self._turn = threading.RLock()
         self._standings: Standings = {}
         self._log_pages = 0
         self._files: FileIds = (None, None)
         self._is_suspect = False
         self._must_empty_log = False
-        self._may_have_remains = True  # of an earlier process nothing is known
+        self._may_have_remains = True  # an earlier process may have left some
         self._is_closed = False
         self._salvaged: SalvageReport | None = None
         if read_only:
@@ -423,25 +427,25 @@ class SqliteStore:
             raise
 
     def __repr__(self) -> str:
-        """Say where it is, and how it is used."""
+        """Return the path and the mode."""
         state = "closed" if self._is_closed else "reads" if self._lock is None else "writes"
         return f"SqliteStore({os.fspath(self._path)!r}, {state})"
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         return self._path
 
     @property
     def salvaged(self) -> SalvageReport | None:
-        """What became of a damaged file since this store was opened; None when none was."""
+        """Report of the salvage since this store was opened, or None."""
         return self._salvaged
 
     def now_ms(self) -> int:
-        """Read the store's clock: milliseconds since 1970."""
+        """Return the store's clock: milliseconds since 1970."""
         return int(self._wall() * 1000)
 
-    # --- opening, and opening again
+    # --- opening and reopening
 
     def _look_to_read(self) -> None:
         if not self._path.exists():
@@ -465,7 +469,7 @@ class SqliteStore:
         except StoreUnavailable:
             if not self._is_suspect:
                 raise
-            with self._transaction() as connection:  # it is damaged, and this try salvages it
+            with self._transaction() as connection:  # it is damaged, and this attempt salvages it
                 forget_earlier_nodes(connection)
 
     def _connected(self) -> apsw.Connection:
@@ -482,15 +486,15 @@ class SqliteStore:
         return self._writer
 
     def _check_files(self, connection: apsw.Connection) -> None:
-        """Look whether the next process will find what was just committed.
+        """Check that the next process will find the last commit.
 
-        A file that was removed is written again, out of the one that is still open; a log that was removed is swept into its file.
+        A removed file is written again from its open connection. A removed log is moved into its file.
         """
         found = file_ids(self._path)
         if found == self._files:
             return
         (store, log), (own, own_log) = found, self._files
-        if store == own and own_log is None:  # the first commit makes the log
+        if store == own and own_log is None:  # the first commit creates the log
             self._files = found
             return
         if store is None:
@@ -501,14 +505,14 @@ class SqliteStore:
         raise no_store_at(self._path, _TAKEN_AWAY)
 
     def _put_back(self, connection: apsw.Connection) -> None:
-        """Write a file that has no name any more to its path again."""
+        """Write an unlinked file to its path again."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not lock_path(self._path).exists():  # it went with its directory
+            if not lock_path(self._path).exists():  # it was removed with its directory
                 own, self._lock = self._lock, WriteLock(self._path, since_ms=self.now_ms())
                 if own is not None:
                     own.release()
-            for old in beside(self._path):  # of the file that was removed: its frames fit no other
+            for old in beside(self._path):  # of the removed file: its frames fit no other
                 old.unlink(missing_ok=True)
             self._readers.drop()
             copy_store(self._connector, connection, self._path)
@@ -518,10 +522,10 @@ class SqliteStore:
     def _opened(self) -> apsw.Connection:
         self._log_pages = 0
         if self._files[0] is not None and not self._path.exists():
-            raise no_store_at(self._path, _TAKEN_AWAY)  # not another one, without the sessions that run
+            raise no_store_at(self._path, _TAKEN_AWAY)  # not a new store, without the running sessions
         try:
             connection = open_writer(self._connector, self._schema, look_closely=self._is_suspect)
-        except BaseException as error:  # noqa: ASYNC103 - no loop runs here, and what is no damage is raised
+        except BaseException as error:  # noqa: ASYNC103 - no loop runs here, and other errors are raised again
             if not self._is_suspect or not is_damage(error):
                 raise
             self._readers.drop()
@@ -545,7 +549,7 @@ class SqliteStore:
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
-        """Drop the connection at an error, and see whether the file has to be looked at."""
+        """Drop the connection after an error, and note whether the file must be checked."""
         try:
             with self._turn, translated(self._path):
                 try:
@@ -580,17 +584,17 @@ class SqliteStore:
             self._sweep_after_commit()
 
     def _sweep_after_commit(self) -> None:
-        # What was to be written is durable. The connection is gone, and the next call opens another.
+        # The data is durable. The connection is dropped, and the next call opens another.
         with suppress(StoreUnavailable):
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Sweep the log into the file. Nothing is done where all is swept; else it is two syncs.
+        """Move the log into the file. Does nothing if the log is empty; otherwise costs two syncs.
 
-        To be called by the thread that writes, when there was nothing to write for some moments, and not behind each commit.
+        Call it from the writing thread after some idle moments, not after each commit.
 
         Raises:
-            StoreUnavailable: The disk does not do what it should. What was written stays durable.
+            StoreUnavailable: The disk failed. Written data stays durable.
         """
         if self._writer is None or not (self._log_pages or self._must_empty_log):
             return
@@ -599,57 +603,57 @@ class SqliteStore:
             try:
                 self._writer.wal_checkpoint(mode=how)
             except apsw.BusyError:
-                return  # a reader stands in it: the next idle moment
+                return  # a reader uses it: retry at the next idle moment
             self._log_pages = 0
             self._must_empty_log = False
 
     # --- writing
 
     def create(self, opening: Opening) -> None:
-        """Begin a journal; see `Store.create`."""
+        """Create a journal. See `Store.create`."""
         with self._transaction() as connection:
             self._standings.clear()
             create_journal(connection, opening, self.now_ms())
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Make a node the owner of a tree; see `Store.take`. A node of an earlier process is gone, and holds nothing."""
+        """Make a node the owner of a tree. See `Store.take`. Nodes of earlier processes are dead and hold nothing."""
         with self._transaction() as connection:
             return take_over_tree(
                 connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
             )
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Make nodes the owners of many trees in one transaction; see `ManyTaker.take_many`."""
+        """Make nodes the owners of many trees in one transaction. See `ManyTaker.take_many`."""
         with self._transaction() as connection:
             return take_over_trees(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Let a tree have no owner, if this node is it."""
+        """Remove the owner of a tree, if it is this node."""
         with self._transaction() as connection:
             release_tree(connection, node, scope, root)
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
-        """Write records of many sessions in one transaction; see `Store.append`."""
+        """Append records of many sessions in one transaction. See `Store.append`."""
         with self._transaction() as connection:
             return append_batch(connection, batch, self.now_ms(), self._standings)
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Keep a snapshot; the last two of each session are kept."""
+        """Store a snapshot. Each session keeps its last two."""
         with self._transaction() as connection:
             keep_snapshot(connection, snapshot)
 
     def beat(self, node: Node) -> None:
-        """Say that a node is alive."""
+        """Record that a node is alive."""
         with self._transaction() as connection:
             hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Keep rows of what is owed, and drop others; see `OwedStore.change_owed`."""
+        """Insert and delete owed rows. See `OwedStore.change_owed`."""
         with self._transaction() as connection:
             change_rows(connection, put, drop)
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Remove a root with its tree; see `Store.delete`. What stood there is overwritten, in the file and in its log."""
+        """Delete a root with its tree. See `Store.delete`. The data is overwritten in the file and in its log."""
         now = self.now_ms()
         with self._transaction() as connection:
             self._standings.clear()
@@ -666,7 +670,7 @@ class SqliteStore:
         return removed
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
-        """Drop records before a number; see `Store.trim`. What stood there is overwritten, as in `delete`."""
+        """Drop records before a number. See `Store.trim`. The data is overwritten as in `delete`."""
         with self._transaction() as connection:
             dropped = trim_journal(connection, scope, session, before)
         self._must_empty_log = self._may_have_remains = True
@@ -674,7 +678,7 @@ class SqliteStore:
         return dropped
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """Remove what was said in a tree; see `Store.erase`. What stood there is overwritten, as in `delete`."""
+        """Erase the content of a tree. See `Store.erase`. The data is overwritten as in `delete`."""
         with self._transaction() as connection:
             self._standings.clear()
             erased = erase_tree(connection, scope, session, why, now=self.now_ms(), lease=self._lease_ms)
@@ -682,9 +686,9 @@ class SqliteStore:
         return erased
 
     def overwrite_removed(self) -> bool:
-        """Write the file anew where something was removed, and empty its log; see `Store.overwrite_removed`.
+        """Rewrite the file if data was deleted, and empty its log. See `Store.overwrite_removed`.
 
-        Sessions wait for it, as long as the whole file takes to be copied; what they do meanwhile is kept behind it.
+        Sessions wait while the whole file is copied. Their writes follow afterwards.
         """
         with self._trouble():
             connection = self._connected()
@@ -696,7 +700,7 @@ class SqliteStore:
         return not self._must_empty_log
 
     def close(self) -> None:
-        """Let go of the file, and of its lock; again if you like. Readers that are at work have their answer first."""
+        """Close the file and release its lock. Can be called repeatedly. Running reads finish first."""
         self._readers.close()
         with self._turn:
             self._is_closed = True
@@ -718,34 +722,34 @@ class SqliteStore:
                 yield connection
         except StoreUnavailable as error:
             if error.__cause__ is not None and is_damage(error.__cause__):
-                self._is_suspect = True  # the next call that writes looks at all of it
+                self._is_suspect = True  # the next writing call checks the whole file
             raise
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Give records in order; see `Store.read`."""
+        """Return records in order. See `Store.read`."""
         with self._reading() as connection:
             return read_records(connection, scope, session, after, limit)
 
     def check_file(self) -> None:
-        """Look at the whole file: its pages, and what its tables say of each other. Beside a process that writes, too.
+        """Check the whole file: its pages and the consistency of its tables. Also works next to a writing process.
 
         Raises:
-            StoreUnavailable: Something is not as it was written, or it cannot be read.
+            StoreUnavailable: The file is damaged or cannot be read.
         """
         with self._reading() as connection:
             check_sound(connection)
 
     def back_up(self, path: str | os.PathLike[str]) -> int:
-        """Copy the store as it stands, with all that is durable, to a new file of the mode 0600. Beside a process that writes, too.
+        """Copy the store, with all durable data, to a new file of mode 0600. Also works next to a writing process.
 
         Args:
-            path: Of the copy. It is there whole, or not at all.
+            path: Path of the copy, which exists completely or not at all.
 
         Returns:
-            How many bytes it has.
+            Size of the copy in bytes.
 
         Raises:
-            OptionError: Your move: there is a file of this name already.
+            OptionError: Your move: a file of this name already exists.
             StoreUnavailable: The copy cannot be written, or the store cannot be read.
         """
         with self._reading() as connection:
@@ -758,50 +762,50 @@ class SqliteStore:
         after: tuple[str, str] | None = None,
         limit: int = 100,
     ) -> tuple[StoredSession, ...]:
-        """Give sessions in the order of their scopes and ids; see `Store.find`."""
+        """Return sessions ordered by scope and id. See `Store.find`."""
         with self._reading() as connection:
             return find_sessions(connection, filters, after, limit)
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """Give one session; None where there is none of this id."""
+        """Return one session, or None if the id is unknown."""
         with self._reading() as connection:
             return fetch_session(connection, scope, session)
 
     def size(self, scope: str, session: SessionId) -> int:
-        """Say how many bytes one session alone has; see `Store.size`."""
+        """Return the size of one session in bytes, without its tree. See `Store.size`."""
         with self._reading() as connection:
             return size_of(connection, scope, session)
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """Give what snapshots there are up to a number, the newest first."""
+        """Return the snapshots up to a record number, the newest first."""
         with self._reading() as connection:
             return kept_snapshots(connection, scope, session, at_most)
 
     def blob(self, digest: str) -> bytes | None:
-        """Give a large value by its SHA-256; None where there is none."""
+        """Return a large value by its SHA-256, or None if it is unknown."""
         with self._reading() as connection:
             row = connection.execute("SELECT content FROM blob WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else row[0]
 
     def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Give rows of what is owed, in the order of their ids; see `OwedStore.owed`."""
+        """Return owed rows ordered by id. See `OwedStore.owed`."""
         with self._reading() as connection:
             return fetch_rows(connection, kind, after, limit)
 
     def nodes(self) -> tuple[Node, ...]:
-        """Give the nodes that own something, or were heard of within the lease."""
+        """Return the nodes that own a session or have sent a heartbeat within the lease."""
         with self._reading() as connection:
             return known_nodes(connection, now=self.now_ms(), lease=self._lease_ms)
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Give roots of trees in which something is working and whose owner is gone, in order, from behind a place."""
+        """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
         with self._reading() as connection:
             return orphans_of(connection, after, now=self.now_ms(), lease=self._lease_ms, limit=limit)
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions without a living owner whose timer is due; see `Store.due`."""
+        """Return sessions without a living owner whose timer is due. See `Store.due`."""
         with self._reading() as connection:
             now = self.now_ms()
             return due_sessions(connection, now + within_ms, now=now, lease=self._lease_ms, limit=limit)

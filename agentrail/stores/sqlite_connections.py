@@ -1,7 +1,7 @@
-"""Connections of `SqliteStore`: how they are opened, what their errors mean, and those that only read. No table is named here.
+"""Connections of `SqliteStore`: opening, error translation, and a pool for reading. Names no table.
 
-SQLite is asked through apsw, because it brings a SQLite in which a corruption of the log is mended, and a way to put a file system
-of one's own below it.
+SQLite is used through apsw, because it bundles a SQLite with a fix for a log corruption, and supports custom
+file systems.
 """
 
 import os
@@ -18,10 +18,10 @@ import msgspec
 from agentrail.errors import AgentrailError, StoreUnavailable
 
 Connect: TypeAlias = Callable[[str, int, str | None], apsw.Connection]
-"""Opens a connection: a URI, flags of SQLite, and the name of the file system below it."""
+"""Opens a connection from a URI, SQLite flags, and the name of a SQLite file system."""
 
 READ_PATIENCE_MS: Final = 1000
-"""How long a reader waits for a moment in which the log is swept or read anew."""
+"""Time that a reader waits while the log is moved or re-read."""
 
 _MAX_IDLE_READERS: Final = 4
 
@@ -32,7 +32,7 @@ _DAMAGE: Final = (
     apsw.SQLError,
     UnicodeDecodeError,
 )
-"""What pages say that are not as they were written. Statements and constraints are our own: one that fails says the same."""
+"""Errors from corrupt pages. Statements and constraints are our own, so a failing one means corruption too."""
 
 _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
     apsw.FullError: "the disk is full",
@@ -45,18 +45,18 @@ _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
     apsw.ProtocolError: "another connection holds it",
     apsw.ConnectionClosedError: "it was closed meanwhile",
 }
-"""What goes over by itself, or by what an operator does. Every other error is ours."""
+"""Errors that pass, or that an operator can fix. Every other error is a bug of ours."""
 
 
 _HEAD_BYTES: Final = 100
-"""How long the head of a database is (sqlite.org/fileformat.html, 1.3)."""
+"""Size of the head of a database (sqlite.org/fileformat.html, 1.3)."""
 
 FIRST_SOUND: Final = (3, 51, 3)
-"""The first SQLite without a fault that could lose commits when a log was begun anew."""
+"""The first SQLite without a fault that could lose commits when a log was restarted."""
 
 
 def check_sqlite(found: str) -> None:
-    """Refuse a SQLite that is not sound. The wheels of apsw bring one that is; the packages of a system may not."""
+    """Raise StoreUnavailable for an unsound SQLite. The wheels of apsw bundle a sound one; system packages may not."""
     if tuple(int(part) for part in found.split(".")[:3]) < FIRST_SOUND:
         wanted = ".".join(map(str, FIRST_SOUND))
         message = f"SQLite {found} may lose commits, {wanted} is the first that does not: install apsw from its wheel, `pip install --force-reinstall apsw`"
@@ -64,21 +64,21 @@ def check_sqlite(found: str) -> None:
 
 
 class DamagedStoreError(Exception):
-    """What is in the file contradicts itself. Stays in this room: it becomes a look at the whole file."""
+    """The file contradicts itself. Stays in this package: it triggers a check of the whole file."""
 
 
 def connect(uri: str, flags: int, vfs: str | None) -> apsw.Connection:
-    """Open a connection as SQLite does."""
+    """Open a connection with SQLite's defaults."""
     return apsw.Connection(uri, flags=flags, vfs=vfs)
 
 
 class Connector(msgspec.Struct, frozen=True, kw_only=True):
-    """How the connections of one file are opened.
+    """Opens the connections of one file.
 
     Attributes:
-        path: Of the file.
-        connect: What opens one.
-        vfs: The name of the file system below it; None for SQLite's own.
+        path: Path of the file.
+        connect: Opens a connection.
+        vfs: Name of the SQLite file system. None: the default.
     """
 
     path: Path
@@ -86,11 +86,11 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     vfs: str | None = None
 
     def at(self, path: Path) -> "Connector":
-        """The same for another file."""
+        """Return the same connector for another file."""
         return msgspec.structs.replace(self, path=path)
 
     def to_write(self) -> apsw.Connection:
-        """Open a file that is there, and set up what makes a commit durable."""
+        """Open an existing file for writing, with durable commits."""
         flags = apsw.SQLITE_OPEN_READWRITE
         connection = self.connect(self._uri(), flags | apsw.SQLITE_OPEN_URI, self.vfs)
         try:
@@ -101,7 +101,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return connection
 
     def to_read(self) -> apsw.Connection:
-        """Open a file that is there, and never write it."""
+        """Open an existing file for reading only."""
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = self.connect(self._uri("mode=ro"), flags, self.vfs)
         try:
@@ -113,22 +113,23 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return connection
 
     def to_fill(self) -> apsw.Connection:
-        """Open a file that was made for this, to be filled and closed again."""
+        """Open a file that was created for this, to fill and close it."""
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
         return self.connect(self._uri(), flags, self.vfs)
 
     def to_look(self) -> apsw.Connection:
-        """Open a file that may be anything, without its log: no lock is taken, and nothing is made beside it.
+        """Open any file, without its log. Takes no lock and creates no companion file.
 
-        By SQLite, though four bytes are all that is wanted: a file that is closed otherwise drops the locks of this process.
+        Uses SQLite, although only four bytes are needed: closing the file in another way would drop the locks
+        of this process.
         """
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         return self.connect(self._uri("mode=ro&immutable=1"), flags, self.vfs)
 
     def read_head(self) -> bytes:
-        """Read what stands at the beginning of a file that may be anything: the head of a database, whatever its pages say.
+        """Return the head of any file, whatever its pages contain.
 
-        Through SQLite too, and for the same reason.
+        Also through SQLite, for the same reason.
         """
         flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
         file = apsw.VFSFile(self.vfs or "", os.fspath(self.path.absolute()), [flags, 0])
@@ -143,7 +144,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _set_up(connection: apsw.Connection) -> None:
-    """Set up what makes a commit durable, and what is deleted gone."""
+    """Make commits durable and deletions final."""
     connection.set_busy_timeout(0)
     if connection.pragma("journal_mode", "wal") != "wal":
         message = "the file system cannot share memory between connections"
@@ -151,23 +152,23 @@ def _set_up(connection: apsw.Connection) -> None:
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", "on")
     connection.pragma("secure_delete", "on")
-    # What is deleted must not lie in a file that nothing knows of.
+    # Deleted data must not end up in an unknown temporary file.
     connection.pragma("temp_store", "memory")
     connection.wal_autocheckpoint(0)
 
 
 def forget(connection: apsw.Connection) -> None:
-    """Close a connection that only reads or that had an error, and let it do nothing on its way: it may sweep nothing."""
+    """Close a reading connection or one with an error, without a checkpoint."""
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.close(True)  # noqa: FBT003 - apsw takes it by place
+        connection.close(True)  # noqa: FBT003 - apsw takes it by position
     except apsw.Error:
-        pass  # it is not used again, whatever it says
+        pass  # it is not used again in any case
 
 
 @contextmanager
 def forgotten_after(connection: apsw.Connection) -> Iterator[apsw.Connection]:
-    """Close a connection that only reads behind the block."""
+    """Close a reading connection after the block."""
     try:
         yield connection
     finally:
@@ -175,13 +176,13 @@ def forgotten_after(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says that pages are not as they were written."""
+    """Whether an error means that pages are corrupt."""
     return isinstance(error, (*_DAMAGE, DamagedStoreError))
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Say what SQLite's errors mean; `is_damage` is asked of their cause."""
+    """Translate SQLite's errors. Their cause can be passed to `is_damage`."""
     try:
         yield
     except (*_DAMAGE, DamagedStoreError) as error:
@@ -194,10 +195,10 @@ def translated(path: Path) -> Iterator[None]:
 
 
 class ReadConnections:
-    """Connections that only read. Each is used by one thread at a time; some are kept for the next one."""
+    """Pool of reading connections. One thread uses a connection at a time; some idle ones are kept."""
 
     def __init__(self, connector: Connector) -> None:
-        """Open none yet."""
+        """Create an empty pool."""
         self._connector = connector
         self._lock = threading.Lock()
         self._idle: list[apsw.Connection] = []
@@ -206,7 +207,7 @@ class ReadConnections:
 
     @contextmanager
     def borrowed(self) -> Iterator[apsw.Connection]:
-        """Lend a connection for the block. One that had an error is not lent again."""
+        """Lend a connection for the block. A connection with an error is not reused."""
         with translated(self._connector.path):
             with self._lock:
                 if self._is_closed:
@@ -234,7 +235,7 @@ class ReadConnections:
         forget(connection)
 
     def drop(self) -> None:
-        """Close those that nothing reads with, and the others when they come back: the file may be another one now."""
+        """Close idle connections, and the others when they are returned: the file may have been replaced."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._generation += 1
@@ -242,7 +243,7 @@ class ReadConnections:
             forget(connection)
 
     def close(self) -> None:
-        """Lend none any more; again if you like."""
+        """Stop lending. Can be called repeatedly."""
         with self._lock:
             self._is_closed = True
         self.drop()

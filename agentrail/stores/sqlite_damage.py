@@ -1,6 +1,7 @@
-"""A damaged file of `SqliteStore`: how it is recognized, and set aside with its log. No connection to it is open meanwhile.
+"""Damage in a file of `SqliteStore`: detecting it, and setting the file aside with its log.
 
-Nothing is thrown away, and a process that dies at any step is followed by one that goes on.
+No connection to the file is open meanwhile. Nothing is discarded. If the process dies at any step, the next one
+continues.
 """
 
 import datetime
@@ -27,7 +28,7 @@ _COLUMNS: Final = (
     "SELECT scope, session, digest FROM blob_use LIMIT 0",
     "SELECT id, address, version, pid, boot, seen_at_ms, is_gone FROM node LIMIT 0",
 )
-"""What fails where the tables are not those of today."""
+"""Statements that fail unless the tables are current."""
 
 _STRAYS: Final = (
     "PRAGMA foreign_key_check",
@@ -36,11 +37,11 @@ _STRAYS: Final = (
     OR EXISTS (SELECT 1 FROM record AS behind WHERE behind.scope = one.scope
     AND behind.session = one.session AND behind.seq > one.last_seq) LIMIT 1""",
 )
-"""What is found where rows are lost: some without their session, and sessions whose last record is another than they say."""
+"""Queries that find lost rows: rows without their session, and sessions whose last record differs from the stored one."""
 
 
 def check_sound(connection: apsw.Connection) -> None:
-    """Look at a whole file: its pages, what its tables say of each other, and that each row of a session can be read."""
+    """Check a whole file: its pages, the consistency of its tables, and that each session row can be read."""
     said = connection.execute("PRAGMA integrity_check(1)").get
     if said != "ok":
         raise DamagedStoreError(said)
@@ -57,12 +58,12 @@ def check_sound(connection: apsw.Connection) -> None:
 
 
 def marker_path(path: Path) -> Path:
-    """Where stands that a salvage has begun, and where the damaged file goes."""
+    """Return the path of the marker of a running salvage. It contains the new name of the damaged file."""
     return path.with_name(path.name + ".salvaging")
 
 
 def begin_salvage(path: Path, *, now_ms: int) -> None:
-    """Write down that the file is to be set aside, so that a process that dies on the way is followed by one that goes on."""
+    """Mark that the file will be set aside, so that another process can continue if this one dies."""
     at = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
     name = f"{path.name}.damaged-{at:%Y%m%dT%H%M%SZ}"
     number = 1
@@ -77,14 +78,14 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Move the file out of the way with its log; again if a process died in between."""
+    """Rename the file and its log. Can be repeated if a process died in between."""
     damaged = path.with_name(marker_path(path).read_text(encoding="utf-8"))
     if path.exists():
         if damaged.exists():
             return None
         path.rename(damaged)
     log, shared = beside(path)
-    # Never left beside a new file: SQLite would take the old log for that of the new one.
+    # Never leave it next to a new file: SQLite would take the old log for the new file's own.
     if log.exists():
         log.rename(beside(damaged)[0])
     shared.unlink(missing_ok=True)
@@ -93,13 +94,13 @@ def set_aside(path: Path) -> Path | None:
 
 
 def write_report(report: SalvageReport) -> None:
-    """Write a report beside what it tells of, before the new file is in place: a process that dies then has not lost it."""
+    """Write the report next to the damaged file before the new file is in place, so that it survives a crash."""
     written = report.damaged.with_name(report.damaged.name + ".report")
     written.write_text(f"{report}\n", encoding="utf-8")
     written.chmod(0o600)
 
 
 def end_salvage(path: Path) -> None:
-    """Write down that all is done."""
+    """Mark the salvage as finished."""
     marker_path(path).unlink()
     sync_directory(path.parent)

@@ -1,6 +1,6 @@
-"""The files of `SqliteStore`: who may read them, who writes them, and where they may not lie. No SQL enters, and nothing of SQLite's.
+"""Files of `SqliteStore`: permissions, the write lock, and unsuitable file systems. Uses neither SQL nor SQLite.
 
-The file itself is never opened here: closing it would drop the locks that SQLite has on it in this process.
+The store file is never opened here: closing it would drop SQLite's locks on it in this process.
 """
 
 import datetime
@@ -22,13 +22,13 @@ _NETWORKED: Final = frozenset(
     """
     9p afs afpfs beegfs ceph cifs coda davfs fuse.ceph fuse.cephfs fuse.davfs fuse.glusterfs fuse.gcsfuse fuse.juicefs fuse.rclone
     fuse.s3fs fuse.smbnetfs fuse.sshfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs prl_fs smb3 smbfs vboxsf
-""".split()  # noqa: SIM905 - as a list it would fill a page
+""".split()  # noqa: SIM905 - # a list would fill a page
 )
-"""File systems of other machines: locks and shared memory do not hold there for everyone who has them."""
+"""Network file systems: locks and shared memory do not work there across machines."""
 
 
 class _Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in a lock file."""
+    """Contents of a lock file."""
 
     pid: int
     since_ms: int
@@ -39,7 +39,7 @@ _WRITERS: Final = decoder_of(_Writer)
 
 
 def make_data_directory(path: Path) -> None:
-    """Make a directory that only its owner may enter, with those above it; one that is there stays as it is."""
+    """Create a directory that only its owner may enter, with its parents. An existing one is left unchanged."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -48,14 +48,14 @@ def make_data_directory(path: Path) -> None:
 
 
 def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
-    """Refuse a place where a store cannot be kept."""
+    """Raise StoreUnavailable if no store can be kept at this path."""
     fault = fault_of_file_place(path, mounts=mounts)
     if fault is not None:
         raise no_store_at(path, fault)
 
 
 def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) -> str | None:
-    """Say why no database can be kept at a path; None where one can. Arguments are as of `check_place`."""
+    """Return why no database can be kept at a path, or None. The arguments are the same as for `check_place`."""
     directory = path.parent
     if not directory.is_dir():
         return "the directory does not exist"
@@ -74,30 +74,31 @@ def _read_mounts() -> str:
 
 
 def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
-    """Give the kind of the file system that a directory lies on, as the machine calls it; empty where it does not say."""
+    """Return the type of a directory's file system, as the machine names it; empty if unknown."""
     place = directory.resolve()
     longest, kind = -1, ""
     for line in mounts().splitlines():
         before, _, behind = line.partition(" - ")
         fields, kinds = before.split(), behind.split()
-        if len(fields) < 5 or not kinds:  # noqa: PLR2004 - the fifth is where it is mounted
+        if len(fields) < 5 or not kinds:  # noqa: PLR2004 - the fifth field is the mount point
             continue
         mounted = Path(fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4])
-        # The same place again means that it was mounted over: the last one counts.
+        # The same mount point again means that it was mounted over: the last one counts.
         if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
             longest, kind = len(mounted.parts), kinds[0]
     return kind
 
 
 class WriteLock:
-    """That this process writes a store, and no other. It ends with the process, however that ends.
+    """Lock that makes this process the only writer of a store. It ends with the process, however that ends.
 
     Attributes:
-        path: Of the lock file, which stays: with a second one in its place two processes would write.
+        path: Path of the lock file, which is never deleted: a second file in its place would allow a second
+            writer.
     """
 
     def __init__(self, store: Path, *, since_ms: int) -> None:
-        """Take the lock, and write down who has it."""
+        """Take the lock, and record its holder."""
         self.path: Path = lock_path(store)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -107,7 +108,8 @@ class WriteLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(self._file, 0o600)
             text = msgspec.json.encode(_Writer(pid=os.getpid(), since_ms=since_ms)) + b"\n"
-            # In this order: it is a mark of the store too, and a process that is killed in between must not take it away.
+            # In this order: the file also marks the store, and a process killed in between must not remove
+            # the mark.
             os.pwrite(self._file, text, 0)
             os.ftruncate(self._file, len(text))
         except BlockingIOError as error:
@@ -122,14 +124,14 @@ class WriteLock:
             raise
 
     def release(self) -> None:
-        """Let another process write; again if you like."""
+        """Release the lock. Can be called repeatedly."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def lock_path(store: Path) -> Path:
-    """Where the lock file of a store stands."""
+    """Return the path of a store's lock file."""
     return store.with_suffix(".lock") if store.suffix != ".lock" else store.with_name(f"{store.name}.lock")
 
 
@@ -140,7 +142,7 @@ def has_lock_file(store: Path) -> bool:
 
 
 def writer_of(store: Path) -> int | None:
-    """Give the process that wrote a store last, which may be gone; None where no process ever did."""
+    """Return the process that last wrote a store, which may have ended, or None."""
     try:
         return _WRITERS.decode(lock_path(store).read_bytes()[:1000]).pid
     except (OSError, msgspec.DecodeError, RecursionError):
@@ -151,7 +153,7 @@ def _read_writer(file: int) -> _Writer | None:
     try:
         return _WRITERS.decode(os.pread(file, 1000, 0))
     except (msgspec.DecodeError, RecursionError):
-        return None  # it has just begun, and has not written yet
+        return None  # it has just started and has not written yet
 
 
 def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:
@@ -164,28 +166,28 @@ def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file that only its owner may read; SQLite gives those beside it the same mode."""
+    """Create an empty file that only its owner may read. SQLite gives its companion files the same mode."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def make_private(path: Path) -> None:
-    """Let only its owner read a store that is there, with the files beside it."""
+    """Restrict an existing store and its companion files to their owner."""
     for one in (path, *beside(path)):
         if one.exists() and one.stat().st_mode & 0o077:
             one.chmod(0o600)
 
 
 def beside(path: Path) -> tuple[Path, Path]:
-    """The two files that SQLite keeps beside a store: its log, and the memory that its connections share."""
+    """Return the two companion files of a store: its log, and the shared memory of its connections."""
     return (path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
 
 
 FileIds: TypeAlias = tuple[tuple[int, int] | None, tuple[int, int] | None]
-"""Device and inode of a store and of its log; None for a file that does not exist."""
+"""Device and inode of a store and of its log; None for a missing file."""
 
 
 def file_ids(path: Path) -> FileIds:
-    """Look which files lie at a path, and at the path of its log."""
+    """Return the ids of the files at a path and at the path of its log."""
     return _file_id(path), _file_id(beside(path)[0])
 
 
@@ -198,13 +200,13 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 def has_log(path: Path) -> bool:
-    """Whether something lies in the log of a store."""
+    """Whether the log of a store has contents."""
     log, _ = beside(path)
     return log.is_file() and log.stat().st_size > 0
 
 
 def sync_directory(path: Path) -> None:
-    """Make durable what was created and renamed in a directory."""
+    """Make files created or renamed in a directory durable."""
     file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -1,7 +1,7 @@
-"""What a `SqliteStore` keeps of `OwedRow`: one table, made when the first row comes. No session and no record enters.
+"""Storage of `OwedRow` in a `SqliteStore`: one table, created with the first row. Knows no sessions or records.
 
-It is no part of the schema and has no version: a file without it owes nothing, who owes nothing has no copy of a whole store made for an
-empty table, and an older agentrail passes it by.
+The table is not part of the schema and has no version. A file without it owes nothing. A store that owes
+nothing thus needs no upgrade copy for an empty table, and an older agentrail ignores the table.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import apsw
 from agentrail.abc.store import OwedRow
 
 OWED_COLUMNS: Final = "kind, id, body"
-"""In the order of `PUT_OWED`."""
+"""Columns in the order of `PUT_OWED`."""
 
 PUT_OWED: Final = "INSERT OR REPLACE INTO owed VALUES (?, ?, ?)"
 
@@ -22,11 +22,11 @@ CREATE TABLE IF NOT EXISTS owed (
     PRIMARY KEY (kind, id)
 ) WITHOUT ROWID, STRICT
 """
-"""What is once in a file stays so for ever."""
+"""Must not change: existing files keep it indefinitely."""
 
 
 def change_rows(connection: apsw.Connection, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]]) -> None:
-    """Keep rows and drop others, in the transaction that is open."""
+    """Insert and delete rows, in the open transaction."""
     if put:
         connection.execute(MAKE_OWED)
         connection.executemany(PUT_OWED, ((row.kind, row.id, row.body) for row in put))
@@ -35,7 +35,7 @@ def change_rows(connection: apsw.Connection, put: Sequence[OwedRow], drop: Seque
 
 
 def fetch_rows(connection: apsw.Connection, kind: str, after: str, limit: int) -> tuple[OwedRow, ...]:
-    """Give rows of a kind in the order of their ids."""
+    """Return rows of a kind ordered by id."""
     if not has_rows(connection):
         return ()
     found = connection.execute(
@@ -46,5 +46,5 @@ def fetch_rows(connection: apsw.Connection, kind: str, after: str, limit: int) -
 
 
 def has_rows(connection: apsw.Connection) -> bool:
-    """Say whether anything was ever owed in this file."""
+    """Return whether this file has ever had an owed row."""
     return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'owed'").fetchone() is not None

@@ -1,4 +1,4 @@
-"""The column `owner` of `SqliteStore`: how it came into older files, and how it is computed from journals. No transaction is begun."""
+"""The column `owner` of `SqliteStore`: its upgrade and its values from journals. Starts no transaction."""
 
 from typing import Any, Final
 
@@ -8,18 +8,18 @@ from agentrail.core.journal.record import OPENED
 from agentrail.core.journal.session_owner import NO_OWNER, owner_in_opened, owner_in_state
 
 INDEX_OWNERS: Final = "CREATE INDEX session_by_owner ON session (owner, scope, session)"
-"""Lets a page of one user's sessions cost their rows, and not those of the tenant."""
+"""Makes listing one user's sessions cost that user's rows instead of the tenant's."""
 
 
 def add_owners(connection: apsw.Connection) -> None:
-    """Bring tables of version 1 to version 2."""
+    """Upgrade tables of version 1 to version 2."""
     connection.execute("ALTER TABLE session ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
     fill_owners(connection)
     connection.execute(INDEX_OWNERS)
 
 
 def fill_owners(connection: apsw.Connection) -> None:
-    """Compute the owner of each session from its first record, or from its newest snapshot where that was trimmed."""
+    """Compute the owner of each session from its first record, or from its newest snapshot if that record was trimmed."""
     sessions: list[tuple[Any, ...]] = connection.execute(
         "SELECT scope, session, first_seq FROM session"
     ).fetchall()

@@ -1,4 +1,4 @@
-"""What `SqliteStore` reads: sessions by index, records by number. Each function is given a connection and changes nothing."""
+"""Queries of `SqliteStore`: sessions by index, records by number. Each function gets a connection and changes nothing."""
 
 import difflib
 from typing import Final
@@ -20,12 +20,15 @@ from agentrail.stores.sqlite_rows import (
 )
 
 _NEIGHBOURS: Final = 32
-"""How many ids on each side of an unknown one are looked at for some that are like it."""
+"""Number of ids compared on each side of an unknown id, to suggest similar ones."""
 _COMPARED: Final = 128
-"""How many characters of an unknown one are compared with them: of a megabyte that would take a tenth of a second."""
+"""Characters of an unknown id that are compared. A whole megabyte would take a tenth of a second."""
 
 IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :now - :lease)"
-"""Whether a node was heard of within the lease by the process that writes now; those of an earlier one are gone with it."""
+"""Whether a node sent a heartbeat within the lease to the current writing process.
+
+Nodes of earlier processes are dead.
+"""
 
 _ORPHANS: Final = f"""
 SELECT {SESSION_COLUMNS} FROM session AS top
@@ -50,7 +53,7 @@ ORDER BY id
 def read_records(
     connection: apsw.Connection, scope: str, session: SessionId, after: int, limit: int
 ) -> tuple[Record, ...]:
-    """Give records in order; see `Store.read`."""
+    """Return records in order. See `Store.read`."""
     records = fetch_records(connection, scope, session, after, max(0, limit))
     if records and records[0].seq == after + 1:
         return records  # the usual case, with one statement
@@ -61,7 +64,7 @@ def read_records(
 
 
 def known(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    """Give a session that has to be there."""
+    """Return a session, or raise SessionNotFound."""
     there = fetch_session(connection, scope, session)
     if there is not None:
         return there
@@ -73,7 +76,7 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
 
 
 def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    """Give a session that has to be there, and on top of its tree."""
+    """Return a session at the root of its tree, or raise."""
     there = known(connection, scope, session)
     if there.root != session:
         raise OptionError(
@@ -83,7 +86,7 @@ def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> S
 
 
 def _nearest(connection: apsw.Connection, scope: str, session: str) -> list[str]:
-    # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
+    # Only its neighbours in order, so that a wrong id costs the same among ten and among a million.
     beside = [
         row[0]
         for order in ("< ? ORDER BY session DESC", "> ? ORDER BY session")
@@ -98,7 +101,7 @@ def _nearest(connection: apsw.Connection, scope: str, session: str) -> list[str]
 def find_sessions(
     connection: apsw.Connection, filters: Filters, after: tuple[str, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Give sessions in the order of their scopes and ids; see `Store.find`."""
+    """Return sessions ordered by scope and id. See `Store.find`."""
     conditions, values = ["1"], list[object]()
     for column, value in (
         ("scope", filters.scope),
@@ -109,7 +112,7 @@ def find_sessions(
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)
-    # Written out, and not bound: a partial index is used only where its condition can be seen.
+    # Literals instead of parameters: a partial index is used only if its condition is visible.
     for column, is_so in (("is_working", filters.is_working), ("has_ended", filters.has_ended)):
         if is_so is not None:
             conditions.append(f"{column} = {int(is_so)}")
@@ -128,7 +131,7 @@ def find_sessions(
 def orphans_of(
     connection: apsw.Connection, after: tuple[str, str] | None, *, now: int, lease: int, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Give roots of trees in which something is working and whose owner is gone, in order, from behind a place."""
+    """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
     scope, session = after or ("", "")
     asked = {"scope": scope, "session": session, "now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_ORPHANS, asked)))
@@ -137,13 +140,13 @@ def orphans_of(
 def due_sessions(
     connection: apsw.Connection, at: int, *, now: int, lease: int, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Give sessions without a living owner whose timer is due, those due longest first."""
+    """Return sessions without a living owner whose timer is due, the longest due first."""
     asked = {"at": at, "now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_DUE, asked)))
 
 
 def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[Node, ...]:
-    """Give the nodes that own something, or were heard of within the lease."""
+    """Return the nodes that own a session or have sent a heartbeat within the lease."""
     rows = connection.execute(_NODES, {"now": now, "lease": lease})
     return tuple(
         Node(id=row[0], address=row[1], version=row[2], pid=row[3], boot=row[4], seen_at_ms=row[5])
@@ -159,14 +162,14 @@ SELECT (SELECT ifnull(sum(length(body) + octet_length(does)), 0) FROM record WHE
 
 
 def size_of(connection: apsw.Connection, scope: str, session: SessionId) -> int:
-    """Say how many bytes one session alone has; see `Store.size`. Of a long body only its length is read."""
+    """Return the size of one session in bytes. See `Store.size`. Reads only the length of long bodies."""
     return int(connection.execute(_SIZE, (scope, session)).get or 0)
 
 
 def kept_snapshots(
     connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None
 ) -> tuple[StoredSnapshot, ...]:
-    """Give what snapshots there are up to a number, the newest first."""
+    """Return the snapshots up to a record number, the newest first."""
     statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM snapshot WHERE scope = ?1 AND session = ?2 AND (?3 IS NULL OR seq <= ?3)
         ORDER BY seq DESC"""  # noqa: S608 - a constant
     return tuple(map(snapshot_from_row, connection.execute(statement, (scope, session, at_most))))

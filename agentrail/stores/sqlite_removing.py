@@ -1,7 +1,7 @@
-"""What `SqliteStore` removes: trees, records before a number, and what was said. Within a transaction that its caller has begun.
+"""Deletions of `SqliteStore`: trees, old records, and erased content. Within a transaction of the caller.
 
-What is removed is overwritten in the file (`secure_delete`), and the log is emptied behind it. Copies that were made of the file
-before, by a migration or for a salvage, hold it still; an operator removes those.
+Deleted data is overwritten in the file (`secure_delete`), and the log is emptied afterwards. Earlier copies of
+the file, from an upgrade or a salvage, still contain it. Operators must delete those.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _BYTES_OF: tuple[str, ...] = (
 )
 
 
-def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
+def delete_tree(  # noqa: PLR0913 - # the arguments of the port, and the clock
     connection: apsw.Connection,
     scope: str,
     root: SessionId,
@@ -40,7 +40,7 @@ def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
     lease: int,
     written_before_ms: int | None = None,
 ) -> int:
-    """Remove a root with its tree; see `Store.delete`."""
+    """Delete a root with its tree. See `Store.delete`."""
     top = known_root(connection, scope, root)
     forks = connection.execute(
         """SELECT session FROM session WHERE scope = ?1 AND root <> ?2 AND forked_from IN
@@ -68,7 +68,7 @@ def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
 def _check_left(
     connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
 ) -> None:
-    """Refuse to remove what a living node works on."""
+    """Refuse to remove a tree on which a living node works."""
     if any(not one.standing.has_ended for one in tree):
         try:
             check_not_held(connection, top.session, top.node, now=now, lease=lease)
@@ -84,17 +84,17 @@ def _digests_of(connection: apsw.Connection, scope: str, session: str) -> list[s
 
 
 def _drop_blob(connection: apsw.Connection, digest: str) -> int | None:
-    """Remove a large value that no session has any more, and say how large it was; None when one has it."""
+    """Delete a large value that no session uses, and return its size. Return None if it is still used."""
     statement = """DELETE FROM blob WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE digest = ?1)
         RETURNING length(content)"""
     row = connection.execute(statement, (digest,)).fetchone()
     return None if row is None else int(row[0])
 
 
-# --- what was said
+# --- erasing content
 
 _PAGE: Final = 500
-"""How many records are read, and written again, at a time."""
+"""Records that are read and rewritten at a time."""
 
 _ERASE_RECORD: Final = (
     "UPDATE record SET kind = ?, does = ?, body = ? WHERE scope = ? AND session = ? AND seq = ?"
@@ -106,13 +106,13 @@ UPDATE session SET node = '', last_seq = ?, epoch = ?, hash = ?, written_at_ms =
 WHERE scope = ? AND session = ?
 """
 _LET_GO: Final = "UPDATE session SET node = '' WHERE scope = ? AND session = ?"
-"""Of one that was erased before, and taken since."""
+"""For a session that was erased before and taken since."""
 
 
-def erase_tree(  # noqa: PLR0913 - what the port says, and the clock
+def erase_tree(  # noqa: PLR0913 - # the arguments of the port, and the clock
     connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
 ) -> Erasure:
-    """Remove what was said in a tree; see `Store.erase`."""
+    """Erase the content of a tree. See `Store.erase`."""
     top = known_root(connection, scope, root)
     tree = tree_of(connection, scope, root)
     _check_left(connection, top, tree, now=now, lease=lease)
@@ -155,15 +155,15 @@ def _erased_row(record: Record) -> SqliteRow:
 
 
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024
-"""Of a larger file the copy is made in a file without a name, and not in memory."""
+"""File size above which the copy uses an unnamed temporary file instead of memory."""
 
 
 def write_anew(connection: apsw.Connection) -> None:
-    """Copy what is in a file over the file, so that nothing else is left in it. Outside of any transaction; readers may be at work.
+    """Rewrite a file with its contents, so that nothing else remains in it. Outside of any transaction, readers may be active.
 
-    What is deleted is overwritten where it stood (`secure_delete`). But a page that was split or joined keeps copies of cells that went to
-    its neighbours, in the gap between its own, and those no transaction overwrites: in a file of 12 MB with 1,000 records of four
-    sessions that were erased, up to six copies of a canary were found there.
+    `secure_delete` overwrites deleted data in place. But a page that was split or merged keeps copies of cells
+    that moved to its neighbours, in the gap between its own cells, which no transaction overwrites. In a file
+    of 12 MB with 1,000 records of four erased sessions, up to six copies of a canary were found there.
     """
     size = connection.pragma("page_count") * connection.pragma("page_size")
     is_large = size > _MOST_IN_MEMORY
@@ -176,11 +176,11 @@ def write_anew(connection: apsw.Connection) -> None:
             connection.pragma("temp_store", "memory")
 
 
-# --- records before a number
+# --- trimming
 
 
 def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> int:
-    """Drop records before a number; see `Store.trim`. Large values of theirs stay: snapshots may name them."""
+    """Drop records before a number. See `Store.trim`. Their large values stay, because snapshots may refer to them."""
     there = known(connection, scope, session)
     if before > there.tail.seq:
         fault = f"before is {before}, and session {session!r} ends at {there.tail.seq}: name a record of it"

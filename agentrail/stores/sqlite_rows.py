@@ -1,4 +1,4 @@
-"""Rows of `SqliteStore` and the values that they stand for, with the few statements that several files need. No connection is opened."""
+"""Rows of `SqliteStore` and their values, with the few statements that several modules need. Opens no connection."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -18,13 +18,13 @@ SESSION_COLUMNS: Final = (
     "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
     "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title"
 )
-"""The columns of a session, in the order of `session_row`."""
+"""Columns of a session, in the order of `session_row`."""
 
 RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
-"""The columns of a record, in the order of the fields of `Record`: a record is its own row."""
+"""Columns of a record, in the order of the fields of `Record`: a record is its own row."""
 
 SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
-"""The columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
+"""Columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
 
 PUT_SESSION: Final = (
     f"INSERT INTO session ({SESSION_COLUMNS}, owner) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
@@ -37,7 +37,7 @@ _GET_RECORDS: Final = """
 SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
 FROM record WHERE scope = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?
 """
-"""Texts as bytes: a flipped bit may leave none that can be decoded, and a record that is damaged is read all the same."""
+"""Selects text as bytes: a flipped bit may make it undecodable, and a damaged record must still be readable."""
 
 _EPOCH_AT: Final = "SELECT epoch FROM record WHERE scope = ? AND session = ? AND seq = ?"
 
@@ -46,14 +46,14 @@ _KINDS: Final = frozenset(
     for fork in ((str, int), (type(None), type(None)))
     for due in (int, type(None))
 )
-"""What the columns of a session hold: it may be a fork, and may have a timer."""
+"""Types of the columns of a session, with and without a fork and a timer."""
 
 row_of: Final[Callable[[msgspec.Struct], tuple[Any, ...]]] = msgspec.structs.astuple
-"""The row of a record, or of a snapshot."""
+"""Return the row of a record or of a snapshot."""
 
 
 def record_of(scope: str, session: str, row: SqliteRow) -> Record:
-    """Read a record, a damaged one too: whatever is wrong in it, its hash says so and it can be computed."""
+    """Return a record, even a damaged one. Any fault in it shows in its hash, which can still be computed."""
     seq, epoch, at_ms, kind, body, does, events, digest = row
     return Record(
         scope=scope,
@@ -70,7 +70,7 @@ def record_of(scope: str, session: str, row: SqliteRow) -> Record:
 
 
 def _whole(value: object) -> int:
-    return value if type(value) is int else -1  # which no record has, so its hash cannot fit by chance
+    return value if type(value) is int else -1  # no record has it, so its hash cannot match by chance
 
 
 def _bytes(value: object) -> bytes:
@@ -78,7 +78,7 @@ def _bytes(value: object) -> bytes:
 
 
 def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
-    """Read a snapshot, a damaged one too."""
+    """Return a snapshot, even a damaged one."""
     scope, session, seq, digest, state, checked = row
     return StoredSnapshot(
         scope=scope,
@@ -91,7 +91,7 @@ def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
 
 
 def session_of(row: SqliteRow) -> StoredSession:
-    """Read how a session stands."""
+    """Return the session of a row."""
     if tuple(map(type, row)) not in _KINDS:
         message = f"what stands of session {row[1]!r} is not what was written"
         raise DamagedStoreError(message)
@@ -125,19 +125,19 @@ def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
 
 
 def _standing_of(row: SqliteRow) -> Standing:
-    """Read the last five columns of a session."""
+    """Return the standing from the last five columns of a session."""
     return Standing(
         is_working=bool(row[0]), has_ended=bool(row[1]), waits_for=row[2], due_at_ms=row[3], title=row[4]
     )
 
 
 def standing_row(one: Standing) -> SqliteRow:
-    """Write down the last five columns of a session."""
+    """Return the last five columns of a session."""
     return (int(one.is_working), int(one.has_ended), one.waits_for, one.due_at_ms, one.title)
 
 
 def opened_row(opening: Opening, now: int) -> SqliteRow:
-    """Write down a session that begins now."""
+    """Return the row of a session that is created now."""
     first, last = opening.records[0], opening.records[-1]
     return session_row(
         StoredSession(
@@ -159,7 +159,7 @@ def opened_row(opening: Opening, now: int) -> SqliteRow:
 
 
 def fetch_session(connection: apsw.Connection, scope: str, session: str) -> StoredSession | None:
-    """Look a session up."""
+    """Return a session, or None."""
     row = connection.execute(_GET_SESSION, (scope, session)).fetchone()
     return None if row is None else session_of(row)
 
@@ -167,15 +167,15 @@ def fetch_session(connection: apsw.Connection, scope: str, session: str) -> Stor
 def fetch_records(
     connection: apsw.Connection, scope: str, session: str, after: int, limit: int
 ) -> tuple[Record, ...]:
-    """Read records in order, whatever numbers are there."""
+    """Return stored records in order, with or without gaps."""
     rows = connection.execute(_GET_RECORDS, (scope, session, after, limit))
     return tuple(record_of(scope, session, row) for row in rows)
 
 
 def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int) -> int:
-    """Give the number of the last record that is not of a later epoch; the one before the first where there is none.
+    """Return the number of the last record up to this epoch, or the one before the first record.
 
-    Epochs never fall, so it is looked for by halves: an old owner that asks again and again costs nothing.
+    Epochs never fall, so this is a binary search: repeated calls of an old owner stay cheap.
     """
     low, high = there.first_seq - 1, there.tail.seq
     while low < high:
@@ -189,7 +189,7 @@ def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int)
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:
-    """Hold what a session's row says of its last record against that record."""
+    """Compare the last record with the values in the session's row."""
     last = None if there is None else there.tail
     row = connection.execute(
         "SELECT seq, epoch, hash FROM record WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1",

@@ -1,6 +1,7 @@
-"""What can be read of a damaged file of `SqliteStore`, row by row into a new one. Nothing is renamed here, and nothing decided.
+"""Salvage of a damaged `SqliteStore` file, row by row into a new one. Renames nothing and decides nothing.
 
-Records behind a gap are kept: a reader finds the gap by their hashes, and a session is not cut short as if nothing had stood there.
+Records after a gap are kept. A reader finds the gap by their hashes, and the session is not cut short without a
+trace.
 """
 
 import hashlib
@@ -40,7 +41,7 @@ _STAND_ALONE: Final = """
 UPDATE session SET root = session, parent = '' WHERE NOT EXISTS
 (SELECT 1 FROM session AS top WHERE top.scope = session.scope AND top.session = session.root) RETURNING scope, session
 """
-"""Lets sessions whose root is lost be roots: nothing could take them otherwise."""
+"""Turns sessions whose root is lost into roots, because no node could take them otherwise."""
 
 _RECORD_AT: Final = """
 SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
@@ -49,14 +50,15 @@ FROM record WHERE scope = ? AND session = ? AND seq {bound} ? ORDER BY seq {orde
 
 
 class SalvagedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What was saved of one session.
+    """Saved parts of one session.
 
     Attributes:
-        scope: Of the session.
-        session: Its id.
-        last_good: The last record up to which nothing is missing or changed, from the first that is kept; 0 for none.
-        last_known: The last number that it is known to have had.
-        is_rebuilt: Whether what stood of the session itself was lost, so that it is listed as a root that has not ended.
+        scope: Scope of the session.
+        session: Id of the session.
+        last_good: Number of the last record before a gap or change, counted from the first kept record; 0 for
+            none.
+        last_known: Highest record number known to have existed.
+        is_rebuilt: Whether its session row was lost, so that it is listed as a root that has not ended.
     """
 
     scope: str
@@ -72,13 +74,13 @@ class SalvagedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a damaged file.
+    """Result of a salvage.
 
     Attributes:
-        damaged: Where it lies now; a text of the same name with `.report` behind it says what stands here.
-        sessions: What was saved, in the order of scopes and ids.
-        lost_snapshots: How many snapshots were found and could not be kept; they are made anew.
-        lost_blobs: How many times a session names a large value that is lost, or no longer is what it was.
+        damaged: New path of the damaged file. A text file of the same name plus `.report` has this report.
+        sessions: Saved sessions, ordered by scope and id.
+        lost_snapshots: Snapshots that were found but could not be kept. They are created again.
+        lost_blobs: References from a session to a large value that is lost or changed.
     """
 
     damaged: Path
@@ -87,7 +89,7 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
     lost_blobs: int
 
     def __str__(self) -> str:
-        """Say it in lines: the whole, and each session that is not as it was."""
+        """Return a summary line, and a line for each session that is not whole."""
         hurt = [one for one in self.sessions if not one.is_whole]
         counts = f"{len(self.sessions) - len(hurt)} sessions are whole, {len(hurt)} are not"
         lost = f"{self.lost_snapshots} snapshots and {self.lost_blobs} large values are lost"
@@ -102,11 +104,11 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
-    """Read a damaged file into a new one, row by row."""
+    """Copy the readable rows of a damaged file into a new one."""
     beheaded = _with_head_of(damaged, fresh)
     try:
         with forgotten_after((beheaded or damaged).to_read()) as source:
-            fresh.execute("BEGIN")  # without an end the new file is thrown away as a whole
+            fresh.execute("BEGIN")  # without a COMMIT the whole new file is discarded
             report = _salvage(damaged.path, source, fresh)
             fresh.execute("COMMIT")
             return report
@@ -114,16 +116,17 @@ def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
         log, shared = beside(damaged.path)
         shared.unlink(missing_ok=True)
         if log.exists() and log.stat().st_size == 0:
-            log.unlink()  # made by the one who read
+            log.unlink()  # created by the reading connection
         if beheaded is not None:
             for path in (beheaded.path, *beside(beheaded.path)):
                 path.unlink(missing_ok=True)
 
 
 def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | None:
-    """Make a copy with a new first page where that of the damaged file cannot be read; None where it can.
+    """Return a copy with a new first page if the damaged one is unreadable, otherwise None.
 
-    The first page says where each table begins. Tables are made in one order, so a new file says the same.
+    The first page has the start of each table. Tables are created in a fixed order, so a new file has the same
+    page.
     """
     names = set[str]()
     with suppress(*_UNREADABLE), forgotten_after(damaged.to_read()) as source:
@@ -142,8 +145,8 @@ def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | Non
         shutil.copyfile(log, beside(path)[0])
         beside(path)[0].chmod(0o600)
     head[28:32] = (path.stat().st_size // page).to_bytes(4, "big")
-    head[32:40] = bytes(8)  # its list of free pages is of no use to one who only reads
-    head[92:96] = head[24:28]  # ... and the number of pages counts only where these two agree
+    head[32:40] = bytes(8)  # its list of free pages is not needed for reading
+    head[92:96] = head[24:28]  # ... and the number of pages counts only if these two agree
     with path.open("r+b") as file:
         file.write(head)
     return damaged.at(path)
@@ -182,7 +185,7 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
 
 
 def _salvage_owed(source: apsw.Connection, fresh: apsw.Connection) -> None:
-    """Save what is owed, as far as it can be read; what a row says is judged by who reads it. It is no part of any session."""
+    """Save the readable owed rows. Their contents are checked on reading. They do not belong to any session."""
     for row in _rows(source, "owed", OWED_COLUMNS, "kind, id"):
         fresh.execute(MAKE_OWED)
         _put(fresh, PUT_OWED, row)
@@ -197,7 +200,7 @@ def _save_session(
     there = sessions.get(name)
     records = sorted(_records(source, name, there), key=lambda record: record.seq)
     if not records:
-        # Without a record nothing can follow. It is named all the same, unless it never was one.
+        # Nothing can follow without a record. The session is still reported, unless it never existed.
         return None if there is None else _saved(there, [], is_rebuilt=False)
     first, last = records[0], records[-1]
     tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
@@ -228,7 +231,8 @@ def _save_session(
 def _saved(there: StoredSession, records: list[Record], *, is_rebuilt: bool) -> SalvagedSession:
     last_good = 0
     if records and records[0].seq == there.first_seq:
-        # Where the beginning was trimmed, what the first one is chained to is gone, and it is taken as it is.
+        # If the beginning was trimmed, the record before the first one is missing, and the first is accepted
+        # unchecked.
         trimmed = there.first_seq > 1
         behind = Tail(seq=records[0].seq, hash=records[0].hash) if trimmed else Tail(hash=NO_HASH)
         broken = first_broken(records[1:] if trimmed else records, behind)
@@ -243,7 +247,7 @@ def _saved(there: StoredSession, records: list[Record], *, is_rebuilt: bool) -> 
 
 
 def _put(fresh: apsw.Connection, statement: str, row: SqliteRow) -> bool:
-    """Write a row where it is one: what is of another kind than its column is no row any more."""
+    """Write a row, and return whether it fits its columns."""
     try:
         fresh.execute(statement, row)
     except apsw.ConstraintError:
@@ -252,7 +256,7 @@ def _put(fresh: apsw.Connection, statement: str, row: SqliteRow) -> bool:
 
 
 def _records(source: apsw.Connection, name: tuple[str, str], there: StoredSession | None) -> Iterator[Record]:
-    """Give the records of a session that can be reached: from the front, from the back, and in between one by one."""
+    """Yield the readable records of a session: from the front, from the back, and one by one in between."""
     front = 0 if there is None else there.first_seq - 1
     for record in _run(source, name, front, ascending=True):
         yield record
@@ -271,7 +275,7 @@ def _records(source: apsw.Connection, name: tuple[str, str], there: StoredSessio
 
 
 def _run(source: apsw.Connection, name: tuple[str, str], start: int, *, ascending: bool) -> Iterator[Record]:
-    # A statement for each, so that one that cannot be read ends the run and does not take those before it along.
+    # One statement per record, so that an unreadable record ends the run without losing those before it.
     statement = _RECORD_AT.format(bound=">" if ascending else "<", order="ASC" if ascending else "DESC")
     with suppress(*_UNREADABLE):
         while True:
@@ -288,7 +292,7 @@ def _is_there(source: apsw.Connection, name: tuple[str, str], seq: int) -> bool:
 
 
 def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iterator[SqliteRow]:
-    """Give the rows of a table from the front, as far as it can be read, and from the back."""
+    """Yield the rows of a table from the front, up to the first unreadable one, and then from the back."""
     for direction in ("ASC", "DESC"):
         by = ", ".join(f"{one} {direction}" for one in order.split(", "))
         statement = f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}"  # noqa: S608 - our own words
@@ -296,11 +300,11 @@ def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iter
             statement = statement.replace(" NOT INDEXED", "")
         with suppress(*_UNREADABLE):
             yield from source.execute(statement)
-            return  # all of them: from the back there is nothing more
+            return  # complete, so the other direction adds nothing
 
 
 def _owners_of_records(source: apsw.Connection) -> Iterator[tuple[str, str]]:
-    """Give whose records there are, by leaps from one to the next, from both ends."""
+    """Yield the sessions that have records, jumping from one to the next, from both ends."""
     for bound, order in ((">", "ASC"), ("<", "DESC")):
         key: tuple[str, str] | None = None
         with suppress(*_UNREADABLE):

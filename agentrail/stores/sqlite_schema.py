@@ -1,7 +1,7 @@
-"""The tables of `SqliteStore`, their version, and how older ones become those of today. No session and no record enters.
+"""Tables of `SqliteStore`, their version, and upgrades from older versions. Knows no sessions or records.
 
-A file says whose it is in its header: `APPLICATION_ID`, and the version of its tables as SQLite's `user_version`. Both stand in the
-main file, and never only in the log beside it, so that they can be read without touching anything.
+The header of a file has its identity: `APPLICATION_ID`, and the table version as SQLite's `user_version`. Both
+    are in the main file and never only in its log, so they can be read without changing anything.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ import msgspec
 from agentrail.stores.sqlite_owners import add_owners
 
 APPLICATION_ID: Final = 0x61677472
-"""What the header of a store says that it is: `agtr`."""
+"""Application id in the header of a store: `agtr`."""
 
 _TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
@@ -65,13 +65,13 @@ CREATE TABLE node (
 
 
 class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """What tables a file has.
+    """Tables of a file.
 
     Attributes:
-        version: Of the tables, from 1.
-        tables: What makes them in an empty file.
-        steps: For each older version the statements, or the function, that make the next one of it. Nothing is taken away, so older
-            readers can go on.
+        version: Version of the tables, from 1.
+        tables: Statements that create them in an empty file.
+        steps: For each older version, the statements or the function that upgrade it by one. They remove
+            nothing, so older readers keep working.
     """
 
     version: int
@@ -80,15 +80,16 @@ class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SCHEMA: Final = StoreSchema(version=2, tables=_TABLES, steps={1: add_owners})
-"""Of today."""
+"""The current schema."""
 
 
 def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms: int) -> None:
-    """Make the tables in an empty file, in one transaction, and say in its header what it is.
+    """Create the tables in an empty file, in one transaction, and write its header.
 
-    Before the switch to a log beside the file, so that the header stands in the file itself.
+    This happens before the switch to a separate log, so that the header is in the file itself.
     """
-    # Not undone here: after some errors SQLite has done so itself, and a connection that had one is closed in any case.
+    # No rollback here: after some errors SQLite has already rolled back, and a connection with an error is
+    # closed in any case.
     connection.execute("BEGIN IMMEDIATE")
     connection.pragma("application_id", APPLICATION_ID)
     connection.pragma("user_version", schema.version)
@@ -99,14 +100,14 @@ def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms:
 
 
 def check_steps(schema: StoreSchema, found: int) -> None:
-    """See that there is a way from older tables to those of today."""
+    """Raise ValueError unless there is an upgrade path from older tables."""
     if any(version not in schema.steps for version in range(found, schema.version)):
         message = f"no step leads from tables of version {found} to those of version {schema.version}"
         raise ValueError(message)
 
 
 def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> None:
-    """Bring older tables up to those of today, in one transaction."""
+    """Upgrade older tables to the current version, in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     for version in range(found, schema.version):
         try:

@@ -1,7 +1,7 @@
-"""What `SqliteStore` writes, each within a transaction that its caller has begun. The fence stands here. No clock is read.
+"""Writes of `SqliteStore`, each within a transaction of its caller, including the fence. Reads no clock.
 
-A session's row is the witness of its last record: number, epoch and hash. It is advanced by one statement that asks for the number
-and the epoch in front of what comes, so an owner that was taken over finds nothing to advance.
+A session's row repeats number, epoch and hash of its last record. One statement advances it, under the
+condition that number and epoch precede the new records. An owner that was replaced therefore advances nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,15 +57,15 @@ RETURNING ?1
 """
 
 Standings: TypeAlias = dict[tuple[str, str], Standing]
-"""How sessions stand in the file, by scope and id, as far as the connection that writes knows; forgotten with each doubt."""
+"""Standings in the file, by scope and id, as known to the writing connection. Cleared whenever in doubt."""
 
 _MAX_KNOWN: Final = 20_000
 
 
 def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> None:
-    """Begin a journal; see `Store.create`."""
+    """Create a journal. See `Store.create`."""
     first = opening.records[0]
-    check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported one had several owners
+    check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
     there = fetch_session(connection, first.scope, first.session)
     if there is None:
         check_witness(connection, first.scope, first.session, None)
@@ -86,7 +86,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
 
 
 def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
-    """Refuse a child whose tree was taken over: its owner has no right to it, and the new one would not know of it."""
+    """Refuse a child whose tree was taken over: its owner has lost it, and the new one would not know the child."""
     first = opening.records[0]
     if opening.root != first.session:
         top = known(connection, first.scope, opening.root)
@@ -95,7 +95,7 @@ def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
 
 
 def _are_there(connection: apsw.Connection, records: Sequence[Record], there: StoredSession) -> bool:
-    """Whether all of these are stored. What was trimmed cannot be compared; its numbers were given once."""
+    """Whether all these records are stored. Trimmed ones cannot be compared; their numbers were used once."""
     if records[-1].seq > there.tail.seq:
         return False
     kept = tuple(record for record in records if record.seq >= there.first_seq)
@@ -106,7 +106,7 @@ def _are_there(connection: apsw.Connection, records: Sequence[Record], there: St
 
 
 def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None:
-    """Refuse records that no session could have made."""
+    """Raise ValueError for records that no session could have written."""
     first, last = records[0], records[-1]
     if last.seq - first.seq + 1 != len(records) or (is_one_epoch and first.epoch != last.epoch):
         message = f"records {first.seq} to {last.seq} of session {first.session!r} are {len(records)}, of epochs {first.epoch} to {last.epoch}: expected numbers without gaps, and one epoch"
@@ -119,9 +119,9 @@ def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None
 def append_batch(
     connection: apsw.Connection, batch: Sequence[Append], now: int, known: Standings
 ) -> tuple[Fenced | None, ...]:
-    """Write records of many sessions; see `Store.append`.
+    """Append records of many sessions. See `Store.append`.
 
-    Appends that follow on what is there go in together; each of the others is looked at by itself.
+    Appends that continue their journal are written together. Each of the others is handled alone.
     """
     for one in batch:
         check_dense(one.records)
@@ -150,7 +150,7 @@ def _by_session(batch: Sequence[Append]) -> list[list[int]]:
 
 
 def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
-    """Make one append of those of a session; None where they do not follow on each other."""
+    """Join the appends of a session into one, or return None if they are not consecutive."""
     if len(places) == 1:
         return batch[places[0]]
     records: list[Record] = []
@@ -169,13 +169,14 @@ def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
 def _advance_all(
     connection: apsw.Connection, appends: Sequence[Append], now: int, known: Standings
 ) -> list[bool]:
-    """Write what follows on what is there, and say of each whether it did."""
+    """Write the appends that continue their journal, and return for each whether it did."""
     is_in = [False] * len(appends)
     same: list[SqliteRow] = []
     changed: list[SqliteRow] = []
     for place, one in enumerate(appends):
         row = _advance_of(place, one, now)
-        # Most records change nothing of how their session stands, and each index that it stands in would be written again.
+        # Most records leave the standing of their session unchanged, and updating it would rewrite each of
+        # its indexes.
         if known.get((one.scope, one.session)) == one.standing:
             same.append(row)
         else:
@@ -206,7 +207,7 @@ def _advance_of(place: int, one: Append, now: int) -> SqliteRow:
 def _append_alone(
     connection: apsw.Connection, one: Append, now: int, known: Standings, *, is_behind_refused: bool
 ) -> Fenced | None:
-    """Write what is missing of an append that is there already in part; or say why nothing of it will ever be."""
+    """Write the missing rest of an append that is partly stored, or return why it is refused."""
     first = one.records[0]
     there = fetch_session(connection, first.scope, first.session)
     check_witness(connection, first.scope, first.session, there)
@@ -221,7 +222,7 @@ def _append_alone(
         or (overlap and not _are_there(connection, overlap, there))
     ):
         return Fenced(first.session, durable_up_to=last_of_epoch(connection, there, first.epoch))
-    # A repeated append changes nothing, and least of all how the session stood before others came behind it.
+    # A repeated append changes nothing. In particular it must not restore an older standing of the session.
     if missing:
         _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now, known)
     return None
@@ -230,7 +231,7 @@ def _append_alone(
 # --- owners
 
 
-def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
+def take_over_tree(  # noqa: PLR0913 - # the arguments of the port, and the clock
     connection: apsw.Connection,
     scope: str,
     root: SessionId,
@@ -241,7 +242,7 @@ def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
     now: int,
     lease: int,
 ) -> Taken:
-    """Make a node the owner of a tree; see `Store.take`."""
+    """Make a node the owner of a tree. See `Store.take`."""
     top = known_root(connection, scope, root)
     if top.node not in ("", node) and not force:
         check_not_held(connection, root, top.node, now=now, lease=lease)
@@ -269,11 +270,11 @@ def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
 def take_over_trees(
     connection: apsw.Connection, wanted: Sequence[TakeOver], *, now: int, lease: int
 ) -> tuple[Taken | AgentrailError, ...]:
-    """Take many trees, each of them whole or not at all; see `ManyTaker.take_many`."""
+    """Take many trees, each completely or not at all. See `ManyTaker.take_many`."""
     answers: list[Taken | AgentrailError] = []
     for one in wanted:
         try:
-            with connection:  # a savepoint: what is refused leaves nothing in the transaction of the others
+            with connection:  # a savepoint: a refused tree leaves nothing in the shared transaction
                 taken = take_over_tree(
                     connection,
                     one.scope,
@@ -292,13 +293,13 @@ def take_over_trees(
 
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:
-    """Give the sessions of a tree, the root first."""
+    """Return the sessions of a tree, the root first."""
     statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
     return list(map(session_of, connection.execute(statement, (root, scope))))
 
 
 def check_not_held(connection: apsw.Connection, root: SessionId, owner: str, *, now: int, lease: int) -> None:
-    """Refuse to go past an owner that lives."""
+    """Raise HeldBy if the owner is alive."""
     row = connection.execute(
         "SELECT address, seen_at_ms, is_gone FROM node WHERE id = ?", (owner,)
     ).fetchone()
@@ -307,14 +308,14 @@ def check_not_held(connection: apsw.Connection, root: SessionId, owner: str, *, 
 
 
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
-    """Let a tree have no owner, if this node is it."""
+    """Remove the owner of a tree, if it is this node."""
     connection.execute(
         "UPDATE session SET node = '' WHERE root = ? AND scope = ? AND node = ?", (root, scope, node)
     )
 
 
 def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) -> None:
-    """Keep that a node is alive; what was not heard of again and owns nothing is forgotten."""
+    """Record that a node is alive. Expired nodes that own nothing are removed."""
     connection.execute(
         "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, 0)",
         (node.id, node.address, node.version, node.pid, node.boot, now),
@@ -327,7 +328,7 @@ def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) ->
 
 
 def forget_earlier_nodes(connection: apsw.Connection) -> None:
-    """Say that no node of an earlier process lives: this one has the lock, which ends with the process that has it."""
+    """Mark the nodes of earlier processes as dead: this process has the lock, which ends with its holder."""
     connection.execute("UPDATE node SET is_gone = 1 WHERE is_gone = 0")
 
 
@@ -335,7 +336,7 @@ def forget_earlier_nodes(connection: apsw.Connection) -> None:
 
 
 def keep_snapshot(connection: apsw.Connection, snapshot: StoredSnapshot) -> None:
-    """Keep a snapshot; the last two of each session are kept. Not one of a session that is gone, or was erased meanwhile."""
+    """Store a snapshot, unless its session was deleted or erased meanwhile. Each session keeps its last two."""
     key = (snapshot.scope, snapshot.session)
     if fetch_session(connection, *key) is None:
         return

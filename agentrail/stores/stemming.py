@@ -1,7 +1,8 @@
-"""English words without their endings, by the algorithm that M. F. Porter published in 1980. Pure.
+"""English stemming with the algorithm that M. F. Porter published in 1980. Pure.
 
-Both sides of an index use it, so that *train* finds *trains*. What it leaves of a word need not be one: *preference* and *prefers* become
-*prefer*, *happy* becomes *happi*. Words of other languages lose some endings too, in texts and queries alike, so they are found as before.
+Both sides of an index use it, so that *train* finds *trains*. A stem need not be a word: *preference* and
+*prefers* become *prefer*, *happy* becomes *happi*. Words of other languages lose some endings too, in texts and
+queries alike, so they are still found.
 """
 
 import re
@@ -9,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 _SHORTEST: Final = 3
-"""Shorter words have no ending."""
+"""Length of the shortest word that is stemmed."""
 
 _SECOND: Final = {
     "ational": "ate",
@@ -72,7 +73,7 @@ _TURN: Final = re.compile("VC")
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Give a word without its ending; one that is not of small ASCII letters alone stays as it is."""
+    """Return the stem of a word. A word with other characters than lowercase ASCII letters is unchanged."""
     if len(word) < _SHORTEST or not (word.isascii() and word.isalpha() and word.islower()):
         return word
     word = _without_plural(word)
@@ -112,7 +113,7 @@ def _without_past(word: str) -> str:
 
 
 def _exchanged(word: str, endings: dict[str, str], *, above: int) -> str:
-    """Exchange the longest of these endings that a word has, where what stands before it is long enough."""
+    """Replace the longest of these endings that the word has, if the part before it is long enough."""
     ending = max((one for one in endings if word.endswith(one)), key=len, default=None)
     if ending is None:
         return word
@@ -123,7 +124,7 @@ def _exchanged(word: str, endings: dict[str, str], *, above: int) -> str:
 
 
 def _shape(word: str) -> str:
-    """Write V for each vowel and C for each consonant; `y` is a vowel behind a consonant."""
+    """Return V for each vowel and C for each consonant; `y` is a vowel after a consonant."""
     shape = ""
     for letter in word:
         is_vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == "C")
@@ -132,7 +133,7 @@ def _shape(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """Count how often a consonant follows a vowel."""
+    """Return how often a consonant follows a vowel."""
     return len(_TURN.findall(_shape(word)))
 
 
@@ -141,5 +142,5 @@ def _has_vowel(word: str) -> bool:
 
 
 def _ends_short(word: str) -> bool:
-    """Whether a word ends as *hop* does: consonant, vowel, consonant, and the last is none of w, x, y."""
+    """Whether a word ends like *hop*: consonant, vowel, and a consonant other than w, x and y."""
     return _shape(word).endswith("CVC") and word[-1] not in "wxy"

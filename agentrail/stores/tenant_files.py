@@ -1,7 +1,7 @@
-"""One file of SQLite for each tenant, in a directory: how it is made, looked at, read and written. No table of anyone's is named here.
+"""One SQLite file per tenant, in a directory: creating, checking, reading and writing it. Names no table.
 
-Other than the store of sessions, a file may be written by several processes: each transaction is short, and waits for the one before
-it. What two tenants have never meets, not even in the statistics that ranks are made of.
+Unlike the session store, several processes may write a file: each transaction is short and waits for the
+previous one. Data of two tenants never mixes, not even in the statistics used for ranking.
 """
 
 import hashlib
@@ -31,21 +31,21 @@ from agentrail.stores.stemming import stem
 from agentrail.stores.words import KEY_LENGTH
 
 WRITE_PATIENCE_MS: Final = 5_000
-"""How long a transaction waits for that of another process, and a log that is to be emptied for its readers."""
+"""Time that a transaction waits for another process, and that emptying a log waits for its readers."""
 
 MAX_OPEN_TENANTS: Final = 32
-"""How many files are held open; of more the one that was used longest ago rests, and is opened again when it is wanted."""
+"""Limit on open files. Beyond it, the least recently used one is closed and reopened when needed."""
 
 
 class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in each file.
+    """Schema of each file.
 
     Attributes:
-        what: What it holds, in the plural, for messages.
-        application_id: What the header of the file says that it is.
-        version: Of the tables, from 1.
-        tables: What makes them.
-        upgrades: What makes tables of the next version of those of version 1, 2, and so on.
+        what: Plural name of its contents, for messages.
+        application_id: Application id in the header of the file.
+        version: Version of the tables, from 1.
+        tables: Statements that create them.
+        upgrades: Upgrades from version 1, 2 and so on to the next.
     """
 
     what: str
@@ -58,7 +58,7 @@ class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
 def cut_index_again(
     connection: apsw.Connection, *, table: str, columns: Sequence[str], kept: Sequence[str] = ()
 ) -> None:
-    """Write the index `words` again with its words as they are cut by now, from the words that stand in it: so did version 3 of both schemas."""
+    """Rebuild the index `words` with the current stemming, from the words in it. Version 3 of both schemas did this."""
     connection.execute("CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, words, instance)")
     statement = "SELECT doc, col, term FROM temp.instances ORDER BY doc, col, offset"
     found: list[Any] = connection.execute(statement).fetchall()
@@ -70,23 +70,23 @@ def cut_index_again(
             key, word = term[:KEY_LENGTH], term[KEY_LENGTH:]
             texts[column].append(key + (word if column in kept else stem(word)))
         connection.execute(
-            f"INSERT INTO words (rowid, {', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - names of ours
+            f"INSERT INTO words (rowid, {', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - our own names
             (number, *(" ".join(texts[name]) for name in columns)),
         )
 
 
 def file_name(tenant: str) -> str:
-    """Give the name of a tenant's file: a hash, since a name may be any text, and file systems take two that differ in case for one."""
+    """Return the file name of a tenant: a hash, because a name may be any text and some file systems ignore case."""
     if not tenant:
         return "default.db"
     return f"{hashlib.blake2b(tenant.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}.db"
 
 
 class TenantFile:
-    """The file of one tenant."""
+    """File of one tenant."""
 
     def __init__(self, path: Path, schema: TenantSchema) -> None:
-        """Open nothing yet."""
+        """Create the object without opening the file."""
         self.path: Path = path
         self._schema = schema
         self._connector = Connector(path=path)
@@ -97,14 +97,14 @@ class TenantFile:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection | None]:
-        """Lend a connection that reads; None where nothing was ever kept."""
+        """Lend a reading connection, or None if nothing was ever stored."""
         if not self.path.exists():
             yield None
             return
         with self._said(), self._readers.borrowed() as connection:
             if not self._is_known:
                 if not _is_made(connection):
-                    yield None  # another process makes it just now
+                    yield None  # another process is creating it
                     return
                 self._check(connection)
                 if connection.pragma("user_version") < self._schema.version:
@@ -113,7 +113,7 @@ class TenantFile:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """Lend the connection that writes, within a transaction; the file is made where there is none."""
+        """Lend the writing connection, within a transaction. The file is created if it does not exist."""
         with self._turn, self._said():
             try:
                 with translated(self.path):
@@ -129,21 +129,21 @@ class TenantFile:
                 if isinstance(error, StoreUnavailable):
                     self._drop()
                 raise
-            except BaseException:  # of a connection that had an error nothing is known
+            except BaseException:  # the state of a connection after an error is unknown
                 self._drop()
                 raise
 
     def _upgrade(self) -> None:
-        """Write the tables of this version, before something is looked for that would not be found in the old ones."""
+        """Upgrade the tables before a query that needs the current ones."""
         with (
             self._turn,
             suppress(AgentrailError),
             translated(self.path),
-        ):  # of a file that cannot be written what is there is read
+        ):  # a file that cannot be written is read as it is
             self._connected()
 
     def empty_log(self) -> bool:
-        """Sweep the log into the file and cut it to nothing, so that what was deleted stands nowhere; wait for readers, some seconds."""
+        """Move the log into the file and truncate it, so that deleted data is gone. Waits some seconds for readers."""
         with self._turn, self._said(), translated(self.path):
             if not self.path.exists():
                 return True
@@ -155,13 +155,13 @@ class TenantFile:
             return True
 
     def rest(self) -> None:
-        """Close what is open; the next call opens it again."""
+        """Close the connections. The next call reopens them."""
         self._readers.drop()
         with self._turn:
             self._drop()
 
     def close(self) -> None:
-        """Let go of the file; again if you like. Who reads or writes has their answer first."""
+        """Close the file. Can be called repeatedly. Running reads and writes finish first."""
         with self._turn:
             writer, self._writer = self._writer, None
             if writer is not None:
@@ -207,11 +207,11 @@ class TenantFile:
             connection.pragma("secure_delete", "on")
             connection.pragma(
                 "temp_store", "memory"
-            )  # what is deleted must not lie in a file that nothing knows of
+            )  # deleted data must not end up in an unknown temporary file
             connection.pragma("synchronous", "full")
             connection.execute(
                 "BEGIN IMMEDIATE"
-            )  # two processes that make one file do so one after the other
+            )  # two processes that create the same file do so one after the other
             is_made = _is_made(connection)
             if is_made:
                 self._check(connection)
@@ -229,7 +229,7 @@ class TenantFile:
             connection.execute("COMMIT")
             with suppress(
                 apsw.BusyError
-            ):  # another process has just made it too, and one of the two gets there
+            ):  # another process has just created it too, and one of the two succeeds
                 connection.pragma("journal_mode", "wal")
         except BaseException:
             forget(connection)
@@ -258,15 +258,15 @@ def _is_made(connection: apsw.Connection) -> bool:
 
 
 def no_place(what: str, path: Path, reason: str) -> StoreUnavailable:
-    """Say that nothing can be kept at a path, and what to do."""
+    """Return the error for a path where nothing can be stored, with a remedy."""
     return StoreUnavailable(f"no {what} can be kept in {os.fspath(path)!r}: {reason}; name another directory")
 
 
 class TenantFiles:
-    """The files of all tenants, in one directory."""
+    """Files of all tenants, in one directory."""
 
     def __init__(self, directory: Path, schema: TenantSchema) -> None:
-        """Open nothing yet; the directory is made with the first file."""
+        """Create the object without opening files. The directory is created with the first file."""
         check_sqlite(apsw.sqlite_lib_version())
         self.directory: Path = directory
         keep_private(directory)
@@ -276,7 +276,7 @@ class TenantFiles:
         self._is_closed = False
 
     def of(self, tenant: str) -> TenantFile:
-        """Give the file of a tenant."""
+        """Return the file of a tenant."""
         with self._turn:
             if self._is_closed:
                 message = f"the {self._schema.what} in {os.fspath(self.directory)!r} were closed"
@@ -284,7 +284,7 @@ class TenantFiles:
             file = self._files.pop(tenant, None) or TenantFile(
                 self.directory / file_name(tenant), self._schema
             )
-            self._files[tenant] = file  # the last one is the one that was used last
+            self._files[tenant] = file  # the last entry is the most recently used one
             oldest = next(iter(self._files)) if len(self._files) > MAX_OPEN_TENANTS else None
             resting = None if oldest is None else self._files.pop(oldest)
         if resting is not None:
@@ -292,7 +292,7 @@ class TenantFiles:
         return file
 
     def close(self) -> None:
-        """Let go of all of them; again if you like."""
+        """Close all files. Can be called repeatedly."""
         with self._turn:
             self._is_closed = True
             files, self._files = [*self._files.values()], {}
@@ -301,5 +301,5 @@ class TenantFiles:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Give a file with those that SQLite keeps beside it, as far as they are there."""
+    """Return a file and its existing SQLite companion files."""
     return tuple([one for one in (path, *beside(path)) if one.exists()])

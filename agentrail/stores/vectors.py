@@ -1,4 +1,4 @@
-"""Collections of rows with vectors, in files of tenants: their tables, what is still to be made, and which are nearest.
+"""Collections of rows with vectors, in tenant files: their tables, missing vectors, and the nearest ones.
 
 numpy is loaded when the first vectors are compared.
 """
@@ -19,14 +19,14 @@ from agentrail.distribution import install_command
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 
 MAX_CACHED_BYTES: Final = 128 << 20
-"""Of vectors in memory, in one store; what has more at once is read anew for each search."""
+"""Limit on vectors in memory per store, in bytes. A larger part is read again for each search."""
 
 NUMBER_BYTES: Final = 4
-"""Of a float32."""
+"""Size of a float32."""
 
 
 def vector_tables(rows: str) -> str:
-    """Write the tables for vectors beside a table of rows: whatever removes a row removes its vector."""
+    """Return the tables for the vectors of another table. Deleting a row also deletes its vector."""
     return f"""
 CREATE TABLE vector (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, data BLOB NOT NULL) STRICT;
 -- Says whether vectors in memory are still those of the file, which any process may write.
@@ -35,11 +35,11 @@ INSERT INTO vector_change VALUES (0);
 CREATE TRIGGER vector_added AFTER INSERT ON vector BEGIN UPDATE vector_change SET stamp = stamp + 1; END;
 CREATE TRIGGER vector_removed AFTER DELETE ON vector BEGIN UPDATE vector_change SET stamp = stamp + 1; END;
 CREATE TRIGGER {rows}_removed AFTER DELETE ON {rows} BEGIN DELETE FROM vector WHERE number = old.number; END;
-"""  # noqa: S608 - the name of a table of ours
+"""  # noqa: S608 - the name of our own table
 
 
 def has_numpy() -> bool:
-    """Say whether vectors can be compared here."""
+    """Return whether vectors can be compared in this installation."""
     return importlib.util.find_spec("numpy") is not None
 
 
@@ -56,14 +56,14 @@ class _Loaded:
 
 
 class VectorCache:
-    """Vectors as matrices, one for each part of a file that is searched. Threads may share it."""
+    """Vectors as matrices, one for each searched part of a file. Threads may share it."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty cache."""
         self._turn = threading.Lock()
         self._loaded: OrderedDict[tuple[str, ...], _Loaded] = OrderedDict()
 
-    def nearest(  # noqa: PLR0913 - a part, and what is wanted of it
+    def nearest(  # noqa: PLR0913 - # a part, and the query
         self,
         connection: apsw.Connection,
         part: tuple[str, ...],
@@ -73,22 +73,23 @@ class VectorCache:
         limit: int,
         allowed: Sequence[int] | None = None,
     ) -> list[tuple[float, int]]:
-        """Give the nearest of a part, the nearest first, with how near each is: from 1 down to 0, which is left out."""
+        """Return the nearest rows of a part with their similarity, from 1 down to 0 exclusive, the nearest first."""
         found = self._of(connection, part, rows, len(vector))
         if found is None:
             return []
         numpy = importlib.import_module("numpy")
-        # Not `@`, for which a library starts threads of its own: beside other work they wait for each other [20 ms for 0.35].
+        # Not `@`, which uses a library with its own threads: next to other work they wait for each other [20
+        # ms instead of 0.35].
         scores = numpy.vecdot(found.matrix, numpy.frombuffer(vector, dtype="<f4"))
         if allowed is not None:
             scores = numpy.where(numpy.isin(found.numbers, numpy.array(allowed, dtype="i8")), scores, 0.0)
-        # Partitioned first: to sort ten thousand takes as long as all the rest.
+        # Partitioned first: sorting ten thousand takes as long as all the rest.
         best = numpy.argpartition(-scores, limit - 1)[:limit] if limit < len(scores) else range(len(scores))
         pairs = [(float(scores[place]), int(found.numbers[place])) for place in best]
         return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: (-pair[0], pair[1]))
 
     def drop(self) -> None:
-        """Let go of all: what was forgotten may be among them."""
+        """Drop all vectors, because forgotten ones may be among them."""
         with self._turn:
             self._loaded.clear()
 
@@ -100,7 +101,7 @@ class VectorCache:
         size: int,
     ) -> _Loaded | None:
         if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vector_change'").get:
-            return None  # a file of an older version, to which nothing was written since
+            return None  # a file of an older version without later writes
         # Before the rows: if they are newer than the stamp, the next search reads them again.
         stamp = int(connection.execute("SELECT stamp FROM vector_change").get)
         with self._turn:
@@ -123,45 +124,45 @@ class VectorCache:
 
 
 class SqliteCollection:
-    """Texts of owners in a directory, a file of SQLite for each tenant, with a vector beside each text."""
+    """Texts of owners with a vector per text, in one SQLite file per tenant."""
 
     _SCHEMA: ClassVar[TenantSchema]
     _ROWS: ClassVar[str]
     """The table of the texts."""
     _PARTS: ClassVar[str]
-    """The columns of which the text of a vector is made."""
+    """The columns whose text is embedded."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Open nothing yet: a tenant's file is made with what is kept first.
+        """Create the object without opening files. A tenant's file is created with its first entry.
 
         Args:
-            directory: Where the files are; it is made, for its owner alone, where there is none.
+            directory: Directory of the files. It is created, for its owner only, if it does not exist.
 
         Raises:
-            StoreUnavailable: The SQLite here is too old to be trusted.
+            StoreUnavailable: The installed SQLite is too old to be safe.
         """
         self._files = TenantFiles(Path(directory), self._SCHEMA)
         self._vectors = VectorCache()
 
     def __repr__(self) -> str:
-        """Say where it is."""
+        """Return the class and the directory."""
         return f"{type(self).__name__}({os.fspath(self._files.directory)!r})"
 
     def path_of(self, tenant: str) -> Path:
-        """Give the file of a tenant, also before there is one."""
+        """Return the path of a tenant's file, which may not exist yet."""
         return self._files.of(tenant).path
 
     @staticmethod
     def _joined(parts: Sequence[str]) -> str:
-        """Return the text that a vector is made of, from the values of its columns."""
+        """Return the text to embed, from the values of its columns."""
         raise NotImplementedError
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
-        """Give what has no vector; see `VectorKeeper.without_vectors`."""
+        """Return texts without a vector. See `VectorKeeper.without_vectors`."""
         file = self._files.of(tenant)
         if not file.path.exists():
             return ()
-        with file.writing() as connection:  # which also makes an older file a newer one
+        with file.writing() as connection:  # also upgrades an older file
             rows: list[Any] = connection.execute(
                 f"""SELECT r.number, {self._PARTS} FROM {self._ROWS} AS r LEFT JOIN vector AS v ON v.number = r.number
                 WHERE v.kind IS NOT ? LIMIT ?""",  # noqa: S608 - constants
@@ -170,11 +171,11 @@ class SqliteCollection:
         return tuple([(int(number), self._joined(parts)) for number, *parts in rows])
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Keep vectors beside texts that are still there; see `VectorKeeper.put_vectors`."""
+        """Store vectors of texts that still exist. See `VectorKeeper.put_vectors`."""
         statement = f"INSERT OR REPLACE INTO vector SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM {self._ROWS} WHERE number = ?1)"  # noqa: S608 - a constant
         with self._files.of(tenant).writing() as connection:
             connection.executemany(statement, [(number, kind, data) for number, data in vectors])
 
     def close(self) -> None:
-        """Let go of all files; again if you like. Who reads or writes has their answer first."""
+        """Close all files. Can be called repeatedly. Running reads and writes finish first."""
         self._files.close()

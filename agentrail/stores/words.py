@@ -1,7 +1,7 @@
-"""Words: how texts and queries are cut, and which words of a query are looked for. Pure; all indexes of this room agree on it.
+"""Splitting texts and queries into words, and choosing the words of a query to search. Pure. All indexes here use it.
 
-A query is never syntax. What is looked for consists of letters and digits alone, so there is nothing in it that an index could
-read as an operator, a column or the end of a phrase.
+A query is never syntax. Search words contain only letters and digits, so an index cannot read anything in them
+as an operator, a column or the end of a phrase.
 """
 
 import hashlib
@@ -15,19 +15,19 @@ from typing import Final
 from agentrail.stores.stemming import stem
 
 MAX_QUERY_WORDS: Final = 32
-"""How many words of a query are looked for: 20,000 would take the better part of a second."""
+"""Limit on search words of a query: 20,000 would take almost a second."""
 
 MAX_QUERY_CHARACTERS: Final = 4_000
-"""How much of a query is looked at."""
+"""Limit on the part of a query that is read."""
 
 MAX_INDEXED_CHARACTERS: Final = 64
-"""How much of a word counts."""
+"""Limit on the significant part of a word."""
 
 FEW_ROWS: Final = 500
-"""So many rows are ranked by any word in no time, however frequent that is."""
+"""Up to this many rows, ranking by any word is fast, however frequent it is."""
 
 FREQUENT_SHARE: Final = 50
-"""A word in more than one row of so many is frequent: to rank by it takes long, and says little."""
+"""A word in more than one of this many rows is frequent: ranking by it is slow and tells little."""
 
 # Han, Hiragana, Katakana: written without spaces.
 _RUN: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -35,9 +35,10 @@ _WORD: Final = re.compile(rf"[{_RUN}]+|[^\W_{_RUN}]+")
 
 
 def cut_words(text: str) -> Iterator[str]:
-    """Cut a text into words: runs of letters and digits, in small letters, without accents and English endings.
+    """Split a text into words: runs of letters and digits, in lowercase, without accents and English endings.
 
-    What is written without spaces is cut into pairs of neighbours, since no sign says where its words end.
+    Text written without spaces is split into pairs of neighbouring characters, because nothing marks the ends
+    of its words.
     """
     plain = text.lower() if text.isascii() else _plain(text)
     for found in _WORD.finditer(plain):
@@ -49,59 +50,62 @@ def cut_words(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    # Taken apart before letters are made small: some are taken apart into capitals.
+    # Decomposed before lowercasing: some characters decompose into capitals.
     apart = unicodedata.normalize("NFKD", text).casefold()
     return "".join([c for c in apart if unicodedata.category(c) != "Mn"])
 
 
 def query_words(query: str) -> tuple[str, ...]:
-    """Give the words that are looked for: the first 32 different ones of the beginning of a query."""
+    """Return the search words of a query: the first 32 different ones of its beginning."""
     return tuple(islice(dict.fromkeys(cut_words(query[:MAX_QUERY_CHARACTERS])), MAX_QUERY_WORDS))
 
 
 CountRows = Callable[[str, int | None], int]
-"""Says how many rows a word stands in, counted no further than to a bound; None for all of them."""
+"""Returns the number of rows with a word, counted up to a limit; None counts all."""
 
 
 def choose_words(words: Sequence[str], count: CountRows, rows: int) -> tuple[str, ...]:
-    """Say which words of a query decide: those that stand in more than 2 % of the rows only where there is no rarer one."""
+    """Return the words of a query to search.
+
+    A word in more than 2 % of the rows is used only if there is no rarer one.
+    """
     if rows <= FEW_ROWS:
         return tuple(words)
     bound = max(FEW_ROWS, rows // FREQUENT_SHARE)
     while True:
         counts = {word: count(word, bound + 1) for word in words}
-        # One that stands nowhere finds nothing: it is rare, and takes the place of no other.
+        # A word without rows finds nothing: it is rare, but must not displace another word.
         there = [word for word in words if counts[word]]
         rare = tuple([word for word in there if counts[word] <= bound])
         if rare or not there:
             return rare
-        bound *= 4  # all are frequent: the least frequent ones alone
+        bound *= 4  # all are frequent: use only the least frequent ones
 
 
 KEY_LENGTH: Final = 32
-"""How many signs `owner_key` gives."""
+"""Length of the result of `owner_key`."""
 
 
 def owner_key(*names: str) -> str:
-    """Give what stands in front of each word of an owner: 32 signs for whatever names, so that none begins like another's."""
-    # In each word, not as a word of its own, which every query would have to contain: six words of 12,000 rows of 120 owners took 0.70 ms
-    # that way and take 0.32 ms. The index is 60 % larger.
-    # JSON, so that no two lists of names have one form; it writes half characters too.
+    """Return the prefix of an owner's words: 32 characters for any names, so that no prefix starts another."""
+    # A prefix of each word instead of a separate word, which every query would have to contain: six words in
+    # 12,000 rows of 120 owners took 0.70 ms that way and take 0.32 ms. The index is 60 % larger.
+    # JSON, so that no two lists of names have the same form. It can also encode lone surrogates.
     return hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
 
 
 def label_of(tag: str) -> str:
-    """Give the word that stands for exactly this tag, whatever signs it has."""
+    """Return the word for exactly this tag, whatever characters it has."""
     return hashlib.blake2b(tag.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def all_of(column: str, key: str, labels: Sequence[str]) -> str:
-    """Write the part of a match that wants all of these words in a column; none of them has a sign that means something."""
+    """Return a match expression for all these words in a column. The words contain no special characters."""
     return f"{{{column}}}: ({' AND '.join(_quoted(key, labels))})"
 
 
 def any_of(columns: str, key: str, words: Sequence[str]) -> str:
-    """Write the part of a match that wants any of these words in columns."""
+    """Return a match expression for any of these words in columns."""
     return f"{{{columns}}}: ({' OR '.join(_quoted(key, words))})"
 
 
@@ -110,5 +114,5 @@ def _quoted(key: str, words: Sequence[str]) -> list[str]:
 
 
 def indexed(key: str, words: Iterable[str]) -> str:
-    """Write words as they stand in an index: each behind the key of its owner."""
+    """Return words as they are indexed: each after the key of its owner."""
     return " ".join([key + word for word in words])
