@@ -1,7 +1,7 @@
-"""What a stored session comes to: its journal is read and folded, in a worker thread, without any effect. No loop enters.
+"""Reading of a stored session: its journal is read and folded, in a worker thread, without effects or an event loop.
 
-Code is not stored. Plugins come from what the caller gives, by their names, else from where they were defined; a plugin that is not
-there is said by name, because a guard that is missing must not be missed.
+Code is not stored. Plugins come from the caller, by name, or from where they were defined. A missing plugin is named in the
+error, because a session must not resume without its guards.
 """
 
 import importlib
@@ -44,22 +44,22 @@ from agentrail.runtime.snapshots import is_sound
 LOGGER: Final = Logger("agentrail.runtime")
 
 REPLAYED_RECORDS: Final = 200
-"""Of how many records the events are at hand again for subscribers that come back."""
+"""Number of last records whose events are available again for returning subscribers."""
 
 _PAGE: Final = 1_000
 
 
 @frozen(kw_only=True)
 class StoredOpening:
-    """What is known of a stored session before any of its code is there: for who has to find that code.
+    """Facts of a stored session before its code is found, for the function that has to find it.
 
     Attributes:
-        session_id: Which session.
-        scope: Of which scope; empty for one without.
-        origin: Where its code comes from, as it was opened with; empty for nowhere, and where its first record was trimmed.
-        config: What it was started with; the model that it has by now may be another one.
-        tools: The names of its tools when it began; of one that was trimmed, at its newest snapshot. So are the plugins.
-        plugins: What stands for its plugins when it began.
+        session_id: Its id.
+        scope: Its scope; empty for none.
+        origin: Source of its code, as given at its start; empty for none, and if its first record was trimmed.
+        config: Its initial configuration; the current model may be another one.
+        tools: Names of its tools at its start, or at its newest snapshot if it was trimmed. The same holds for `plugins`.
+        plugins: Records of its plugins at its start.
     """
 
     session_id: SessionId
@@ -72,18 +72,18 @@ class StoredOpening:
 
 @frozen(kw_only=True)
 class Revived:
-    """What a journal comes to.
+    """A folded journal.
 
     Attributes:
-        stored: How the store has it.
-        state: What the session knows.
-        tail: Where the journal ends.
-        begun: The open effects that may have begun.
-        attempt: How many owners in a row came without anything happening.
-        events: What its last records published, oldest first; those that are never replayed are left out.
-        snapshot: Behind which record its newest snapshot stands; 0 for none.
-        drift: Where the code here makes another history of it than the one that was lived; None where it does not.
-        set_aside: How often verdicts of plugins on calls did not count, because the records say whether those ran, by plugin.
+        stored: Its row in the store.
+        state: State of the session.
+        tail: End of the journal.
+        begun: Open effects that may have begun.
+        attempt: Number of consecutive owners without any progress.
+        events: Events of its last records, oldest first, without those that are never replayed.
+        snapshot: Record number of its newest snapshot; 0 for none.
+        drift: Where the code here folds the journal differently; None if it does not.
+        set_aside: How often verdicts of plugins on calls were ignored, because the records show whether those ran, by plugin.
     """
 
     stored: StoredSession
@@ -98,10 +98,10 @@ class Revived:
 
 
 class PluginFinder:
-    """Finds the code of stored plugins, and remembers what it did not find."""
+    """Finds the code of stored plugins, and remembers missing ones."""
 
     def __init__(self, given: Mapping[str, Plugin]) -> None:
-        """Look among these first.
+        """Set the plugins to search first.
 
         Args:
             given: By their names.
@@ -110,7 +110,7 @@ class PluginFinder:
         self.missing: dict[str, None] = {}
 
     def __call__(self, record: PluginRecord) -> Plugin | type[Plugin] | None:
-        """Find the code of one; None where it is not there."""
+        """Return the code of a plugin; None if it is missing."""
         found = self._given.get(record.name) or _made_at(record)
         if found is None:
             self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
@@ -118,22 +118,22 @@ class PluginFinder:
 
 
 def _made_at(record: PluginRecord) -> Any:
-    """Make a plugin of the class that stands at its origin; None where that makes none of this name.
+    """Create a plugin from the class at its origin; None if the result has another name.
 
-    So it is with one that its caller made, with arguments or under a name of its own: only the caller can give it.
+    A plugin that its caller created with arguments or under another name must be given by the caller.
     """
     found = found_at(record.origin)
     if isinstance(found, type) and not (hasattr(found, "handle") and hasattr(found, "init")):
-        return None  # a journal of someone else may name any class, and to make one may do anything
+        return None  # a foreign journal may name any class, and creating one may have any effect
     plugin = call_guarded(lambda _: None, found) if isinstance(found, type) else found
     name = call_guarded(lambda _: None, getattr, plugin, "name", None)
     return plugin if name == record.name else None
 
 
 def found_at(origin: str) -> Any:
-    """Give what stands at `package.module:NAME`; None where nothing does, or it cannot be imported.
+    """Return the object at `package.module:NAME`; None if it does not exist or cannot be imported.
 
-    An origin may come with a journal of someone else. No plugin is defined in the standard library, so none of it is imported.
+    An origin may come from a foreign journal. The standard library defines no plugins, so none of it is imported.
     """
     module, _, name = origin.partition(":")
     if not name or "<" in name or module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
@@ -149,7 +149,7 @@ def found_at(origin: str) -> Any:
 
 
 def fault_of_origin(record: PluginRecord) -> str | None:
-    """Say what is wrong with a plugin that comes to a stored session: another process has to find it by where it was defined."""
+    """Return why a plugin must not be added to a stored session: another process must find it where it was defined."""
     if found_at(record.origin) is not None:
         return None
     return (
@@ -159,17 +159,17 @@ def fault_of_origin(record: PluginRecord) -> str | None:
 
 
 def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
-    """Read how a session began; of one that was trimmed, how it stood at its newest snapshot. This blocks.
+    """Read the start of a session; for a trimmed one, its state at its newest snapshot. This blocks.
 
     Raises:
-        SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
-        Erased: What stood there was removed.
-        CodecError: It is of a newer version.
+        SessionNotFound, Trimmed, StoreUnavailable: Same as `Store.read`.
+        Erased: The content was erased.
+        CodecError: A newer version wrote it.
     """
     state, origin = _beginning_of(store, stored)
     document = msgspec.json.decode(state)
     config = document["session_state"]["data"]["config"]
-    # Without its plugins: no code is there yet, and the configuration does not refer to them.
+    # Without its plugins: no code is loaded yet, and the configuration does not refer to them.
     head = {"codec": document["codec"], "tools": document["tools"], "plugins": []}
     plugins = [
         PluginRecord(
@@ -203,18 +203,18 @@ def _beginning_of(store: Store, stored: StoredSession) -> tuple[bytes, str]:
 
 
 def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Revived:
-    """Read a journal, and fold it. This blocks, and carries nothing out.
+    """Read a journal, and fold it. This blocks, and executes no effect.
 
     Args:
-        store: Where it is.
-        stored: Which one.
+        store: Its store.
+        stored: The session.
         finder: Finds the code of its plugins.
-        ask: How handlers are called.
+        ask: Calls handlers.
 
     Raises:
-        Unrevivable: Your move: a plugin is not there.
-        JournalCorrupt, Erased, CodecError, PluginError: As of `fold`.
-        SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
+        Unrevivable: Your move: a plugin is missing.
+        JournalCorrupt, Erased, CodecError, PluginError: Same as `fold`.
+        SessionNotFound, Trimmed, StoreUnavailable: Same as `Store.read`.
     """
     sources = fold_sources(store, stored, finder, ask)
     try:
@@ -243,10 +243,10 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
 def revive_ended(
     store: Store, scope: str, session: SessionId, finder: PluginFinder, ask: Ask
 ) -> Revived | None:
-    """Read what came of a session that has ended; None where there is none of this id. This blocks.
+    """Read the outcome of an ended session; None if this id does not exist. This blocks.
 
     Raises:
-        Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: As of `revive`.
+        Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: Same as `revive`.
     """
     stored = store.get(scope, session)
     return None if stored is None else revive(store, stored, finder, ask)
@@ -255,17 +255,17 @@ def revive_ended(
 def taken_on(
     store: Store, revived: Revived, stored: StoredSession, finder: PluginFinder, ask: Ask
 ) -> Revived:
-    """Go on behind what was read before the session was taken: mostly the record of that alone. This blocks.
+    """Fold the records written before the session was taken over, usually only that of the takeover. This blocks.
 
     Args:
-        store: Where it is.
-        revived: What was read.
-        stored: How the store has it by now.
-        finder: As of `revive`.
-        ask: As of `revive`.
+        store: Its store.
+        revived: The folded records.
+        stored: Its current row in the store.
+        finder: Same as `revive`.
+        ask: Same as `revive`.
 
     Raises:
-        Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: As of `revive`.
+        Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: Same as `revive`.
     """
     rest = read_after(store, stored.scope, stored.session, revived.tail.seq)
     if any(record.kind != TAKEN for record in rest):
@@ -285,22 +285,22 @@ def taken_on(
 
 
 def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
-    """Look a session up. This blocks.
+    """Return the row of a session. This blocks.
 
     Raises:
-        SessionNotFound: Your move: there is none; `nearest` are like it.
+        SessionNotFound: Your move: it does not exist; `nearest` has similar ids.
     """
     stored = store.get(scope, session_id)
     while stored is None:
-        store.read(scope, session_id, 0, 1)  # says that there is none, and what is like it
-        stored = store.get(scope, session_id)  # it came just now
+        store.read(scope, session_id, 0, 1)  # raises with similar ids
+        stored = store.get(scope, session_id)  # it was just created
     return stored
 
 
 def read_after(
     store: Store, scope: str, session: SessionId, after: int, up_to: int | None = None
 ) -> tuple[Record, ...]:
-    """Read all records behind a number, up to another one or to the end. This blocks."""
+    """Read all records after a number, up to another one or to the end. This blocks."""
     records: list[Record] = []
     while up_to is None or after < up_to:
         limit = _PAGE if up_to is None else min(_PAGE, up_to - after)
@@ -313,27 +313,27 @@ def read_after(
 
 
 def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int, *, seen: int = 0) -> int:
-    """Look whether a session can come back without the records in front of a number. This blocks.
+    """Check that a session can resume without the records before a number. This blocks.
 
     Args:
-        store: Where it is.
-        scope: Of which scope.
+        store: Its store.
+        scope: Its scope.
         session_id: Its id.
-        before: The first record that is to stay.
-        seen: Up to which record was looked already.
+        before: The first record to keep.
+        seen: Number of the last record already checked.
 
     Returns:
-        Up to which record was looked by now.
+        Number of the last record checked now.
 
     Raises:
-        StillNeeded: Your move: a record that stays goes back to one that does not.
-        SessionNotFound, StoreUnavailable: As of `Store.read`.
+        StillNeeded: Your move: a kept record refers to a dropped one.
+        SessionNotFound, StoreUnavailable: Same as `Store.read`.
     """
     stored = stored_of(store, scope, session_id)
     kept = [one.seq for one in store.snapshots(scope, session_id) if one.seq >= before]
     first = min(
         kept, default=before
-    )  # what stood in front of the first snapshot cannot be folded, nor is it then
+    )  # records before the first snapshot cannot be folded, neither now nor after trimming
     after = max(first, stored.first_seq - 1, seen)
     back = [
         f"its record {one.seq}, with which it went back behind record {number}"
@@ -346,7 +346,7 @@ def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int,
 
 
 def fold_sources(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Sources:
-    """Say where what the records of a session refer to comes from; where it went back, that is another fold."""
+    """Return the sources of the references in a session's records. After a rewind, one of them is another fold."""
     return Sources(
         resolve=finder,
         ask=ask,
@@ -359,10 +359,10 @@ def fold_sources(store: Store, stored: StoredSession, finder: PluginFinder, ask:
 def state_behind(
     store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask, number: int
 ) -> SessionState:
-    """Fold a journal up to a number, from the newest snapshot in front of it. This blocks; it raises as `fold` does.
+    """Fold a journal up to a number, from the newest snapshot before it. This blocks, and raises the same errors as `fold`.
 
     Raises:
-        Trimmed: The records that it takes were dropped.
+        Trimmed: The records needed were dropped.
     """
     start, tail, _ = newest_snapshot(store, stored, finder, ask, at_most=number)
     if start is None and stored.first_seq > 1:
@@ -375,7 +375,7 @@ def state_behind(
     return fold(start, records, tail=tail, sources=sources).state
 
 
-def newest_snapshot(  # noqa: PLR0913 - what is asked of it, by name
+def newest_snapshot(  # noqa: PLR0913 - its conditions, by name
     store: Store,
     stored: StoredSession,
     finder: PluginFinder,
@@ -384,17 +384,17 @@ def newest_snapshot(  # noqa: PLR0913 - what is asked of it, by name
     at_most: int | None = None,
     last_event: int | None = None,
 ) -> tuple[SessionState | None, Tail, tuple[EffectId, ...]]:
-    """Give the newest snapshot that is sound, of this journal, and can be read; None and the beginning where there is none.
+    """Return the newest snapshot of this journal that is intact and readable; None and the beginning if there is none.
 
-    With it come its open effects that may have begun.
+    Its open effects that may have begun are returned with it.
 
     Args:
-        store: Where it is.
-        stored: Of which session.
-        finder: As of `revive`.
-        ask: As of `revive`.
-        at_most: Only of those that stand behind no later record; None for any.
-        last_event: Only of those that no event behind this number is in; None for any.
+        store: Its store.
+        stored: The session.
+        finder: Same as `revive`.
+        ask: Same as `revive`.
+        at_most: Only snapshots up to this record; None for any.
+        last_event: Only snapshots without events after this number; None for any.
     """
     for snapshot in store.snapshots(
         stored.scope, stored.session, stored.tail.seq if at_most is None else at_most
@@ -425,9 +425,9 @@ def _fold(
     begun: tuple[EffectId, ...],
     sources: Sources,
 ) -> tuple[Folded, tuple[Event, ...]]:
-    """Fold records; of the last ones keep what they published, too.
+    """Fold records, and keep the events of the last ones.
 
-    What was published in front of a drift that is recorded had other numbers, or was something else: none of it is kept.
+    Events before a recorded drift had other numbers or contents, so none of them are kept.
     """
     settled = max((number for number, record in enumerate(records, 1) if record.kind == DRIFTED), default=0)
     cut = max(settled, len(records) - REPLAYED_RECORDS)
@@ -435,7 +435,7 @@ def _fold(
     if cut:
         head = fold(start, records[:cut], tail=tail, begun=begun, sources=sources)
     last = fold(head.state, records[cut:], tail=head.tail, begun=head.begun, sources=sources)
-    # In one, as it will be folded later: its number goes on at its end, and not in between.
+    # In one go, as in later folds: its number advances at its end, and not in between.
     if head.drift is not None or last.drift is not None:
         return fold(start, records, tail=tail, begun=begun, sources=sources), ()
     counts = Counter(dict(head.set_aside)) + Counter(dict(last.set_aside))

@@ -1,4 +1,4 @@
-"""Going back, on the way from a handle to the actor of its session: a control message that is answered once."""
+"""Rewind requests from a handle to the actor of its session: a control message that is answered once."""
 
 import trio
 
@@ -8,12 +8,12 @@ from agentrail.runtime.crashes import Control
 
 
 class RewindRequest(Control):
-    """A control message to the session: it is to go back, if nothing is at work and nothing waits.
+    """Control message: rewind the session if it has no running or pending work.
 
     Attributes:
-        seq: The number of the record that says so; 0 before it is made.
-        answered: Set when the session has looked at it; new for each try.
-        told: Set when it is durable that it went back, and its subscribers know.
+        seq: Number of the record of the rewind; 0 before it is made.
+        answered: Set when the session has checked the request; new for each attempt.
+        told: Set when the rewind is durable, and its subscribers are notified.
     """
 
     __slots__ = ("answered", "at_ms", "number", "seq", "then", "told")
@@ -28,7 +28,7 @@ class RewindRequest(Control):
 
 
 def is_quiet(state: SessionState) -> bool:
-    """Say whether a session can go back at once: nothing is at work but what plugins asked for, which is not waited for then."""
+    """Return whether a session can rewind at once: only plugin requests are running, which are not awaited."""
     data = state.data
     waits = data.queue or data.interactions or data.survivors or data.teardown or data.stopping
     return (

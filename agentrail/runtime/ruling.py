@@ -1,6 +1,6 @@
-"""The rules that people made in a session and in those below it: listed, and taken back. And all of a call that waits for a person.
+"""Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval.
 
-What only reads looks at the states as they are published; a rule is taken back by a message to the session that has it.
+Reads use the published states. A rule is revoked by a message to the session that has it.
 """
 
 from typing import Generic, TypeVar
@@ -28,7 +28,7 @@ from agentrail.runtime.session import SessionCell
 
 
 class RulingHandle(AskingHandle):
-    """A handle that knows what people have always allowed."""
+    """A handle with access to the rules that users made."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class RulingHandle(AskingHandle):
             raise UnknownRule(message)
 
     async def _look(self) -> None:
-        # Behind what was sent before, and with a session that slept awake.
+        # After earlier messages, and with the session awake.
         await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
 
 
@@ -60,11 +60,12 @@ RulingT = TypeVar("RulingT", bound=RulingHandle)
 
 @frozen(kw_only=True)
 class WaitingCall(Generic[RulingT]):
-    """A call that waits for a person.
+    """A call that waits for a user.
 
     Attributes:
-        tool: The object that will run it; None where that is not there any more.
-        path: The sessions from the root to that one, each with its title and its first words; None where it has none.
+        tool: The object that will run it; None if it no longer exists.
+        path: The sessions from the root to the call's session, each with its title and its first words; None for missing
+            ones.
     """
 
     form: ApprovalForm
@@ -74,10 +75,10 @@ class WaitingCall(Generic[RulingT]):
 
 
 async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
-    """Tell all of a call that waits for a person, in this session or in one that works for it."""
+    """Return the details of a call that waits for a user, in this session or a descendant."""
     refuse(fault_of_text("approval_id", approval_id))
-    await session._look()  # noqa: SLF001 - of the same module
-    owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - the door between a handle and its cell
+    await session._look()  # noqa: SLF001 - same module
+    owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - internal access to the cell of a handle
     form = form_of_approval(owner.visible.data, approval_id)
     if form is None:
         message = (
@@ -93,9 +94,9 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
 
 
 async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[str, ...]:
-    """Give the rules of permissions that stand for "always" of a call which waits for a person, here or in a session below."""
+    """Return the permission rules that "always" would add for a call that waits for a user, here or in a descendant."""
     waiting = await read_waiting_call(session, approval_id)
-    data, asked = waiting.session._cell.visible.data, waiting.form.approval  # noqa: SLF001 - of the same module
+    data, asked = waiting.session._cell.visible.data, waiting.form.approval  # noqa: SLF001 - same module
     for member in data.stack.members:
         say = getattr(member.plugin, "always_rules", None)
         if say is None:
@@ -108,7 +109,7 @@ async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[st
 
 
 def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str | None]:
-    """Give the title and the first words of a session or of one of its tree; None for what is not known of it."""
+    """Return the title and the first words of a session or a descendant; None for unknown ones."""
     is_own = session_id == above.ports.session_id
     cell = above if is_own else above.find(above.ports.scope, session_id)
     if cell is None or cell.is_asleep:
@@ -127,7 +128,7 @@ def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], 
 
 
 async def _revoke(cell: SessionCell, rule: Rule) -> bool:
-    """Take a rule back in one session; say whether it stood there until then."""
+    """Revoke a rule in one session. Return whether it existed."""
     signal = RevokeRule(
         at_ms=now_ms(),
         signal_id=cell.pending_calls.mint(),
@@ -136,7 +137,7 @@ async def _revoke(cell: SessionCell, rule: Rule) -> bool:
         exact=rule.exact,
     )
     try:
-        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
-    except UnknownRule:  # another call was faster, and the rule is gone as it was wanted
+        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - base class of this module's handle
+    except UnknownRule:  # another call was faster, and the rule is already revoked
         return False
     return True

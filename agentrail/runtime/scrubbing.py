@@ -1,4 +1,4 @@
-"""Secrets of the application, taken out of texts: of errors that models and callers read, and of the log."""
+"""Removal of the application's secrets from texts: errors that models and callers read, and the log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -10,11 +10,11 @@ from agentrail.runtime.ports import Ports
 Scrub: TypeAlias = Callable[[str], str]
 
 MIN_HEADER_CHARACTERS: Final = 8
-"""Shorter values of headers are no keys, and would be found everywhere."""
+"""Shorter header values are not keys, and would match everywhere."""
 
 
 def scrub_of(ports: Ports) -> Scrub:
-    """Give the function that takes a session's secrets out of a text: those of its user data, and its keys."""
+    """Return the function that removes a session's secrets from a text: those of its user data, and its keys."""
     return _Scrubber(ports)
 
 
@@ -43,8 +43,8 @@ def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
 
 
 def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
-    """Show the secrets that a session was given as they show themselves, however they came into a text."""
+    """Replace the secrets that a session was given by their handles, wherever they occur in a text."""
     values = {secret.reveal() for secret in secrets_in(user_data)} - {""}
-    for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
+    for value in sorted(values, key=len, reverse=True):  # one may be a prefix of another
         text = text.replace(value, repr(Secret(value)))
     return text

@@ -1,6 +1,6 @@
-"""What is known of a session without asking it: whose data it was started with, where it stands in its tree, how its answers read.
+"""Session facts that need no round trip: its owner, its place in its tree, and the format of its answers.
 
-For the code that puts sessions behind a product: it has to know to whom a session belongs before it wakes or touches it.
+For programs that serve sessions in a product: they must know the owner of a session before they wake or change it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,18 +17,18 @@ from agentrail.runtime.reviving import StoredOpening, opening_of, stored_of
 from agentrail.runtime.session import SessionCell
 
 ReadAnswer: TypeAlias = Callable[[Sequence[Message]], str]
-"""Gives what people read as the answer among the messages of a cycle."""
+"""Returns the answer for users among the messages of a cycle."""
 
 
 @frozen(kw_only=True)
 class SessionFacts:
-    """What is known of a session without asking it.
+    """Facts of a session that need no round trip.
 
     Attributes:
-        session_id: Which one.
-        root_id: The session that no other one started, above it or itself.
-        user_data: What it was started with; that of its root, for one that works for another.
-        is_here: Whether it is alive here, awake or asleep; else it is in the store alone.
+        session_id: Its id.
+        root_id: Root of its tree, which may be itself.
+        user_data: Data that it was started with; for a child session that of its root.
+        is_here: Whether it is live here, awake or hibernated; otherwise it is only in the store.
         has_ended: Whether it is in the store and has ended there.
     """
 
@@ -40,7 +40,7 @@ class SessionFacts:
 
 
 def facts_of_cell(cell: SessionCell) -> SessionFacts:
-    """Say what is known of a session that is, or was, alive here."""
+    """Return the facts of a session that is, or was, live here."""
     ports = cell.ports
     return SessionFacts(
         session_id=ports.session_id, root_id=cell.bus.path[0], user_data=ports.user_data, is_here=True
@@ -48,7 +48,7 @@ def facts_of_cell(cell: SessionCell) -> SessionFacts:
 
 
 def stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> SessionFacts | None:
-    """Read them from the first record of a journal. This blocks."""
+    """Read the facts from the first record of a journal. This blocks."""
     try:
         stored = stored_of(keeping.store, scope, session_id)
         opening: StoredOpening = opening_of(keeping.store, stored)
@@ -64,7 +64,7 @@ def stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> Session
 
 
 def reader_of(cell: SessionCell) -> ReadAnswer:
-    """Say how answers of a session read, for as long as one likes: also when it sleeps, or has ended."""
+    """Return the reader of a session's answers. It works while the session is hibernated or has ended, too."""
     reading = cell.reading
 
     def read(messages: Sequence[Message]) -> str:

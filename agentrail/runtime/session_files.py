@@ -1,4 +1,4 @@
-"""The files of a session, for the code that puts sessions behind a product: what it writes there is no call of a tool."""
+"""Files of a session, for programs that serve sessions in a product. Their writes do not count as tool calls."""
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
@@ -10,13 +10,13 @@ from agentrail.runtime.handle import Session
 
 @asynccontextmanager
 async def open_files(session: Session) -> AsyncIterator[Sandbox]:
-    """Give the sandbox that the tools of a session work in, opened at need, and keep it open for the block.
+    """Open the sandbox of a session's tools if needed, and keep it open for the block.
 
-    A session that ends meanwhile does not wait: the files are let go of when the block is left.
+    A session that ends meanwhile does not wait: the files are released at the end of the block.
 
     Cancellation: Leaving may close the sandbox, shielded, for at most five seconds.
     """
-    cell = session._cell  # noqa: SLF001 - the door between a handle and its cell
+    cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
     if cell.ending is not None:
         raise SessionDown(cell.ports.session_id, cell.ending)
     async with cell.ports.workspace.hold() as sandbox:
@@ -24,5 +24,5 @@ async def open_files(session: Session) -> AsyncIterator[Sandbox]:
 
 
 def place_of_files(session: Session) -> Hashable:
-    """Say on which files a session works: the same of two that work on the same ones, as far as that can be known."""
-    return session._cell.ports.workspace.place  # noqa: SLF001 - the door between a handle and its cell
+    """Return an identity of a session's files: equal for two sessions with the same files, if that is known."""
+    return session._cell.ports.workspace.place  # noqa: SLF001 - internal access to the cell of a handle

@@ -1,6 +1,6 @@
-"""What happens to the sessions of a supervisor, as it happens: one that crashed and is back, one that was given up.
+"""Reports about the sessions of a supervisor, as they happen: restarts after crashes, and parked sessions.
 
-For an operator who wants to see it at once; the log has it too, with the traceback. Nothing waits for a reader.
+For operators who need to know at once. The log has them too, with tracebacks. No session waits for a reader.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ LOGGER: Final = Logger("agentrail.runtime")
 DEFAULT_BUFFER: Final = 256
 
 MAX_PARKED: Final = 100
-"""How many sessions that were given up are remembered."""
+"""Number of parked sessions that are remembered."""
 
 _Channel: TypeAlias = tuple[
     trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
@@ -33,16 +33,17 @@ _Channel: TypeAlias = tuple[
 
 @frozen(kw_only=True)
 class SessionReport:
-    """What happened to a session.
+    """A report about a session.
 
     Attributes:
-        kind: `restarted`: it crashed, and a new incarnation has begun; `parked`: it crashed too often, or came back from its journal and
-            is not continued without a person.
-        session_id: Which one.
-        scope: Of which scope; empty for one without.
-        reason: What it crashed with, or why it is not continued and what to do; one line, without its secrets.
-        incarnation: The one that begins, or that was the last.
-        at_ms: When, in milliseconds since 1970.
+        kind: `restarted`: it crashed, and a new incarnation has begun; `parked`: it crashed too often, or was resumed from
+            its journal
+            and needs an operator to continue.
+        session_id: Its id.
+        scope: Its scope; empty for none.
+        reason: Its crash, or why it does not continue and the remedy; one line, without its secrets.
+        incarnation: The new one, or the last.
+        at_ms: Time, in milliseconds since 1970.
     """
 
     kind: Literal["restarted", "parked"]
@@ -54,7 +55,7 @@ class SessionReport:
 
 
 class SessionReports:
-    """The reports of one reader: an async context manager to iterate over. Iteration ends when the supervisor closes."""
+    """Reports of one reader: an async context manager to iterate over. Iteration ends when the supervisor closes."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class SessionReports:
         enter: "Callable[[SessionReports], None]",
         leave: "Callable[[SessionReports], None]",
     ) -> None:
-        """Made by `SessionSupervisor.reports`."""
+        """Created by `SessionSupervisor.reports`."""
         self._scope = scope
         self._enter = enter
         self._leave = leave
@@ -72,26 +73,26 @@ class SessionReports:
         channel: _Channel = trio.open_memory_channel(buffer)
         self._sender, self._receiver = channel
         self.dropped: int = 0
-        """How many reports were left out, the oldest first, because the buffer was full."""
+        """Number of reports dropped because the buffer was full, the oldest first."""
 
     def offer(self, report: SessionReport) -> None:
-        """Take a report if it is wanted; a full buffer gives up its oldest one."""
+        """Add a report if it matches. A full buffer drops its oldest one."""
         if self._scope is not None and self._scope != report.scope:
             return
         try:
             self._sender.send_nowait(report)
         except trio.WouldBlock:
-            # The newest counts most: it says how things are.
+            # The newest counts most: it shows the current state.
             self._receiver.receive_nowait()
             self.dropped += 1
             self._sender.send_nowait(report)
 
     def end(self) -> None:
-        """Take nothing more; what waits is still read."""
+        """Accept no more reports. Pending ones can still be read."""
         self._sender.close()
 
     async def __aenter__(self) -> Self:
-        """Begin: what happens from now on is reported. Not even a checkpoint lies between."""
+        """Start: all later reports are received. There is not even a checkpoint in between."""
         if self._is_entered:
             message = "these reports were entered before: call supervisor.reports() once more"
             raise YourMove(message)
@@ -103,18 +104,18 @@ class SessionReports:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let go of it."""
+        """Unsubscribe."""
         self._leave(self)
         self._sender.close()
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself: tasks that share it share the reports."""
+        """Return itself: tasks that share it share the reports."""
         return self
 
     async def __anext__(self) -> SessionReport:
-        """Give the next report.
+        """Return the next report.
 
-        Cancellation: Always a checkpoint, and nothing is lost by it.
+        Cancellation: Always a checkpoint, and no report is lost.
         """
         if not self._is_entered:
             message = "these reports were not entered: read them inside of `async with supervisor.reports() as reports:`"
@@ -126,17 +127,17 @@ class SessionReports:
 
 
 class ReportBoard:
-    """Who reads the reports of one supervisor. Without a reader no restart is written down."""
+    """Readers of the reports of one supervisor. Without a reader no report about a restart is created."""
 
     def __init__(self) -> None:
-        """Begin without readers."""
+        """Start without readers."""
         self._readers: tuple[SessionReports, ...] = ()
         self.parked: deque[SessionReport] = deque(maxlen=MAX_PARKED)
-        """The last ones that were given up: they stand in no tree any more, and people look for them there."""
+        """The last parked sessions. They are no longer in the tree, where people look for them."""
         self._down: str | None = None
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
-        """Make reports; they come from when their block is entered."""
+        """Create reports. They start when their block is entered."""
         faults = [] if scope is None else [fault_of_scope("scope", scope)]
         if type(buffer) is not int or buffer < 1:
             faults.append(f"buffer is {buffer!r:.200}: expected a whole number from 1")
@@ -148,7 +149,7 @@ class ReportBoard:
     def publish(
         self, kind: Literal["restarted", "parked"], cell: SessionCell, incarnation: int, at_ms: int
     ) -> None:
-        """Tell all readers, and wait for none."""
+        """Report to all readers, without waiting."""
         if not self._readers and kind == "restarted":
             return
         report = SessionReport(
@@ -162,7 +163,7 @@ class ReportBoard:
         self._publish(report)
 
     def note_parked(self, report: SessionReport) -> None:
-        """Tell the log and all readers of a session that came back from its journal and is not continued."""
+        """Log and report a session that was resumed from its journal and does not continue."""
         LOGGER.warning("session %s is not continued: %s", report.session_id, report.reason)
         self._publish(report)
 
@@ -173,7 +174,7 @@ class ReportBoard:
             reader.offer(report)
 
     def close(self, reason: str) -> None:
-        """End all reports after what waits to be read."""
+        """End all reports, after the pending ones."""
         self._down = reason
         for reader in self._readers:
             reader.end()

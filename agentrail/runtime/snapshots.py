@@ -1,4 +1,4 @@
-"""Snapshots: what a session knew behind one record, so that coming back need not read all of its journal. A cache, never truth."""
+"""Snapshots: the state after one record, so that resuming need not read the whole journal. A cache, never the source of truth."""
 
 import hashlib
 from typing import Final
@@ -11,16 +11,16 @@ from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.state_codec import encode_session
 
 MIN_RECORDS: Final = 200
-"""How many records come at least before another snapshot is worth its bytes."""
+"""Minimum number of records before another snapshot is worth its bytes."""
 
 
 def is_snapshot_due(last: int, now: int) -> bool:
-    """Say whether there should be a snapshot: what would have to be read is long, and half as long as what one stands for."""
+    """Return whether a snapshot is due: the unread part is long, and at least half as long as the part that a snapshot covers."""
     return now - last > max(MIN_RECORDS, last // 2)
 
 
 def is_at_rest(state: SessionState) -> bool:
-    """Say whether a snapshot may be taken: nothing is at work, nothing is torn down, and at most people are waited for."""
+    """Return whether a snapshot may be taken: no work is running or being torn down, and at most users are awaited."""
     data = state.data
     return (
         state.phase is Phase.IDLE
@@ -54,7 +54,7 @@ def begun_effects(state: SessionState) -> tuple[EffectId, ...]:
 def make_snapshot(
     state: SessionState, tail: Tail, begun: tuple[EffectId, ...] | None = None
 ) -> StoredSnapshot:
-    """Make the snapshot of a session."""
+    """Create the snapshot of a session."""
     text = encode_session(state, begun=begun)
     config = state.data.config
     return StoredSnapshot(
@@ -68,7 +68,7 @@ def make_snapshot(
 
 
 def is_sound(snapshot: StoredSnapshot) -> bool:
-    """Say whether a snapshot is what was put. Whether it is of its journal says the record that it stands behind."""
+    """Return whether a snapshot is unchanged since it was stored. The record before it shows whether it belongs to its journal."""
     return snapshot.check == _check_of(snapshot.hash, snapshot.state)
 
 

@@ -1,6 +1,6 @@
-"""What the sessions of a store have used: each journal is folded once, and then only what was written behind it. It blocks; no loop enters.
+"""Usage of the sessions in a store: each journal is folded once, and after that only new records. Blocks; uses no event loop.
 
-A book belongs to one thread at a time. Who adds up what stands in it, and shows it, does so elsewhere.
+A book belongs to one thread at a time. Other modules sum and show its contents.
 """
 
 from collections import OrderedDict
@@ -37,12 +37,12 @@ from agentrail.runtime.reviving import (
 LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_KEPT_STATES: Final = 16
-"""Of how many sessions that were written last the state is kept, so that only what follows is folded."""
+"""Number of most recently written sessions whose state is kept, so that only new records are folded."""
 
 _PAGE: Final = 1_000
 
 FindCode: TypeAlias = Callable[[str, SessionId], tuple[PluginFinder, Ask]]
-"""Says where a fold of a session finds the code of its plugins, and how it calls that; by scope and id."""
+"""Returns the source of plugin code for a fold of a session, and its caller of handlers; by scope and id."""
 
 
 def where_defined(_scope: str, session_id: SessionId) -> tuple[PluginFinder, Ask]:
@@ -54,16 +54,16 @@ def where_defined(_scope: str, session_id: SessionId) -> tuple[PluginFinder, Ask
 
 @frozen(kw_only=True)
 class SessionSpending:
-    """What one session has used.
+    """Usage of one session.
 
     Attributes:
-        session_id: Which one.
-        root_id: The session on top of its tree.
-        scope: Of which scope.
+        session_id: Its id.
+        root_id: Root of its tree.
+        scope: Its scope.
         agent_id: Its profile; empty without one.
-        user_id: Whose it is; empty where that is not known.
-        spendings: What it used itself, in the order of time; what worked for it stands under its own id.
-        fault: Why its journal could not be read; None where it was. Then `spendings` are those of an earlier look, or none.
+        user_id: Its user; empty if unknown.
+        spendings: Its own usage, in order of time; child sessions have their own entries.
+        fault: Why its journal could not be read; None if it was. If set, `spendings` are from an earlier call, or empty.
     """
 
     session_id: SessionId
@@ -82,21 +82,21 @@ class _Known:
 
 
 class SpendingBook:
-    """What is known of the sessions of one store."""
+    """Usage of the sessions of one store."""
 
     def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
-        """Know nothing yet."""
+        """Start empty."""
         self._store = store
         self._find_code = find_code
         self._known: dict[tuple[str, str], _Known] = {}
         self._states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = OrderedDict()
 
     def find_code_with(self, find_code: FindCode) -> None:
-        """Look for the code of plugins in another way from now on."""
+        """Change the source of plugin code from now on."""
         self._find_code = find_code
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
-        """Bring it up to date, and say what sessions have used."""
+        """Update the book, and return the usage of sessions."""
         found = tuple(self._sessions(scope))
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])
@@ -122,12 +122,12 @@ class SpendingBook:
         try:
             spendings = self._fold(stored, known)
         except Erased:
-            # What it used went with what was said. As long as this process lives it is known all the same, for budgets of the day.
+            # Its usage was erased with its content. While this process lives it is still known, for daily budgets.
             self._states.pop(key, None)
             self._known[key] = _Known(tail=stored.tail, told=evolve(told, fault=None))
             return self._known[key].told
         except (AgentrailError, msgspec.MsgspecError) as error:
-            # One that is damaged, or whose plugin is gone, is told of, and takes no other session along.
+            # A damaged session, or one whose plugin is missing, is reported and does not affect the others.
             LOGGER.warning("what session %s has used cannot be read: %s", stored.session, error)
             return evolve(told, fault=f"{error}")
         told = evolve(told, spendings=spendings, fault=None)
@@ -156,7 +156,7 @@ class SpendingBook:
             message = f"session {stored.session!r} was trimmed, and has no snapshot to begin with"
             raise SessionNotFound(message)
         earlier: tuple[Spending, ...] = ()
-        if stored.forked_from is None:  # else most of it was used by the session that it was forked from
+        if stored.forked_from is None:  # otherwise most of it was used by the source of the fork
             earlier = spendings_of_usage(start.data.usage, model_of(start.data).model, stored.opened_at_ms)
         records = read_after(self._store, stored.scope, stored.session, tail.seq, stored.tail.seq)
         return join_spendings(earlier, self._walk(key, start, records, tail, sources))
@@ -188,7 +188,7 @@ class SpendingBook:
 
 
 def _described(store: Store, stored: StoredSession) -> SessionSpending:
-    """Say whose a session is, as far as that can be read."""
+    """Return the owner of a session, if it can be read."""
     told = SessionSpending(
         session_id=stored.session,
         root_id=stored.root,

@@ -1,4 +1,4 @@
-"""How a session stands, for those who look for sessions in a store without reading journals. A plain function of the state."""
+"""Status of a session for searches in a store that read no journals. A pure function of the state."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from agentrail.core.session import owners
 from agentrail.core.session.state import Phase, SessionState
 
 _IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
-"""What may be open in a session that nothing has to be done for: people decide when they like, and an agent is a session itself."""
+"""Owners of effects that may be open while a session is idle: users decide when they like, and an agent is a session itself."""
 
 
 def stored_standing(state: SessionState) -> Standing:
-    """Say how a session stands."""
+    """Return the stored status of a session."""
     data = state.data
     title = data.title or ""
     if state.ended:

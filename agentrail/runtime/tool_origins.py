@@ -1,6 +1,6 @@
-"""Where tools that come while a session runs are found again, by the process that brings it back; and what stands for one that is gone.
+"""Origins of tools that are added to a running session, for the process that resumes it; and placeholders for missing tools.
 
-Code is not stored: of such a tool the journal has `package.module:NAME`. Importing blocks, and is done in a thread.
+Code is not stored: for such a tool the journal has `package.module:NAME`. Importing blocks, and runs in a thread.
 """
 
 import inspect
@@ -28,10 +28,10 @@ _NOT_RUN: Final = "[Not run: the tool is not there any more]"
 
 
 def tool_origin(tool: Tool) -> str | None:
-    """Say where another process finds a tool, `package.module:NAME`; None where it finds none that is sure to be this one.
+    """Return where another process finds a tool, `package.module:NAME`; None if it would not surely find the same.
 
-    It is the name of the tool itself, in any module that is loaded; or that of its class, where the tool is as one that is made of it
-    without arguments: what a tool was made with is not stored.
+    It is the name of the tool itself, in any loaded module. Or that of its class, if the tool equals one created without
+    arguments: the arguments of a tool are not stored.
     """
     place = _place_of(tool)
     if found_at(place) is tool:
@@ -42,7 +42,7 @@ def tool_origin(tool: Tool) -> str | None:
 
 
 def fault_of_bare(tool: Tool) -> str:
-    """Say what is wrong with a tool that comes to a stored session, and that no other process would find."""
+    """Return why a tool must not be added to a stored session: no other process would find it."""
     return (
         f"tool {tool.name!r} is defined at {_place_of(tool)!r}, and no other process finds it there as it is: the session is kept in a "
         "store. Make it importable as package.module:NAME, by a name of its own in a module; give it to start_session and "
@@ -61,10 +61,10 @@ def tool_at(spec: ToolSpec) -> Tool | None:
 
 @frozen(kw_only=True)
 class GoneTool:
-    """Stands for a tool that is not there any more, for calls that were open: each is answered, and does nothing.
+    """Placeholder for a tool that no longer exists. It answers the open calls and does nothing else.
 
     Attributes:
-        description: For who looks at it; no model is told.
+        description: For inspection; never sent to a model.
     """
 
     name: str
@@ -73,31 +73,31 @@ class GoneTool:
     effect_class: EffectClass = "once"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Say that it did not run, or that it is not known what became of the attempt before."""
+        """Return that it did not run, or that the outcome of the earlier attempt is unknown."""
         del arguments
         await trio.lowlevel.checkpoint()
         return Error(text=_UNKNOWN if ctx.attempt > 1 else _NOT_RUN)
 
     async def reconcile(self, operation_id: str, ctx: ToolContext) -> Unknown:
-        """Say that nothing is known."""
+        """Return that the outcome is unknown."""
         del operation_id
         await trio.lowlevel.checkpoint()
         return Unknown()
 
 
 def _place_of(tool: Tool) -> str:
-    """Say where its function was defined, or its class."""
+    """Return where its function or its class was defined."""
     function = call_guarded(lambda _: None, getattr, tool, "function", None)
     found: Any = function if hasattr(function, "__qualname__") else type(tool)
     return f"{found.__module__}:{found.__qualname__}"
 
 
 def _name_of(tool: Tool, home: str) -> str | None:
-    """Look whether some module has a name for a tool: first its own, then all others. Once for each tool that comes, and a few milliseconds."""
+    """Return the name of a tool in a module: first its own module, then all others. Once per added tool, a few milliseconds."""
     is_it = partial(operator.is_, tool)
     for module in (home, *sys.modules):
         names: Mapping[str, Any] = call_guarded(lambda _: {}, vars, sys.modules.get(module))
-        # Without a step of Python for each of a hundred thousand names.
+        # Without a Python step for each of a hundred thousand names.
         if not any(map(is_it, tuple(names.values()))):
             continue
         for name, value in tuple(names.items()):
@@ -107,9 +107,9 @@ def _name_of(tool: Tool, home: str) -> str | None:
 
 
 def _is_plain(tool: Any, kind: type) -> bool:
-    """Say whether a tool was made of its class without arguments, as far as it shows: each thing that it could have been given is the default.
+    """Return whether a tool looks as if created without arguments: each attribute that an argument could set has its default.
 
-    No second one is made to look: who makes a tool may open a file.
+    No second tool is created for comparison, because its constructor may open a file.
     """
     wanted = call_guarded(lambda _: None, inspect.signature, kind)
     return wanted is not None and all(
@@ -119,7 +119,7 @@ def _is_plain(tool: Any, kind: type) -> bool:
 
 
 def _default_of(kind: type, parameter: inspect.Parameter) -> Any:
-    """Give what stands for an argument that is left out; of a class of attrs what is made then."""
+    """Return the default of an argument; for an attrs class the one it would create."""
     if parameter.default is not attrs.NOTHING:
         return parameter.default
     made: Any = attrs.fields_dict(kind)[parameter.name].default
@@ -131,7 +131,7 @@ def _default_of(kind: type, parameter: inspect.Parameter) -> Any:
 
 def _is_same(value: Any, default: Any) -> bool:
     if value is _NOTHING or default is inspect.Parameter.empty:
-        return False  # kept under another name, or never without
+        return False  # stored under another name, or required
     return bool(call_guarded(lambda _: False, lambda: value is default or value == default))
 
 

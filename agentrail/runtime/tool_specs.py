@@ -1,4 +1,4 @@
-"""What tools say of themselves, checked once for as long as they say the same."""
+"""Specs of tools, checked once while they stay the same."""
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -20,32 +20,33 @@ from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.session_options import TOOL_MEMBERS
 
 SpecOf: TypeAlias = Callable[[Tool, ToolListing], ToolSpec]
-"""Gives what a tool says of itself to a session, checked."""
+"""Returns the checked spec of a tool for a session."""
 
 MAX_KEPT: Final = 256
-"""How many specs are kept for tools that are equal and not the same; of a program that makes a tool per session."""
+"""Number of specs kept for tools that are equal but not identical, as in a program that creates a tool per session."""
 
 
 class ToolSpecs:
-    """What tools say of themselves, checked. Kept, because checking a schema and compiling it cost more than a session."""
+    """Checked specs of tools. Cached, because checking and compiling a schema costs more than a session."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start empty."""
         self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
         self._by_content: dict[_Content, ToolSpec] = {}
         self._last_box: tuple[tuple[ToolSpec, ...], Toolbox] = ((), Toolbox())
 
     def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> tuple[Toolbox, tuple[str, ...]]:
-        """Return the box that a session begins with, which is frozen: that of the session before, if the tools are the same.
+        """Return the frozen toolbox of a new session: that of the previous session, if the tools are the same.
 
-        The names in the order of the tools come with it: read once, because a name may be computed.
+        Also return the names in the order of the tools: read once, because a name may be computed.
 
-        A supervisor mostly has one kind of session. Ten thousand of them share one box then, and the list of tools is
-        encoded once for all; sessions of several kinds in turn each get their own, as good and no more.
+        A supervisor usually has one kind of session. Ten thousand of them share one box, and the list of tools is encoded
+        once
+        for all. Sessions of alternating kinds each get their own, which is equally correct.
         """
         specs = tuple([self.of(tool, listing) for tool in tools])
         known, box = self._last_box
-        # The very same, not equal ones: `of` has compared them already.
+        # Identical ones, not equal ones: `of` has compared them already.
         if len(specs) != len(known) or any(
             spec is not other for spec, other in zip(specs, known, strict=True)
         ):
@@ -56,13 +57,14 @@ class ToolSpecs:
     def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
         """Return the spec of a tool, as it describes itself to a session.
 
-        Tools that say the same share what was checked and compiled, also where each session makes its own: those that a
-        function makes around a connection, say.
+        Tools with the same spec share the checked and compiled form, even if each session creates its own, such as those that
+        a
+        function creates around a connection.
         """
         spec = _spec_of(tool, listing)
-        # What has no hash, or one that raises, is checked for each session.
+        # A tool without a hash, or with one that raises, is checked for each session.
         kept = call_guarded(lambda _: _NO_KEY, self._kept.get, tool)
-        if kept is None or kept != spec:  # a tool may say something else by now, or to another caller
+        if kept is None or kept != spec:  # a tool's spec may change over time, or between callers
             _check_types(spec)
             checked = self._checked(spec)
             _check_traits(tool, checked)
@@ -72,14 +74,14 @@ class ToolSpecs:
         return kept
 
     def _checked(self, spec: ToolSpec) -> ToolSpec:
-        """Check a spec whose types are right; or find one that says the very same, and was checked before."""
+        """Check a spec whose types are right, or return an identical one that was checked before."""
         content = _content_of(spec)
         known = None if content is None else self._by_content.pop(content, None)
         if known is None:
             spec.check()
             known = spec
         if content is not None:
-            self._by_content[content] = known  # as the newest
+            self._by_content[content] = known  # move to the newest position
             if len(self._by_content) > MAX_KEPT:
                 del self._by_content[next(iter(self._by_content))]
         return known
@@ -94,12 +96,13 @@ _members_of: Final[Callable[[ToolSpec], tuple[object, ...]]] = attrgetter(
 
 
 def _content_of(spec: ToolSpec) -> _Content | None:
-    """Give what tells a spec from all others, down to the order of its properties; None of one with values of unusual classes.
+    """Return a key that identifies a spec, including the order of its properties; None if its values have unusual classes.
 
-    Of its schema the JSON: two schemas with the same are sent as the same bytes, and judge alike. It is known to be JSON.
+    For its schema the JSON: two schemas with the same JSON are sent as the same bytes, and validate alike. It is known to be
+        JSON.
     """
     members = _members_of(spec)
-    kinds = tuple(map(type, members))  # `True` is `1` to a dictionary, and `1` is `1.0`
+    kinds = tuple(map(type, members))  # a dictionary treats `True` as `1`, and `1` as `1.0`
     if not _EXACT.issuperset(kinds):
         return None
     schema = call_guarded(lambda _: None, msgspec.json.encode, spec.parameters)
@@ -110,7 +113,7 @@ _NO_KEY: Final[Any] = object()
 
 
 def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
-    """Read what a tool says of itself; any member may be wrong, and may raise when it is read."""
+    """Read the members of a tool. Any member may be wrong, and may raise when it is read."""
     spec = call_guarded(partial(_refuse_reading, tool), _read_all, tool)
     described: Any = spec.description
     if not callable(described):
@@ -151,11 +154,11 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
         "answered_by": "code",
     }
 )
-"""What holds where a tool says nothing."""
+"""Defaults of members that a tool does not define."""
 
 
 def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:
-    """Find the member that cannot be read, and refuse the tool by that and its name."""
+    """Find the unreadable member, and reject the tool with the member and its name."""
     if isinstance(error, ToolDefinitionError):
         raise error
     who = call_guarded(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
@@ -183,7 +186,7 @@ def _refuse_description(who: str, error: BaseException) -> NoReturn:
 
 
 def _check_types(spec: Any) -> None:
-    """Refuse what a type checker would have refused: a tool may be anybody's object."""
+    """Reject what a type checker would have rejected, since a tool may be a foreign object."""
     if not isinstance(spec.name, str):
         message = f"a tool is named {_shown(spec.name)}: expected a text"
         raise ToolDefinitionError(message)
@@ -209,7 +212,7 @@ def _check_types(spec: Any) -> None:
 
 
 def _check_traits(tool: Tool, spec: ToolSpec) -> None:
-    """Look at what the runner reads besides, and no model is told of."""
+    """Check the members that only the runner reads, and that no model receives."""
     found = {
         member: call_guarded(partial(_refuse_member, spec.name, member), _read, tool, member)
         for member in ("max_result_bytes", "threaded", "label", "execute", "reconcile")
@@ -238,7 +241,7 @@ _TRAITS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
 _ITS_OWN: Final = object()
 
 
-def _check(spec: Any, member: str, is_right: bool, expected: str, value: object = _ITS_OWN) -> None:  # noqa: FBT001 - what was found
+def _check(spec: Any, member: str, is_right: bool, expected: str, value: object = _ITS_OWN) -> None:  # noqa: FBT001 - the result of the check
     if not is_right:
         came = _shown(getattr(spec, member) if value is _ITS_OWN else value)
         message = f"tool {spec.name!r} has {member} {came}: expected {expected}"

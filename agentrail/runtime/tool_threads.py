@@ -1,4 +1,4 @@
-"""The worker threads of the tools of one supervisor: how many there are, and which of them cannot be stopped any more."""
+"""Worker threads for the tools of one supervisor: their number, and those that can no longer be stopped."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 MAX_TOOL_THREADS: Final = 40
 MAX_LEFT_BEHIND: Final = 16
-"""So many threads may work on although their calls were stopped; with more, no further one begins."""
+"""Maximum number of threads left running after their calls were stopped; beyond it, no further one starts."""
 
 TOO_MANY: Final = "Too many tools are still running in the background."
 
@@ -26,10 +26,10 @@ class _Job:
 
 @frozen(kw_only=True)
 class ThreadStatistics:
-    """What the threads of a supervisor are doing.
+    """Threads of a supervisor.
 
     Attributes:
-        left_behind: The tools of those whose calls were stopped and that work on, oldest first.
+        left_behind: Tools whose calls were stopped and whose threads keep running, oldest first.
     """
 
     running: int = 0
@@ -39,14 +39,15 @@ class ThreadStatistics:
 class ToolThreads:
     """Threads for tools that are plain functions.
 
-    A limiter of their own, not Trio's default one: tools that block for minutes would starve all others that need a thread,
+    They have a limiter of their own, not Trio's default one. Tools that block for minutes would starve all other users of
+    threads,
     such as name resolution. A thread that is left behind keeps its slot until it really ends.
     """
 
     __slots__ = ("_jobs", "_limiter")
 
     def __init__(self) -> None:
-        """Begin with none; inside of a Trio run."""
+        """Start without threads; inside a Trio run."""
         self._jobs: list[_Job] = []
         self._limiter = trio.CapacityLimiter(MAX_TOOL_THREADS)
 
@@ -55,13 +56,14 @@ class ToolThreads:
     ) -> T:
         """Run a function in a thread.
 
-        Cancellation: Takes effect at once for an abandonable one; else when the function returns, or raises because
-            it asked `check_cancelled()`.
+        Cancellation: Takes effect at once for an abandonable one. Otherwise when the function returns, or raises because it
+            called
+            `check_cancelled()`.
         """
         job = _Job(name, scope, abandonable)
 
         def work() -> T:
-            # Both in the thread: it may begin late, and at its end the caller may be gone. Each is one atomic step.
+            # Both in the thread: it may start late, and at its end the caller may have left. Each is one atomic step.
             self._jobs.append(job)
             try:
                 return function()
@@ -71,16 +73,16 @@ class ToolThreads:
         return await offload(work, abandon_on_cancel=abandonable, limiter=self._limiter)
 
     def is_abandoned(self, scope: trio.CancelScope) -> bool:
-        """Say whether the thread of a call that was stopped works on without a caller that waits for it."""
+        """Return whether the thread of a stopped call keeps running without a waiting caller."""
         return any(job.scope is scope and job.abandonable and scope.cancel_called for job in self._jobs)
 
     @property
     def is_full(self) -> bool:
-        """Whether too many are left behind for another one to begin."""
+        """Return whether too many are left behind for another one to start."""
         return len(self.statistics().left_behind) >= MAX_LEFT_BEHIND
 
     def statistics(self) -> ThreadStatistics:
-        """Count them."""
+        """Return their numbers."""
         jobs = tuple(self._jobs)
         left_behind = tuple(job.name for job in jobs if job.scope.cancel_called)
         return ThreadStatistics(running=len(jobs), left_behind=left_behind)

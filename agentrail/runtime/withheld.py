@@ -1,8 +1,10 @@
-"""The secrets that a tree of sessions knows: where they come from, and how texts are said without them.
+"""Secrets of a tree of sessions: their sources, and their removal from texts.
 
-They are the keys that its providers hold or were given, each `Secret` among its data and its options, headers that let a request in, and
-what a sandbox was given for its commands. Only values of eight characters and more are looked for in what the session hears, says and
-keeps. They stay in the process: nothing in here is stored or shown. How they are found does not enter: see `core.values.known_secrets`.
+They are the keys of its providers, each `Secret` in its data and options, headers that authorize a request, and values that a
+sandbox was given for its commands. Only values of eight characters and more are searched for in the input, output and
+storage of the session. They stay in the process: this module neither stores nor shows them. See `core.values.known_secrets`
+for
+the search.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,59 +22,59 @@ from agentrail.logs import withhold_from_logs
 V = TypeVar("V")
 
 MAX_VALUES: Final = 200
-"""How many are remembered; of keys that change with each request the oldest go first."""
+"""Number of values remembered; of keys that change with each request the oldest are dropped first."""
 
 _MADE: Final[WeakValueDictionary[tuple[str, ...], KnownSecrets]] = WeakValueDictionary()
-"""What was made of the same values, for as long as a session has it: ten thousand sessions with one key look for the same forms.
+"""Cache of search forms by value, while a session uses them: ten thousand sessions with one key share one entry.
 
-Of the process, because the log is: what any session knows is taken out of all that is told to it.
+One per process, as the log is: the secrets of every session are removed from everything that is logged.
 """
 
 
 class Withheld:
-    """What one tree of sessions knows and does not tell.
+    """Secrets of one tree of sessions.
 
     Attributes:
-        known: What is looked for; None where there is nothing, which is asked in front of each step.
+        known: The search forms; None without secrets, which is checked before each step.
     """
 
     __slots__ = ("_values", "known")
 
     def __init__(self) -> None:
-        """Know nothing."""
+        """Start without secrets."""
         self.known: KnownSecrets | None = None
         self._values: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Say how many there are."""
+        """Show their number."""
         return f"Withheld({len(self._values)} values)"
 
     def learn(self, held: Mapping[str, Any]) -> None:
-        """Look for each `Secret` that stands in data, at any depth."""
+        """Add each `Secret` in data, at any depth."""
         if held:
             self._take([secret.reveal() for secret in secrets_in(held)])
 
     def learn_options(self, options: Mapping[str, Any]) -> None:
-        """Look for what the options of a provider hold: its key, and what lets a request in."""
+        """Add the secrets in the options of a provider: its key, and its authorizing headers."""
         if options:
             self._take([secret.reveal() for secret in keys_in(options)])
 
     def learn_from(self, adapter: object) -> None:
-        """Look for what a provider or a sandbox says that it holds, in `secrets`; most say nothing."""
+        """Add the `secrets` attribute of a provider or a sandbox; most have none."""
         held = secrets_held_by(adapter)
         if held:
             self._take(held)
 
     def replaced(self, text: str) -> str:
-        """Give a text without what is known."""
+        """Return a text without known secrets."""
         return text if self.known is None else self.known.replaced(text)
 
     def in_value(self, value: Any) -> Any:
-        """Give a value without what is known; the very one where there is nothing to replace."""
+        """Return a value without known secrets; the same object if there is nothing to replace."""
         return value if self.known is None else withheld(value, self.known)
 
     def in_tools(self, tools: Toolbox) -> Toolbox:
-        """Give what a model is told of the tools that a session begins with, without what is known."""
+        """Return the tool descriptions for the model at the start of a session, without known secrets."""
         if self.known is None:
             return tools
         specs = [self.in_value(spec) for spec in tools]
@@ -88,7 +90,7 @@ class Withheld:
 
 
 def known_secrets(values: Iterable[str]) -> KnownSecrets:
-    """Give what finds these values: one for all who look for the same."""
+    """Return the search forms of these values, shared by all users of the same values."""
     wanted = tuple(sorted(set(values)))
     known = _MADE.get(wanted)
     if known is None:
@@ -99,27 +101,27 @@ def known_secrets(values: Iterable[str]) -> KnownSecrets:
 
 @contextmanager
 def knowing(values: Iterable[str]) -> Iterator[KnownSecrets]:
-    """Let these values be known inside of a block, to the log and to `without_known`, whatever sessions know."""
-    known = known_secrets(values)  # by a name: it lives as long as it is held
+    """Treat these values as secrets during a block, in the log and in `without_known`, whatever sessions know."""
+    known = known_secrets(values)  # named, so that it lives during the block
     yield known
 
 
 def without_known(text: str) -> str:
-    """Give a text that is to leave the process without what any session in it knows, or the program that leaves it."""
+    """Return a text that leaves the process without the secrets of any session in it, or of the current program."""
     for known in tuple(_MADE.values()):
         text = known.replaced(text)
     return text
 
 
 def without_known_in(value: V) -> V:
-    """Give a value that is to leave the process without what any session in it knows; as of `withheld`."""
+    """Return a value that leaves the process without the secrets of any session in it; same as `withheld`."""
     for known in tuple(_MADE.values()):
         value = withheld(value, known)
     return value
 
 
 def handles_in(value: Any) -> Any:
-    """Give data in which each `Secret` is what it shows of itself: what a state holds, which is written down; the very one without any."""
+    """Return data in which each `Secret` is replaced by its handle, for a state that is stored; the same object without any."""
     match value:
         case Secret():
             return repr(value)
@@ -134,7 +136,7 @@ def handles_in(value: Any) -> Any:
 
 
 def has_handle(value: object) -> bool:
-    """Say whether a `Secret` stood somewhere in stored data, which nothing but its handle is left of."""
+    """Return whether stored data contained a `Secret`, of which only the handle is left."""
     match value:
         case str():
             return value == HANDLE
@@ -147,4 +149,4 @@ def has_handle(value: object) -> bool:
 
 
 HANDLE: Final = repr(Secret(""))
-"""What stands for a `Secret` in data that is written down."""
+"""Replacement of a `Secret` in stored data."""

@@ -1,4 +1,4 @@
-"""The sandbox that a supervisor makes for a session which brought none."""
+"""Sandboxes that a supervisor creates for sessions without one."""
 
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
@@ -14,27 +14,28 @@ _CLOSE_WITHIN_SECONDS: Final = 5.0
 
 
 class OwnSandbox(Sandbox, Protocol):
-    """A sandbox that the supervisor made for one session, and closes after it."""
+    """A sandbox that the supervisor created for one session, and closes after it."""
 
     async def aclose(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
         ...
 
 
 MakeSandbox: TypeAlias = Callable[[str, Path], OwnSandbox]
-"""Turns a name such as `memory`, and the working directory, into a sandbox."""
+"""Creates a sandbox from a name such as `memory`, and the working directory."""
 
 
 def is_unconfined(sandbox: Sandbox) -> bool:
-    """Say whether it is known that commands run in a sandbox with the user's rights; one that says nothing confines them."""
+    """Return whether commands are known to run with the user's rights. A sandbox without the attribute confines them."""
     return getattr(sandbox, "is_unconfined", False) is True
 
 
 class Workspace:
-    """The sandbox of one session: the one that it brought, or one of its own, opened by the first tool that wants it.
+    """Sandbox of one session: a given one, or one of its own, opened by the first tool that uses it.
 
-    Ten thousand sessions that touch no file would otherwise hold ten thousand directories open, and most systems allow
-    a tenth of that.
+    Otherwise ten thousand sessions without file access would hold ten thousand directories open, and most systems allow a
+    tenth
+    of that.
     """
 
     __slots__ = ("_given", "_holders", "_is_closed", "_make", "_name", "_opened", "_working_dir")
@@ -42,7 +43,7 @@ class Workspace:
     def __init__(
         self, make: MakeSandbox, name: str, working_dir: str, *, given: Sandbox | None = None
     ) -> None:
-        """Open nothing yet."""
+        """Create it without opening a sandbox."""
         self._make = make
         self._name = name
         self._working_dir = working_dir
@@ -52,7 +53,7 @@ class Workspace:
         self._is_closed = False
 
     def open(self) -> Sandbox:
-        """Give the sandbox, the same one each time."""
+        """Return the sandbox, the same one each time."""
         if self._given is not None:
             return self._given
         if self._opened is None:
@@ -60,31 +61,31 @@ class Workspace:
         return self._opened
 
     def take(self, sandbox: OwnSandbox) -> None:
-        """Own a sandbox that was made for this session elsewhere, and close it with the session."""
+        """Own a sandbox that was created for this session elsewhere, and close it with the session."""
         self._given, self._opened = None, sandbox
 
     @property
     def place(self) -> Hashable:
-        """What is the same for two workspaces on the same files: a sandbox that was brought, or a directory."""
+        """Identity of the files, equal for two workspaces on the same files: a given sandbox, or a directory."""
         if self._given is not None:
             return id(self._given)
         return id(self) if is_alone(self._name) else (self._name, self._working_dir)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to close."""
+        """Whether there is a sandbox to close."""
         return self._opened is not None
 
     def is_unconfined(self) -> bool:
-        """Say whether it is known that commands run with the user's rights; nothing is opened to find out."""
+        """Whether commands are known to run with the user's rights. Opens nothing to find out."""
         known = self._opened if self._given is None else self._given
         return known is not None and is_unconfined(known)
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[Sandbox]:
-        """Give the sandbox, and keep it open for the block: for what is no call of the session, so that the session does not wait for it.
+        """Return the sandbox, and keep it open for the block. For uses outside of calls, so that the session does not wait for them.
 
-        Closed under a write, its root would be a number that the next directory of another session gets.
+        If it were closed during a write, its root descriptor could be reused for another session's directory.
         """
         if self._is_closed:
             message = "the workspace was closed: its session has ended"
@@ -98,7 +99,7 @@ class Workspace:
                 await self._close_left()
 
     async def aclose(self) -> None:
-        """Close what was made; while it is held, the last holder does."""
+        """Close the sandbox that was created. While it is held, the last holder closes it."""
         self._is_closed = True
         await self._close_left()
 
