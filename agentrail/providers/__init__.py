@@ -1,11 +1,11 @@
-"""The room of the providers: one file per wire format, and what they share.
+"""The model providers: one module per wire format, and their shared code.
 
-A provider implements `agentrail.abc.Provider`: it turns a `ModelRequest` into the bytes of a body, and what comes back
-into chunks. It decides nothing else; retries, fallbacks and budgets are decided in the core, from what it reports.
+A provider implements `agentrail.abc.Provider`: it encodes a `ModelRequest` as the bytes of a body, and decodes the response
+into chunks. It makes no other decisions: the core decides about retries, fallbacks and budgets, based on its reports.
 
-Each format is a `WireFormat` of two pure halves: `x_request.py` (request to bytes) and `x_stream.py` (event to chunks). One
-`HttpProvider` carries any of them out, over `http.py`, the only module that knows the HTTP library; `x.py` gives it the name of
-the vendor. So a transcript tests a format without Trio, and who imports one does not load what talks to servers.
+Each format is a `WireFormat` of two pure halves, requests to bytes and events to chunks, in `x_format.py`. One
+`HttpProvider` runs any of them over `http.py`, the only module that uses the HTTP library. `vendors.py` names the
+combinations. A transcript can therefore test a format without Trio, and importing a format loads no HTTP code.
 
     async with HttpClients() as http:
         provider = OpenAIChat(ProviderOptions.parse({"base_url": "http://127.0.0.1:8080/v1"}), http)

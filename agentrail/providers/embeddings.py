@@ -1,4 +1,4 @@
-"""`OpenAIEmbedder`: vectors of any server that speaks OpenAI's `/embeddings`."""
+"""`OpenAIEmbedder`: vectors from any server with OpenAI's `/embeddings` API."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ USUAL_URL: Final = "https://api.openai.com/v1"
 
 
 class OpenAIEmbedder:
-    """Asks for vectors over HTTP. See `Embedder` for what each call promises; leaving the block, or `aclose`, closes connections."""
+    """Requests vectors over HTTP. See `Embedder` for the contract of each call. Leaving the block, or `aclose`, closes connections."""
 
     def __init__(  # noqa: PLR0913 - by keyword
         self,
@@ -27,18 +27,18 @@ class OpenAIEmbedder:
         sends_dimension: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Take the model; nothing is asked yet.
+        """Store the settings, without sending a request.
 
         Args:
-            model: As the server calls it.
-            dimension: How many numbers its vectors have: 1,536 of `text-embedding-3-small`.
-            api_key: The key; None for a server that wants none.
-            base_url: What stands in front of `/embeddings`.
-            sends_dimension: Whether the server is told how many numbers are wanted, for models that can shorten their vectors.
-            headers: More of them.
+            model: The server's name of the model.
+            dimension: Number of components of its vectors: 1,536 for `text-embedding-3-small`.
+            api_key: The key; None for a server without authentication.
+            base_url: Address before `/embeddings`.
+            sends_dimension: Whether to send the dimension, for models that can shorten their vectors.
+            headers: Additional headers.
 
         Raises:
-            OptionError: Your move: no name, no number, or an address that is none.
+            OptionError: Your move: an empty name, an invalid dimension, or an invalid address.
         """
         faults = _faults_of_embedder(model, dimension, base_url)
         if faults:
@@ -61,25 +61,25 @@ class OpenAIEmbedder:
         self._http = HttpClients()
 
     def __repr__(self) -> str:
-        """Show the model and the place, and no key."""
+        """Return model and address, without the key."""
         return f"OpenAIEmbedder({self._model!r}, dimension={self._dimension}, url={self._url!r})"
 
     @property
     def name(self) -> str:
-        """The model, and where it is: two servers may mean two models by one name."""
+        """Model and address: two servers may use one name for two models."""
         return f"{self._model} at {self._url}"
 
     @property
     def dimension(self) -> int:
-        """How many numbers each vector has."""
+        """Number of components of each vector."""
         return self._dimension
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Make a vector of each text; see `Embedder.embed`.
+        """Compute the vector of each text. See `Embedder.embed`.
 
         Raises:
             OptionError: Your move: no text, or more than 64.
-            ProviderError: No connection, a refusal, or an answer that is none.
+            ProviderError: No connection, a refusal, or an invalid response.
         """
         if not 0 < len(texts) <= MAX_EMBEDDED:
             raise OptionError([f"{len(texts)} texts were given: expected 1 to {MAX_EMBEDDED}"])
@@ -91,11 +91,11 @@ class OpenAIEmbedder:
         return _vectors_in(await self._http.post_text(post), len(texts), self._dimension)
 
     async def aclose(self) -> None:
-        """Close connections; again if you like."""
+        """Close connections. Idempotent."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
-        """Do nothing yet."""
+        """Return the embedder. It connects on first use."""
         return self
 
     async def __aexit__(
@@ -106,7 +106,7 @@ class OpenAIEmbedder:
 
 
 def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:
-    """Read an answer: vectors in the order of their texts, whatever order they came in."""
+    """Return the vectors of a response in the order of their texts, whatever order they came in."""
     answer = decode_json(text)
     rows = answer.get("data") if isinstance(answer, Mapping) else None
     found: dict[int, list[float]] = {}

@@ -1,8 +1,8 @@
-"""HTTP: the only module that knows the HTTP library. No wire format of a vendor enters this file.
+"""HTTP: the only module that uses the HTTP library. It contains no vendor's wire format.
 
-Its successor keeps the interface, so that a change of library is a change of this file. `HttpClients` belongs to one
-supervisor; it has a pooled client per origin, because scans of a pool grow with its streams, and one TLS context for
-all of them, because making one costs milliseconds. Both are made on first use: who only runs `demo` pays for neither.
+A change of library changes only this file. `HttpClients` belongs to one supervisor. It has one pooled client per origin,
+because searching a pool takes longer the more streams it holds, and one TLS context for all, because creating one costs
+milliseconds. Both are created on first use, so that a program that uses only `demo` pays for neither.
 """
 
 import codecs
@@ -33,15 +33,15 @@ from agentrail.providers.failures import Answer, Vendor, failure_of, is_vendor_i
 from agentrail.providers.json_text import shown
 from agentrail.web.one_piece import OnePiece
 
-# Why a connection failed.
+# Causes of a failed connection.
 #
-# The library gives one class to a host without a name, a port without a server and a certificate that is not trusted. What they
-# are stands in its causes, which are the standard library's. No HTTP library enters this file.
+# The library raises one class for an unknown host, a closed port and an untrusted certificate. The difference is in the
+# exception's causes, which come from the standard library. This part uses no HTTP library.
 
 _MAX_CAUSES: Final = 100
 
 _CAUSES: Final[tuple[tuple[type[BaseException], Advice], ...]] = (
-    (ssl.SSLCertVerificationError, Advice.CERTIFICATE),  # the special before the general: it is an SSLError
+    (ssl.SSLCertVerificationError, Advice.CERTIFICATE),  # before SSLError, its base class
     (ssl.SSLError, Advice.NO_TLS),
     (gaierror, Advice.NO_SUCH_HOST),
     (ConnectionRefusedError, Advice.REFUSED),
@@ -49,7 +49,7 @@ _CAUSES: Final[tuple[tuple[type[BaseException], Advice], ...]] = (
 
 
 def why_unreachable(error: BaseException) -> Advice:
-    """Say what is in the way of a connection, by the first cause in the table that is there."""
+    """Return the advice for a failed connection, from the first known cause in the table."""
     found = tuple(causes_of(error))
     for kind, advice in _CAUSES:
         if any(isinstance(cause, kind) for cause in found):
@@ -58,7 +58,7 @@ def why_unreachable(error: BaseException) -> Advice:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and all that led to it, also where several attempts failed side by side; not for ever."""
+    """Yield an exception and its causes, including those of parallel attempts. Limited, so that cycles end."""
     waiting, seen = [error], {id(error)}
     while waiting and len(seen) <= _MAX_CAUSES:
         current = waiting.pop()
@@ -74,10 +74,10 @@ LOGGER: Final = Logger("agentrail.providers")
 
 MAX_EVENT_BYTES: Final = 4 << 20
 MAX_RESPONSE_BYTES: Final = 64 << 20
-_MAX_REFUSAL_BYTES: Final = 64 << 10  # of a body that only becomes an error text
+_MAX_REFUSAL_BYTES: Final = 64 << 10  # of a body used only in an error message
 
-# No limit to connections: the default of 100 would make the 101st session wait. No read timeout: whether a stream
-# that went silent is given up is decided by the session, and until the first chunk there is a deadline of our own.
+# No limit on connections: with the default of 100, the 101st session would wait. No read timeout: the session decides
+# when to give up a silent stream, and the first chunk has its own deadline.
 _TIMEOUT: Final = httpx.Timeout(connect=10, read=None, write=30, pool=30)
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60)
 _CLOSING_SECONDS: Final = 2.0
@@ -90,16 +90,16 @@ _UNPACKED_AT_A_TIME: Final = 1 << 16
 
 @frozen(kw_only=True)
 class Post:
-    """One request, complete.
+    """One complete request.
 
     Attributes:
-        url: Where it goes.
-        headers: All that we set; the key is among them.
-        body: JSON, encoded.
-        vendor: Who answers, for error texts.
-        verify: As in `ProviderOptions`.
-        trust_env: As in `ProviderOptions`.
-        http2: As in `ProviderOptions`.
+        url: Address of the request.
+        headers: All headers that we set, including the key.
+        body: The encoded JSON.
+        vendor: The vendor, for error messages.
+        verify: Same as in `ProviderOptions`.
+        trust_env: Same as in `ProviderOptions`.
+        http2: Same as in `ProviderOptions`.
     """
 
     url: str
@@ -113,13 +113,13 @@ class Post:
 
 @frozen(kw_only=True)
 class HttpStatistics:
-    """What the clients of a supervisor are doing.
+    """Current state of a supervisor's clients.
 
     Attributes:
-        origins: The servers that have a client, sorted.
-        requests: How many were sent, answered or not.
-        open_responses: How many are being read now; each holds a connection.
-        ignored_events: How many events of streams were of an unknown kind, or came behind the end.
+        origins: Servers that have a client, sorted.
+        requests: Number of requests sent, answered or not.
+        open_responses: Number of responses being read. Each holds a connection.
+        ignored_events: Number of stream events that were of an unknown kind or came after the end.
     """
 
     origins: tuple[str, ...]
@@ -129,11 +129,11 @@ class HttpStatistics:
 
 
 class LastActivity:
-    """When a server last sent anything of an answer: an event, a comment to keep the line open, or a part of either.
+    """Time of the last data from a server: an event, a keep-alive comment, or part of either.
 
     Attributes:
         beat_at: On Trio's clock; None before the first byte.
-        has_ended: Whether the answer was read to its end.
+        has_ended: Whether the response was read to its end.
     """
 
     __slots__ = ("_now", "beat_at", "has_ended")
@@ -141,10 +141,10 @@ class LastActivity:
     def __init__(self) -> None:
         self.beat_at: float | None = None
         self.has_ended: bool = False
-        self._now = trio.lowlevel.current_clock().current_time  # asked for with each piece of an answer
+        self._now = trio.lowlevel.current_clock().current_time  # called for each piece of a response
 
     def touch(self) -> None:
-        """Note that something came."""
+        """Record that data arrived."""
         self.beat_at = self._now()
 
 
@@ -157,17 +157,17 @@ class HttpClients:
         self._requests = 0
         self._open_responses = 0
         self._ignored_events = 0
-        # Open responses by the connection of HTTP/2 that they come over.
+        # Open responses per HTTP/2 connection.
         self._sharing: Counter[int] = Counter()
         self._has_warned = False
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Show what `statistics` says."""
+        """Return the `statistics` as text."""
         return f"HttpClients({self.statistics()!r})"
 
     async def __aenter__(self) -> Self:
-        """Do nothing yet: clients are made when they are needed."""
+        """Return the clients. They connect on first use."""
         return self
 
     async def __aexit__(
@@ -177,9 +177,9 @@ class HttpClients:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; again if you like.
+        """Close all connections. Idempotent.
 
-        Cancellation: Shielded, for two seconds at most; what is not closed politely by then is closed all the same.
+        Cancellation: Shielded for at most two seconds. After that, remaining connections are closed without a handshake.
         """
         self._is_closed = True
         with trio.move_on_after(_CLOSING_SECONDS, shield=True):
@@ -189,7 +189,7 @@ class HttpClients:
         await trio.lowlevel.checkpoint()
 
     def statistics(self) -> HttpStatistics:
-        """Say what is going on."""
+        """Return the current statistics."""
         return HttpStatistics(
             origins=tuple(sorted({origin for origin, *_ in self._clients})),
             requests=self._requests,
@@ -198,27 +198,27 @@ class HttpClients:
         )
 
     def note_ignored(self, events: int) -> None:
-        """Count events that were not understood; a vendor that invents some is no failure, and no secret either."""
+        """Count stream events that were not understood. New event kinds are not a failure, but should be visible."""
         self._ignored_events += events
 
     @asynccontextmanager
     async def open_events(
         self, post: Post, *, deadline: float, activity: LastActivity
     ) -> AsyncIterator[AsyncIterator[str]]:
-        """Send a request; the iterator gives the data of each event of the answer.
+        """Send a request. The iterator yields the data of each event in the response.
 
-        An answer that is one JSON document is given as one event, because that is how some servers report an error,
-        or answer who asked for a stream.
+        A response that is a single JSON document counts as one event: some servers report errors, or answer stream requests,
+        in this way.
 
         Args:
             post: The request.
-            deadline: When the answer must have begun, on Trio's clock.
-            activity: Touched with each piece of the answer that comes.
+            deadline: Deadline for the start of the response, on Trio's clock.
+            activity: Updated with each piece of the response.
 
         Raises:
-            ProviderError: On entering or while iterating: no connection, a broken one, a refusal, or no stream.
+            ProviderError: On entering or while iterating: no connection, a broken one, a refusal, or not a stream.
 
-        Cancellation: Leaving the block, by whatever way, closes the connection or gives it back.
+        Cancellation: Leaving the block always closes the connection or returns it to the pool.
         """
         client = self._client_for(post)
         self._requests += 1
@@ -239,10 +239,10 @@ class HttpClients:
 
     @asynccontextmanager
     async def _closed_behind(self, response: httpx.Response, activity: LastActivity) -> AsyncIterator[None]:
-        """Close a response, and over HTTP/2 its connection, if it was left early and no other request uses that.
+        """Close a response that was left early. Over HTTP/2, close its connection too, unless other requests use it.
 
-        The library forgets a stream that is left and tells the server nothing, which then writes it to its end. Only what
-        shares its connection with others has to be left to that.
+        The library drops an abandoned stream without notifying the server, which then sends it to the end. This is accepted
+        only for a shared connection.
         """
         network = response.extensions["network_stream"] if response.http_version == "HTTP/2" else None
         self._sharing[id(network)] += 1
@@ -255,20 +255,20 @@ class HttpClients:
             if network is not None and is_alone and not activity.has_ended:
                 with suppress(httpx.HTTPError):
                     await network.aclose()  # noqa: ASYNC102 - as above
-            self._sharing += Counter()  # drops what is 0
+            self._sharing += Counter()  # drops zero counts
 
     async def get_text(self, url: str, *, headers: Mapping[str, str], vendor: Vendor) -> str:
         """Fetch a document, such as a list of models, and return its text.
 
         Args:
-            url: Where it is.
-            headers: All that we set; the key is among them.
-            vendor: Who answers, for error texts.
+            url: Address of the document.
+            headers: All headers that we set, including the key.
+            vendor: The vendor, for error messages.
 
         Raises:
-            ProviderError: No connection, a broken one, or any answer but 200.
+            ProviderError: No connection, a broken one, or a status other than 200.
 
-        Cancellation: Closes the connection. There is no time limit but the caller's.
+        Cancellation: Closes the connection. Only the caller's time limit applies.
         """
         client = self._client_for(Post(url=url, headers=headers, body=b"", vendor=vendor))
         self._requests += 1
@@ -279,12 +279,12 @@ class HttpClients:
                 return await _read_document(response)
 
     async def post_text(self, post: Post) -> str:
-        """Send a request and return the document that answers it, whole.
+        """Send a request and return the whole response document.
 
         Raises:
-            ProviderError: No connection, a broken one, or any answer but 200.
+            ProviderError: No connection, a broken one, or a status other than 200.
 
-        Cancellation: Closes the connection. There is no time limit but the caller's.
+        Cancellation: Closes the connection. Only the caller's time limit applies.
         """
         client = self._client_for(post)
         self._requests += 1
@@ -311,7 +311,7 @@ class HttpClients:
                 http2=post.http2,
                 limits=_LIMITS,
                 timeout=_TIMEOUT,
-                follow_redirects=False,  # a key must not travel to another host
+                follow_redirects=False,  # the key must not reach another host
             )
         return client
 
@@ -332,10 +332,10 @@ class HttpClients:
 
 
 def _keep_headers_out_of_logs() -> None:
-    """Raise the level of loggers that write headers, and so the key, when all of a program logs at DEBUG.
+    """Raise the level of loggers that write headers, and with them the key, when a program logs everything at DEBUG.
 
-    One writes those of requests with HTTP/2, the other those of answers, where a server may say again what it was told. A
-    level is process-wide, which nothing else here is; a key in a log file is worse. A level that the program sets stays.
+    One logs HTTP/2 request headers, the other response headers, where a server may repeat its input. Levels are process-wide,
+    unlike everything else here, but a key in a log file is worse. A level that the program has set stays.
     """
     for name in ("hpack", "httpcore"):
         logger = logging.getLogger(name)
@@ -343,16 +343,16 @@ def _keep_headers_out_of_logs() -> None:
             logger.setLevel(logging.INFO)
 
 
-# Certificates of all authorities take 30 ms to load, in the loop; a server of the loopback shows none.
+# Loading all certificate authorities takes 30 ms and blocks the loop. A server on the loopback has no certificate.
 _NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _may_need_tls(scheme: str, post: Post) -> bool:
-    """Say whether there may be a certificate to look at: of the server, or of a proxy on the way to it."""
+    """Return whether a certificate may have to be verified, of the server or of a proxy."""
     if scheme != "http":
         return True
     proxies = getproxies() if post.trust_env else {}
-    # Those for other servers do not count, nor does `no_proxy`, which is among them.
+    # Proxies for other schemes do not count, nor does `no_proxy`, which is in the same mapping.
     return any(proxies.get(kind, "").lower().startswith("https:") for kind in ("http", "all"))
 
 
@@ -375,7 +375,7 @@ async def _events(
     with _translated(vendor):
         if response.status_code == httpx.codes.OK and kind == "text/event-stream":
             metered = _Metered(response, activity)
-            # The event source reads two members of a response, and ours has both.
+            # The event source uses two members of a response, and `_Metered` has both.
             source = httpx_sse.EventSource(cast("httpx.Response", metered))
             async with aclosing(metered), aclosing(source.aiter_sse()) as events:
                 async for event in events:
@@ -402,7 +402,7 @@ def _answer(response: httpx.Response, body: str) -> Answer:
 
 
 async def _read_document(response: httpx.Response) -> str:
-    """Read a body that must be whole; one that is too long for what it is to be read as is refused."""
+    """Read a whole body. Raise if it is too long."""
     body, max_bytes = bytearray(), min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES)
     async with _open_pieces(response) as pieces:
         async for piece in pieces:
@@ -414,7 +414,7 @@ async def _read_document(response: httpx.Response) -> str:
 
 
 async def _read_refusal(response: httpx.Response) -> str:
-    """Read the beginning of a body that only becomes an error text; of one that cannot be read, why."""
+    """Read the beginning of a body for an error message. If it cannot be read, return the reason."""
     body = bytearray()
     try:
         async with _open_pieces(response) as pieces:
@@ -422,26 +422,27 @@ async def _read_refusal(response: httpx.Response) -> str:
                 body += piece
                 if len(body) >= _MAX_REFUSAL_BYTES:
                     break
-    except ProtocolError as error:  # its status says more than how it was packed
+    except ProtocolError as error:  # the status is more useful than the decoding error
         return str(error)
     return body[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")
 
 
 @asynccontextmanager
 async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give a body in pieces; leaving early closes the connection.
+    """Yield a body in pieces. Leaving early closes the connection.
 
-    The library nests generators that do not close each other: left early, the inner ones would wait for the garbage
-    collector, which may come at any time and in any task. Read on from a closed connection, they all end at once.
+    The library nests generators that do not close each other. Left early, the inner ones would wait for the garbage
+    collector, which may run at any time and in any task. Reading on after the connection is closed ends them all at once.
     """
-    # Never the library's own unpacking: it makes a gigabyte of a piece before it hands it on.
+    # The library's own decompression is avoided: it expands a piece to a gigabyte before it returns it.
     raw = response.aiter_raw()
     try:
         unpack = _unpacking(response)
         yield raw if unpack is None else _unpacked(raw, unpack)
     finally:
         await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait; bounded by the pool
-        # Cancelled, because a connection of HTTP/2 that others use is still open, and reading from it would wait.
+        # Cancelled, because an HTTP/2 connection shared with other requests is still open, and reading from it would
+        # wait.
         with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
             scope.cancel()
             async for _ in raw:  # noqa: ASYNC102 - ends at once, the connection is closed
@@ -449,7 +450,7 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
 
 
 def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
-    """Say how a body is to be unpacked: not at all, unless the options asked for one of two packings by a header."""
+    """Return the decompressor of a body: None, unless the options requested one of two encodings by a header."""
     said = response.headers.get("content-encoding", "").strip().lower()
     if said in {"", "identity"}:
         return None
@@ -467,7 +468,7 @@ def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
 
 
 async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") -> AsyncGenerator[bytes, None]:
-    """Unpack as much at a time as may be held; the reader counts it and stops."""
+    """Decompress in steps of limited size. The reader counts the bytes and stops."""
     try:
         async for piece in pieces:
             left = piece
@@ -482,7 +483,7 @@ async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") ->
 
 
 class _Metered:
-    """A response that stops a stream which would fill the memory, and reads it as UTF-8 whatever its header says."""
+    """A response that limits its size in memory, and is read as UTF-8 whatever its header says."""
 
     def __init__(self, response: httpx.Response, activity: LastActivity) -> None:
         self.headers = response.headers
@@ -493,11 +494,11 @@ class _Metered:
         return self._texts
 
     async def aclose(self) -> None:
-        """Stop reading; the event source does not close what it reads from."""
+        """Stop reading. The event source does not close its source."""
         await self._texts.aclose()
 
     async def _read(self, response: httpx.Response, activity: LastActivity) -> AsyncGenerator[str, None]:
-        # What the incremental decoder does, without its three calls of Python for each piece.
+        # Same as the incremental decoder, without its three Python calls per piece.
         half, is_first = b"", True
         total_bytes = 0
         async with _open_pieces(response) as pieces:
@@ -524,7 +525,7 @@ class _Metered:
                     yield text  # noqa: ASYNC119 - closed by `_Metered.aclose`
 
 
-# --- foreign exceptions, translated once
+# --- translation of library exceptions
 
 _TRANSLATION: Final[Mapping[type[httpx.HTTPError], tuple[type[ProviderError], str]]] = MappingProxyType(
     {
@@ -536,7 +537,7 @@ _TRANSLATION: Final[Mapping[type[httpx.HTTPError], tuple[type[ProviderError], st
         httpx.HTTPError: (Transport, "lost the connection before the answer was complete"),
     }
 )
-"""From the special to the general; the first that fits counts."""
+"""Most specific first; the first match counts."""
 
 
 @contextmanager
@@ -544,7 +545,7 @@ def _translated(vendor: Vendor) -> Iterator[None]:
     try:
         yield
     except httpx.HTTPError as error:
-        # Not chained: the original carries the request, and with it the key, to the code that logs what is chained.
+        # Not chained: the original exception carries the request, and with it the key, into logs.
         raise _translate(error, vendor) from None
 
 
@@ -562,7 +563,7 @@ def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
         if advice is None
         else advise(advice, setting=_SETTINGS.get(advice, ""), host=urlsplit(vendor.base_url).hostname or "")
     )
-    # The same certificate comes next time.
+    # A retry would meet the same certificate.
     return kind(
         with_advice(f"{vendor.name} {words}: {detail}", told), retryable=False if is_distrusted else None
     )
@@ -583,13 +584,13 @@ def _advice_of(error: httpx.HTTPError, vendor: Vendor) -> Advice | None:
         why = why_unreachable(error)
         is_network = why in {Advice.NO_SUCH_HOST, Advice.REFUSED, Advice.UNREACHABLE}
         return Advice.NO_NETWORK if is_network and is_vendor_itself(vendor) else why
-    # In the middle of an answer as well: over HTTP/2 a handshake may come late.
+    # Also in the middle of a response: over HTTP/2 a handshake may come late.
     return Advice.CERTIFICATE if why_unreachable(error) is Advice.CERTIFICATE else None
 
 
 @contextmanager
 def _answered_by(deadline: float, vendor: Vendor) -> Iterator[None]:
-    """Turn a deadline into the error of a provider. For a single await: nothing may be yielded inside."""
+    """Turn a deadline into a provider error. For a single await: nothing may be yielded inside."""
     try:
         with trio.fail_at(deadline):
             yield
@@ -602,7 +603,7 @@ async def next_before(events: AsyncIterator[str], deadline: float, vendor: Vendo
     """Wait for the next event; None at the end of the stream.
 
     Raises:
-        Timeout: The vendor's move: the deadline, on Trio's clock, is over.
+        Timeout: The vendor's move: the deadline, on Trio's clock, has passed.
     """
     with _answered_by(deadline, vendor):
         return await anext(events, None)

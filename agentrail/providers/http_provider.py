@@ -1,6 +1,6 @@
-"""`HttpProvider`: a provider that carries out a wire format over HTTP. No format enters this file.
+"""`HttpProvider`: a provider that runs a wire format over HTTP. It contains no wire format.
 
-`HttpProvider(ChatFormat(options), http)` is a provider; `OpenAIChat(options, http)` is the same under the name of its vendor.
+`HttpProvider(ChatFormat(options), http)` is a provider; `OpenAIChat(options, http)` is the same under its vendor's name.
 """
 
 import datetime
@@ -46,26 +46,27 @@ from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
 from agentrail.providers.wire_format import Reader, WireFormat, merged_headers
 
-# Structured answers of models that take no schema.
+# Structured answers for models without schema support.
 #
-# The request has one more tool, whose parameters are the schema; a call of it comes back as text, so that the session, its history and its
-# subscribers see an answer like any other. The road not taken is the schema in the prompt: such models follow tools better.
+# The request gets one more tool, whose parameters are the schema. A call of it is returned as text, so that the
+# session, its history and its subscribers see an ordinary answer. Rejected alternative: the schema in the prompt. Such
+# models follow tools better.
 
 ANSWER_TOOL: Final = "final_answer"
 _DESCRIPTION: Final = "Give your final answer by calling this tool, once, when you are done: its arguments are the answer. Say it in no other way."
 
 
 def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str | None]:
-    """Put the tool into a request whose answer is to have a shape.
+    """Add the answer tool to a request for a structured answer.
 
     Returns:
-        The request without its schema, and what the tool is called in it; the request as it is, and None, where no shape is wanted,
-        or one that is no object, which no tool could take.
+        The request without its schema, and the name of the tool. The unchanged request and None if no schema is set, or if it
+            is not an object, which no tool could take.
     """
     schema = request.response_format
     if schema is None or schema.get("type") != "object":
         return request, None
-    # On the last turn the others are withheld, and this one may be called all the same.
+    # On the last turn the other tools are withheld, but this one may still be called.
     specs = request.tools.specs if request.tool_choice == "auto" else ()
     name = ANSWER_TOOL
     while any(spec.name == name for spec in specs):
@@ -76,7 +77,7 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str | None]:
 
 @define
 class AnswerChunks:
-    """The chunks of a response in which a call of the tool is text."""
+    """The chunks of a response, with calls of the answer tool turned into text."""
 
     chunks: AsyncIterator[Chunk]
     name: str
@@ -84,16 +85,16 @@ class AnswerChunks:
 
     @property
     def pinged_at(self) -> float | None:
-        """When the server last gave a sign of life; as of the port."""
+        """Time of the server's last sign of life, as the port defines it."""
         pinged_at: float | None = getattr(self.chunks, "pinged_at", None)
         return pinged_at
 
     def __aiter__(self) -> "AnswerChunks":
-        """Iterate over oneself."""
+        """Return itself."""
         return self
 
     async def __anext__(self) -> Chunk:
-        """Give the next chunk, as a session that knows no such tool is to read it."""
+        """Return the next chunk, without any trace of the answer tool."""
         while True:
             chunk = self._read(await anext(self.chunks))
             if chunk is not None:
@@ -113,7 +114,7 @@ class AnswerChunks:
                 return chunk
 
     def _with_answer(self, chunk: Completed, message: AssistantMessage) -> Completed:
-        # What came in pieces is what the message says, to the letter: subscribers have read it.
+        # The message repeats the deltas exactly, because subscribers have already read them.
         said = iter(self._said.values())
         content: list[AssistantBlock] = []
         for block in message.content:
@@ -135,12 +136,12 @@ def _written(call: ToolCall) -> str:
 
 _DRAIN_SECONDS: Final = 0.25
 _CHUNKS_AT_A_TIME: Final = 1_000
-_WITH_USAGE: Final = (UsageUpdate, Completed)  # nearly every chunk is neither, and is not asked twice
+_WITH_USAGE: Final = (UsageUpdate, Completed)  # almost no chunk is either, so most are tested once
 _HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "content-type": "application/json",
         "accept": "text/event-stream",
-        "accept-encoding": "identity",  # what is compressed comes in larger pieces, and so later
+        "accept-encoding": "identity",  # compressed data arrives in larger pieces, and so later
     }
 )
 
@@ -148,7 +149,7 @@ _HEADERS: Final[Mapping[str, str]] = MappingProxyType(
 def make_post(
     options: ProviderOptions, *, url: str, headers: Mapping[str, str], body: bytes, vendor: Vendor
 ) -> Post:
-    """Put a request together: our headers as the options change them, and how the connection is to be made."""
+    """Build a request from our headers, changed by the options, and the connection settings."""
     return Post(
         url=url,
         headers=merged_headers({**_HEADERS, **headers}, options),
@@ -161,9 +162,9 @@ def make_post(
 
 
 class ChunkStream:
-    """The chunks of a response, and a sign of life between them.
+    """The chunks of a response, and the time of the last data between them.
 
-    The caller gets the generator itself: what each of a thousand chunks goes through should be thin.
+    The caller gets the generator itself, to keep the overhead per chunk small.
     """
 
     def __init__(self, chunks: AsyncGenerator[Chunk, None], activity: LastActivity) -> None:
@@ -171,7 +172,7 @@ class ChunkStream:
         self._pulse = activity
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
-        """Give the generator."""
+        """Return the generator."""
         return self._chunks
 
     async def __anext__(self) -> Chunk:
@@ -180,7 +181,7 @@ class ChunkStream:
 
     @property
     def pinged_at(self) -> float | None:
-        """When the server last sent anything, a chunk or not, on Trio's clock."""
+        """Time of the last data from the server, even without a chunk, on Trio's clock."""
         return self._pulse.beat_at
 
 
@@ -198,14 +199,14 @@ async def open_chunks(
     Args:
         http: The clients of the supervisor.
         post: The request.
-        reader: Fresh.
-        within_seconds: Until the first chunk.
-        cost: Prices what was used, in US dollars. It is fixed here, so that no replay depends on a list of prices.
+        reader: A new reader.
+        within_seconds: Time limit for the first chunk, in seconds.
+        cost: Prices the usage, in US dollars. The price is fixed here, so that no replay depends on a price list.
 
     Raises:
         ProviderError: On entering or while iterating, once.
 
-    Cancellation: Leaving the block, by whatever way, closes the connection.
+    Cancellation: Leaving the block always closes the connection.
     """
     deadline = trio.current_time() + within_seconds
     activity = LastActivity()
@@ -235,7 +236,7 @@ async def _chunks(
                 chunks = reader.feed(data)
                 for number, chunk in enumerate(chunks, start=1):
                     yield _priced(chunk, cost) if type(chunk) in _WITH_USAGE else chunk
-                    # One event may hold thousands, and others want their turn.
+                    # One event may hold thousands of chunks, and other tasks need to run.
                     if number % _CHUNKS_AT_A_TIME == 0:
                         await trio.lowlevel.checkpoint()
                 if _has_terminal(chunks):
@@ -243,11 +244,11 @@ async def _chunks(
             else:
                 for chunk in reader.close():
                     yield _priced(chunk, cost)
-    except ProviderError as error:  # the manager `no_keys_shown` would stand around a yield
+    except ProviderError as error:  # the context manager `no_keys_shown` would enclose a yield
         scrub(error, post.vendor)
         raise
-    # The end of the body is on its way, and only a connection that was read to its end can serve the next request.
-    # The response is complete: whatever goes wrong now is not its failure.
+    # The end of the body is still arriving, and only a connection that was read to its end can be reused. The response
+    # is complete, so later errors do not matter.
     with suppress(ProviderError), trio.move_on_after(_DRAIN_SECONDS):
         async for data in events:
             reader.feed(data)
@@ -269,10 +270,10 @@ LOGGER: Final = Logger("agentrail.providers")
 
 
 class HttpProvider:
-    """A provider for any vendor who is asked by a POST of JSON and answers with server-sent events."""
+    """A provider for any vendor that accepts JSON by POST and answers with server-sent events."""
 
     def __init__(self, wire: WireFormat, http: HttpClients) -> None:
-        """Take the format and the supervisor's clients; nothing is opened."""
+        """Store the format and the supervisor's clients, without opening a connection."""
         self.name: str = wire.name
         self.model_policy: ModelPolicy = wire.options.model_policy
         self._wire = wire
@@ -281,12 +282,12 @@ class HttpProvider:
         self._prices = PriceList.of(wire.options, wire.endpoint.base_url)
 
     def __repr__(self) -> str:
-        """Show where the requests go."""
+        """Return the address of the requests."""
         return f"{type(self).__name__}({self._wire.endpoint.url!r})"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What its requests carry and no record may show: the key of the last one, and what else lets one in."""
+        """Secrets in its requests: the last key, and other credentials. They must not appear in any record."""
         options = self._wire.options
         given = {"api_key": options.api_key, "headers": options.headers, "base_url": options.base_url}
         last = () if self._last_key is None else (self._last_key,)
@@ -294,11 +295,11 @@ class HttpProvider:
 
     @property
     def encodings(self) -> int:
-        """How many messages were encoded so far: in a session one per new message, whatever its length."""
+        """Number of messages encoded so far: one per new message of a session, whatever its length."""
         return self._wire.encodings
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what is known of a model; of one behind an address of one's own nothing is certain."""
+        """Return the capabilities of a model. With a custom base URL, they are uncertain."""
         bound = self._wire.options.max_output_tokens or self._wire.endpoint.max_output_tokens
         known = self._prices.capabilities(model, max_output_tokens=bound)
         return evolve(known, schemas="tool") if self._needs_tool(model) else known
@@ -308,20 +309,20 @@ class HttpProvider:
         return chosen == "tool" or (chosen is None and model.startswith(self._wire.endpoint.without_schemas))
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        """Encode the body of a request, joining cached parts. Only new messages are encoded."""
         return self._wire.encode(request)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Open the stream of one response: the body is made, the key asked for, the request sent, and its cost known.
+        """Open the stream of one response: encode the body, get the key, send the request, price the usage.
 
         See `agentrail.abc.Provider.open_stream`.
 
         Raises:
-            Authentication: Your move: there is no key, or it is one of another vendor.
+            Authentication: Your move: there is no key, or it belongs to another vendor.
             ProviderError: On entering or while iterating, once.
 
-        Cancellation: Leaving the block, by whatever way, closes the connection.
+        Cancellation: Leaving the block always closes the connection.
         """
         wire, options, endpoint = self._wire, self._wire.options, self._wire.endpoint
         answer_tool = None
@@ -358,10 +359,10 @@ class HttpProvider:
 
 
 def refuse_foreign_key(vendor: Vendor) -> None:
-    """Keep the key of one vendor from another: it would be refused there, and they would have read it.
+    """Refuse to send one vendor's key to another, which would reject it after reading it.
 
     Raises:
-        Authentication: Your move: it begins like the keys of another vendor. Only where the vendor itself is asked.
+        Authentication: Your move: the key has another vendor's prefix. Raised only for the vendor's own server.
     """
     owner = owner_of_foreign_key(vendor, sure=True)
     if owner is not None:
@@ -370,14 +371,14 @@ def refuse_foreign_key(vendor: Vendor) -> None:
 
 
 async def current_key(options: ProviderOptions, *, missing: str | None) -> str | None:
-    """Return the key for a request, asking the function where it is one.
+    """Return the key for a request, calling the key function if there is one.
 
     Args:
-        options: With the key, or without.
-        missing: The message when there is none; None where none is needed.
+        options: The options, with or without a key.
+        missing: Message if there is no key; None if none is needed.
 
     Raises:
-        Authentication: Your move: there is no key, or the function returned none that could be sent.
+        Authentication: Your move: there is no key, or the function returned an unusable one.
     """
     source = options.api_key
     key = source() if callable(source) else source

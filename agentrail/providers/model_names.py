@@ -1,4 +1,4 @@
-"""What people write for a model string that is none, and what they likely mean. Guesses for a message, and for nothing else."""
+"""Suggestions for invalid model strings. They are used only in messages."""
 
 import difflib
 import re
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 _FAMILIES: Final[tuple[tuple[str, str], ...]] = (
-    (r"gpt-oss", "openai-chat"),  # its weights are open, and others serve it
+    (r"gpt-oss", "openai-chat"),  # open weights, served by others
     (r"(gpt|chatgpt|codex)(?![a-z])|o[1-9](?![a-z0-9])", "openai"),
     (r"claude(?![a-z])", "anthropic"),
     (r"gemini(?![a-z])", "google"),
@@ -19,7 +19,7 @@ _FAMILIES: Final[tuple[tuple[str, str], ...]] = (
         "openai-chat",
     ),
 )
-"""Models by how their names begin, and the provider that has them; the first that fits counts."""
+"""Providers by model name prefix. The first match counts."""
 
 _SPELLINGS: Final = ("claude", "gemini", "gpt", "llama", "mistral", "qwen", "deepseek")
 
@@ -37,7 +37,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("ollama", "openrouter", "together", "vllm", "xai"), "openai-chat"),
     }
 )
-"""Names that people give to providers, and what those are called here."""
+"""Common names of providers, and the names used here."""
 
 _ADDRESSES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -53,11 +53,11 @@ _ADDRESSES: Final[Mapping[str, str]] = MappingProxyType(
         "xai": "https://api.x.ai/v1",
     }
 )
-"""Where the servers of these names are, unless they were told otherwise."""
+"""Default addresses of the servers of these names."""
 
 
 def likely_model(name: str, defaults: Mapping[str, str]) -> str | None:
-    """Say which model string a name without a provider may stand for; None where there is no guess."""
+    """Return the likely model string for a name without a provider, or None."""
     known = name if _provider_of_family(name) is not None else _respelt(name)
     provider = _provider_of_family(known)
     if provider is None:
@@ -66,17 +66,17 @@ def likely_model(name: str, defaults: Mapping[str, str]) -> str | None:
 
 
 def likely_provider(name: str) -> str | None:
-    """Say which provider a name that is none may stand for."""
+    """Return the likely provider for an unknown name, or None."""
     return _OTHER_NAMES.get(name.lower())
 
 
 def usual_address(name: str) -> str | None:
-    """Say where the server of that name listens by itself."""
+    """Return the default address of a server of this name."""
     return _ADDRESSES.get(name.lower())
 
 
 def _respelt(name: str) -> str:
-    """Put the family in place of the letters that a name begins with, where they are nearly one."""
+    """Correct the first letters of a name if they nearly spell a model family."""
     rest = name.lower().lstrip("abcdefghijklmnopqrstuvwxyz")
     letters = len(name) - len(rest)
     near = difflib.get_close_matches(name[:letters].lower(), _SPELLINGS, n=1, cutoff=0.65)
@@ -87,6 +87,6 @@ def _provider_of_family(name: str) -> str | None:
     parts = name.lower().split("/")
     for begin, provider in _FAMILIES:
         if any(re.match(begin, part) for part in parts):
-            # Those who put their own name in front serve models of many.
+            # A name with a vendor in front comes from a server with models of many vendors.
             return provider if len(parts) == 1 else "openai-chat"
     return None

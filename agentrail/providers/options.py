@@ -1,7 +1,7 @@
-"""The options of a provider: `ProviderOptions`, parsed from the mapping that people write. No default of a vendor here.
+"""The options of a provider: `ProviderOptions`, parsed from the user's mapping. Vendor defaults are defined elsewhere.
 
-An option stands in this file when a provider honours it, and not before: an option that is accepted and ignored is a
-lie. What the session decides by (retries, stalls, prices) is read here and handed on as `ModelPolicy`.
+Only options that a provider implements are listed here. An option that is accepted and ignored would mislead. Options that
+the session acts on (retries, stalls, prices) are parsed here and passed on as `ModelPolicy`.
 """
 
 import difflib
@@ -33,43 +33,43 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _WORDS: Final = ("off", "low", "medium", "high")
 _STALL_POLICIES: Final = ("abort", "retry", "report")
 _PRICES: Final = Price.__struct_fields__
-# What formats add to an address. None of them would find its call below one that ends so.
+# Suffixes that the formats append to an address. No format would work with a base URL that already ends in one.
 _CALL: Final = re.compile(r"(?:/chat)?/(?:completions|responses|messages)$")
 
 
 @frozen(kw_only=True)
 class ProviderOptions:
-    """What a provider may be told. Unset means: not sent, because some models refuse even a default.
+    """Options of a provider. An unset option is not sent, because some models reject even a default value.
 
     Attributes:
-        api_key: A key, or a function (sync or async) that is called for each request. Never shown; of a text `parse`
-            makes a `Secret`.
-        base_url: Where the server is, without a slash at the end; None for the vendor's own.
-        headers: Added to ours; a value of None removes one.
-        timeout: Seconds until the first chunk.
-        temperature: As the vendor defines it.
-        top_p: As the vendor defines it.
+        api_key: A key, or a function (sync or async) that is called for each request. Never shown. `parse` converts a string
+            to a `Secret`.
+        base_url: Address of the server, without a trailing slash; None for the vendor's own.
+        headers: Headers added to the provider's own. A value of None removes a header.
+        timeout: Time limit for the first chunk, in seconds.
+        temperature: As defined by the vendor.
+        top_p: As defined by the vendor.
         stop: Texts that end the answer.
-        max_output_tokens: A bound for the answer; the smaller of this and the session's holds.
-        reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens where the format knows one.
-        tool_choice: `auto`, `none`, `required`, or the name of a tool; what a request withholds stays withheld.
-        extra_body: Members of the body, put in last, verbatim.
-        verify: False to take any certificate, or the path of a file with certificate authorities.
-        trust_env: Whether the proxy variables of the environment count.
-        structured: How the model is told the shape of an answer: `native`, by a schema in the request, or `tool`, by a tool whose call
-            is the answer; unset: as is known of the model.
-        images: Whether the model takes pictures; for one that does not, a line says that there is one.
-        http2: Whether HTTP/2 is offered to the server; needs the package `h2`.
-        stall_policy: What becomes of a stream that went silent: `abort`, `retry`, or only `report`.
-        stall_seconds: How long a stream may be silent before `stall_policy` acts.
-        max_retries: How often a request is tried again at this model; None for what the session says.
-        context_window: Of the model, in tokens, where it is unknown or what is known is wrong.
-        price: Of the model, where it is unknown or what is known is wrong.
+        max_output_tokens: Limit of the answer, in tokens. The smaller of this and the session's limit applies.
+        reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens if the format supports one.
+        tool_choice: `auto`, `none`, `required`, or the name of a tool. Tools that a request withholds stay withheld.
+        extra_body: Members of the request body, added last and unchanged.
+        verify: False accepts any certificate. A path names a file with certificate authorities.
+        trust_env: Whether to use the proxy variables of the environment.
+        structured: How the shape of an answer is requested: `native`, by a schema in the request, or `tool`, by a tool call
+            that contains the answer. Unset: depends on the model.
+        images: Whether the model accepts images. If not, each image is replaced by a line of text.
+        http2: Whether to offer HTTP/2 to the server. Needs the package `h2`.
+        stall_policy: Action for a silent stream: `abort`, `retry`, or only `report`.
+        stall_seconds: Silence after which `stall_policy` applies, in seconds.
+        max_retries: Number of retries with this model; None for the session's setting.
+        context_window: Context window of the model in tokens, if it is unknown or the known value is wrong.
+        price: Price of the model, if it is unknown or the known value is wrong.
     """
 
     api_key: KeySource | None = field(default=None, repr=False)
     base_url: str | None = None
-    headers: Mapping[str, str | None] = field(default=_NOTHING, repr=False)  # people put keys in here too
+    headers: Mapping[str, str | None] = field(default=_NOTHING, repr=False)  # may contain keys too
     timeout: float = 600.0
     temperature: float | None = None
     top_p: float | None = None
@@ -77,7 +77,7 @@ class ProviderOptions:
     max_output_tokens: int | None = None
     reasoning: Reasoning | None = None
     tool_choice: str = "auto"
-    extra_body: Mapping[str, Any] = field(default=_NOTHING, repr=False)  # and in here
+    extra_body: Mapping[str, Any] = field(default=_NOTHING, repr=False)  # may contain keys too
     verify: bool | str = True
     trust_env: bool = True
     structured: Literal["native", "tool"] | None = None
@@ -91,7 +91,7 @@ class ProviderOptions:
 
     @property
     def model_policy(self) -> ModelPolicy:
-        """What of these the session decides by; no provider looks at it."""
+        """Options that the session acts on. Providers do not use them."""
         return ModelPolicy(
             timeout_seconds=self.timeout,
             stall_policy=self.stall_policy,
@@ -103,10 +103,10 @@ class ProviderOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> "ProviderOptions":
-        """Read the mapping that `provider_opts` is. A value of None is the same as no value.
+        """Parse the mapping `provider_opts`. A value of None means "not set".
 
         Raises:
-            OptionError: Your move: unknown names and unfit values, all of them at once, with the nearest name.
+            OptionError: Your move: unknown names and invalid values, all reported at once, with the nearest known name.
         """
         faults: list[str] = []
         values: dict[str, Any] = {}
@@ -130,7 +130,7 @@ def _unknown(name: object) -> str:
 
 
 def nearest_option(name: str) -> str:
-    """Say which option may have been meant by a name that is none, or which there are."""
+    """Return a suggestion for an unknown option name, or the list of options."""
     near = difflib.get_close_matches(name, _RULES, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
 
@@ -166,15 +166,15 @@ def _base_url(value: object) -> str | None:
     try:
         parts = urlsplit(value.strip())
         port_is_fine = parts.port is None or parts.port > 0
-    except ValueError:  # its message repeats a part of the address, which may be a key
+    except ValueError:  # its message repeats part of the address, which may be a key
         return "this is no address: expected http:// or https://, a host, and perhaps a colon and a number for the port"
     is_cut = parts.scheme not in {"http", "https"} and "@" in value
     if parts.username is not None or parts.password is not None or is_cut:
-        return "an address must hold no credentials: put the key into 'api_key'"  # and so it is not repeated here
+        return "an address must hold no credentials: put the key into 'api_key'"  # not repeated here for the same reason
     if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_fine:
         return _got("an address with http:// or https:// and a host", value)
     if parts.query or parts.fragment or not value.strip().isprintable():
-        # Some people put a key in there, so it is not repeated either.
+        # Some users put a key into the query, so it is not repeated either.
         return "expected an address without a query, without a fragment and without blanks: other values go into 'headers'"
     address = value.strip().rstrip("/")
     call = _CALL.search(parts.path.rstrip("/"))

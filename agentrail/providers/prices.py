@@ -1,7 +1,7 @@
-"""What models cost, and how much they read: `PriceList`, from the data of genai-prices (extra `prices`).
+"""Prices and context windows of models: `PriceList`, from the data of genai-prices (extra `prices`).
 
-The data is a file of that package; nothing is fetched. What it does not know is unknown, and never 0: a sum that holds
-an unknown price is itself unknown (`TokenUsage.__add__`). Source: docs/reference/prices-and-windows.md.
+The data is a file in that package; nothing is downloaded. A missing price is unknown, never 0, and a sum with an unknown
+price is itself unknown (`TokenUsage.__add__`). Source: docs/reference/prices-and-windows.md.
 """
 
 import datetime
@@ -17,28 +17,28 @@ from agentrail.messages import TokenUsage
 from agentrail.providers.options import ProviderOptions
 
 Meter: TypeAlias = Callable[[TokenUsage], float | None]
-"""Gives the price of a usage in US dollars; None when it is unknown."""
+"""Returns the price of a usage in US dollars, or None if unknown."""
 
 _DATA: Final = "genai_prices"
 
 
 def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
-    """Price a usage, in US dollars; None when the price is unknown.
+    """Return the price of a usage in US dollars, or None if unknown.
 
     Args:
-        usage: Of a response, a cycle or a session.
-        price: Of the model that all of it was of.
+        usage: Usage of a response, a cycle or a session.
+        price: Price of the model, which must be the same for all of the usage.
     """
     return None if price is None else price.cost_usd(usage)
 
 
 @frozen(kw_only=True)
 class _Known:
-    """What the data says of a model.
+    """Known data of a model.
 
     Attributes:
-        price: The most that each kind of token can cost; some models cost more when much is read.
-        context_window: Tokens.
+        price: Highest price of each kind of token. Some models charge more for long inputs.
+        context_window: Size in tokens.
     """
 
     price: Price | None
@@ -46,7 +46,7 @@ class _Known:
 
 
 class PriceList:
-    """What is known of the models at one address. Who bills is known by the address: a server of one's own is unknown."""
+    """Known data of the models at one address. The address determines who bills; a self-hosted server is unknown."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PriceList:
         context_window: int | None = None,
         images: bool = True,
     ) -> None:
-        """Take the address, and what the options say; that comes before the data."""
+        """Store the address and the options, which take precedence over the data."""
         self._url = url
         self._images = images
         self._price = price
@@ -65,20 +65,20 @@ class PriceList:
 
     @classmethod
     def of(cls, options: ProviderOptions, url: str) -> Self:
-        """Make the list of a provider.
+        """Create the price list of a provider.
 
         Args:
-            options: Of the provider.
-            url: Where its requests go.
+            options: Options of the provider.
+            url: Address of its requests.
         """
         return cls(url, price=options.price, context_window=options.context_window, images=options.images)
 
     def capabilities(self, model: str, *, max_output_tokens: int | None) -> Capabilities:
-        """Say what is known of a model. What is taken for an unknown window is the session's to say.
+        """Return the known capabilities of a model. The session chooses the default for an unknown window.
 
         Args:
-            model: As the vendor names it.
-            max_output_tokens: What is asked for; no data has what a model could do.
+            model: The vendor's name of the model.
+            max_output_tokens: The requested limit, because the data has no maximum per model.
         """
         known = self._known_of(model)
         return Capabilities(
@@ -90,11 +90,11 @@ class PriceList:
         )
 
     def meter(self, model: str, *, at: datetime.datetime) -> Meter:
-        """Return what prices the responses of a model.
+        """Return the meter for responses of a model.
 
         Args:
-            model: As the vendor names it.
-            at: The time of the request; prices change, and some depend on the hour.
+            model: The vendor's name of the model.
+            at: Time of the request. Prices change, and some depend on the hour.
         """
         if self._price is not None:
             return self._price.cost_usd
@@ -118,9 +118,9 @@ def _unknown(_usage: TokenUsage) -> None:
 
 
 def _calculation(url: str, model: str, usage: TokenUsage, *, at: datetime.datetime | None) -> Any | None:
-    """Ask the data; None when it knows neither address nor model, or is not there."""
+    """Query the data. Return None if it is not installed, or does not know the address or the model."""
     try:
-        # Late, because it costs a quarter of a second and an extra that not everybody has.
+        # Imported late: it takes a quarter of a second, and the extra is optional.
         data = importlib.import_module(_DATA)
     except ModuleNotFoundError:
         return None
@@ -133,7 +133,7 @@ def _calculation(url: str, model: str, usage: TokenUsage, *, at: datetime.dateti
         )
         return data.calc_price(counted, model, provider_api_url=url, genai_request_timestamp=at)
     except (LookupError, ValueError):
-        # Unknown; or counts that contradict each other, so that what they cost is unknown.
+        # Unknown, or contradictory counts, whose price is unknown.
         return None
 
 

@@ -1,7 +1,7 @@
-"""Named profiles: `registry:<profile>:<model>` stands for a provider with options, looked up when a request is sent.
+"""Named profiles: `registry:<profile>:<model>` names a provider with options, looked up for each request.
 
-So a session, its events and its journal hold a name and never what it stands for. Nothing here is written anywhere, and
-the environment has no say: the key that it holds is for another server.
+Sessions, events and journals therefore hold only the name, never the options. Nothing here is written to disk, and the
+environment is not used, because a key in it belongs to another server.
 """
 
 import inspect
@@ -21,9 +21,9 @@ from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import AgentrailError, Authentication, BadRequest, ModelNotFound, OptionError
 
 KEPT_SECONDS: Final = 60.0
-"""How long the answer of a profile's `resolve` is used again."""
+"""Cache time for the result of a profile's `resolve`, in seconds."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")  # no colon: behind it stands the model
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")  # no colon, which separates the model
 
 MakeProvider: TypeAlias = Callable[[str, Mapping[str, Any]], Provider]
 
@@ -33,7 +33,7 @@ class _Entry:
     profile: Profile
     resolved: Mapping[str, Any] | None = None
     fresh_until: float = 0.0  # on Trio's clock
-    # One at a time: a hundred sessions that wake up together should not decrypt the same key a hundred times.
+    # One call at a time: a hundred sessions that wake together should not decrypt the same key a hundred times.
     lock: trio.Lock = field(factory=trio.Lock)
 
 
@@ -41,12 +41,12 @@ class Profiles:
     """The named profiles of one supervisor."""
 
     def __init__(self, make_provider: MakeProvider) -> None:
-        """Take what turns a model string and options into a provider."""
+        """Store the function that returns a provider for a model string and options."""
         self._make_provider = make_provider
         self._entries: dict[str, _Entry] = {}
 
     def __repr__(self) -> str:
-        """Show the names."""
+        """Return the names."""
         return f"Profiles({sorted(self._entries)})"
 
     def register(
@@ -57,27 +57,27 @@ class Profiles:
         opts: Mapping[str, Any] | None = None,
         resolve: ResolveProfile | None = None,
     ) -> None:
-        """Give a name to a provider with options; a name that is taken stands for the new one from now on."""
+        """Register a name for a provider with options. A name that is already registered is replaced."""
         if not _NAME.fullmatch(name):
             message = f"profile {name!r}: expected a name of 1 to 64 of A-Z a-z 0-9 . _ -"
             raise OptionError([message])
         profile = Profile(
             name=name, provider=provider, opts=MappingProxyType(dict(opts or {})), resolve=resolve
         )
-        self._make(profile, "any-model", {})  # what is wrong with it is said here, not at the first request
+        self._make(profile, "any-model", {})  # raises for invalid options now, not at the first request
         self._entries[name] = _Entry(profile)
 
     def unregister(self, name: str) -> None:
-        """Forget a name; the next request that asks for it fails."""
+        """Remove a name. The next request that uses it fails."""
         self._entry(name)
         del self._entries[name]
 
     def list(self) -> tuple[Profile, ...]:
-        """Give all profiles, by name."""
+        """Return all profiles, sorted by name."""
         return tuple(self._entries[name].profile for name in sorted(self._entries))
 
     def provider_for(self, model: str, opts: Mapping[str, Any]) -> "ProfiledProvider":
-        """Make the provider of `registry:<profile>:<model>`."""
+        """Return the provider for `registry:<profile>:<model>`."""
         name, _, rest = model.partition(":")[2].partition(":")
         entry = self._entry(name)
         if not rest:
@@ -87,26 +87,26 @@ class Profiles:
         return ProfiledProvider(self, name, rest, opts)
 
     def known(self, name: str, model: str, opts: Mapping[str, Any]) -> Provider:
-        """Make a provider from what is known without asking `resolve`: good for all but sending."""
+        """Return a provider without calling `resolve`: usable for everything but sending."""
         entry = self._entry(name)
         return self._make(entry.profile, model, {**(entry.resolved or {}), **opts})
 
     async def resolved(self, name: str, model: str, opts: Mapping[str, Any]) -> Provider:
-        """Make the provider for one request.
+        """Return the provider for one request.
 
-        Cancellation: What `resolve` makes of it; nothing is kept then.
+        Cancellation: Propagates from `resolve`. Nothing is cached.
         """
         entry = self._entry(name)
         profile = entry.profile
         found = await _resolved(entry, profile.resolve) if profile.resolve is not None else {}
         try:
             return self._make_provider(f"{profile.provider}:{model}", {**profile.opts, **found, **opts})
-        except OptionError as error:  # the session checked its own: a request cannot raise it any more
+        except OptionError as error:  # a request cannot raise this: the session checks its own options
             message = f"resolve of profile {name!r} returned options that do not fit: {error}"
             raise BadRequest(message) from None
 
     def _make(self, profile: Profile, model: str, opts: Mapping[str, Any]) -> Provider:
-        # The key may come with `resolve`, so until then a source of one that never gives it is enough.
+        # `resolve` may supply the key, so a key source that never returns one is enough here.
         key = {} if profile.resolve is None else {"api_key": _no_key_yet}
         return self._make_provider(f"{profile.provider}:{model}", {**key, **profile.opts, **opts})
 
@@ -120,12 +120,12 @@ class Profiles:
 
 
 class ProfiledProvider:
-    """The provider `registry`: for each request the one that its profile stands for at that moment."""
+    """The provider `registry`: uses the provider of its profile at the time of each request."""
 
     name = "registry"
 
     def __init__(self, profiles: Profiles, profile: str, model: str, opts: Mapping[str, Any]) -> None:
-        """Take the names, and the options of the session."""
+        """Store the names, and the session's options."""
         self._profiles = profiles
         self._profile = profile
         self._model = model
@@ -133,34 +133,34 @@ class ProfiledProvider:
         self._last: Provider | None = None
 
     def __repr__(self) -> str:
-        """Show the names, and never what they stand for."""
+        """Return the names, never the options."""
         return f"ProfiledProvider('registry:{self._profile}:{self._model}')"
 
     @property
     def model_policy(self) -> ModelPolicy:
-        """What a session is to decide by, as the profile says now."""
+        """The profile's current model policy."""
         return model_policy_of(self._known())
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What the provider of the last request holds, as its `secrets` say; before the first one what is known by now."""
+        """Secrets of the last request's provider. Before the first request, those known without `resolve`."""
         try:
             return secrets_held_by(self._last or self._known())
         except AgentrailError:
-            # The profile is gone, or its options fit no more: that is told by the next request.
+            # The profile was removed, or its options are no longer valid: the next request reports it.
             return ()
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what the provider behind the name knows of a model, with or without the profile in front of it."""
+        """Return the capabilities of a model, given with or without the profile prefix."""
         return self._known().capabilities(model.removeprefix(f"{self._profile}:"))
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request as the provider behind the name would."""
+        """Encode the body of a request with the underlying provider."""
         return self._known().encode(request)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
+        """Open the stream of one response. See `agentrail.abc.Provider.open_stream`."""
         provider = await self._profiles.resolved(self._profile, self._model, self._opts)
         self._last = provider
         async with provider.open_stream(request) as chunks:

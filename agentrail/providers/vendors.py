@@ -1,4 +1,4 @@
-"""The providers of the vendors: each carries out its wire format over HTTP."""
+"""The vendors' providers: each runs its wire format over HTTP."""
 
 from agentrail.providers.anthropic_format import MessagesFormat
 from agentrail.providers.gemini_format import PLACEHOLDER as PLACEHOLDER, GeminiFormat  # noqa: PLC0414 - for users
@@ -15,7 +15,7 @@ class AnthropicMessages(HttpProvider):
     name: str = MessagesFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
-        """Take the options and the supervisor's clients; nothing is opened."""
+        """Store the options and the supervisor's clients, without opening a connection."""
         super().__init__(MessagesFormat(options), http)
 
 
@@ -25,7 +25,7 @@ class Gemini(HttpProvider):
     name: str = GeminiFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
-        """Take the options and the supervisor's clients; nothing is opened."""
+        """Store the options and the supervisor's clients, without opening a connection."""
         super().__init__(GeminiFormat(options), http)
 
 
@@ -35,10 +35,10 @@ class OpenAIChat(HttpProvider):
     name: str = ChatFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
-        """Take the options and the supervisor's clients; nothing is opened.
+        """Store the options and the supervisor's clients, without opening a connection.
 
         Raises:
-            OptionError: Your move: a budget in tokens, which this format cannot say.
+            OptionError: Your move: a reasoning budget in tokens, which this format does not support.
         """
         super().__init__(ChatFormat(options), http)
 
@@ -49,9 +49,9 @@ class OpenAIResponses(HttpProvider):
     name: str = ResponsesFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
-        """Take the options and the supervisor's clients; nothing is opened.
+        """Store the options and the supervisor's clients, without opening a connection.
 
         Raises:
-            OptionError: Your move: a budget in tokens, or texts to stop at, which this format cannot say.
+            OptionError: Your move: a reasoning budget in tokens, or stop texts, which this format does not support.
         """
         super().__init__(ResponsesFormat(options), http)
