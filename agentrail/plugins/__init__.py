@@ -1,7 +1,7 @@
-"""Plugins: pure reducers that watch and steer a session. `from agentrail import plugins as p` is all that an author needs.
+"""Plugins: pure reducers that observe and steer a session. Plugin authors need only `from agentrail import plugins as p`.
 
-A plugin gets a hook event, its own state and a read-only context, and answers with one action. It awaits nothing, reads no
-clock and does no I/O; what it wants done it asks for. `agentrail.testing.check_plugin` proves that it keeps the rules.
+A plugin receives a hook event, its own state and a read-only context, and returns one action. It awaits nothing, reads no
+clock and does no I/O. It requests work through its actions. `agentrail.testing.check_plugin` verifies these rules.
 
     class Audit(p.Plugin[Calls]):
         def init(self) -> Calls:

@@ -1,7 +1,7 @@
-"""`AutoCheckpoint`: says when a session is worth coming back to, and which of the older such places can go.
+"""`AutoCheckpoint`: marks points of a session that are worth returning to, and lists the old ones to drop.
 
-A plugin stores nothing. It publishes the plugin event `checkpoint`, whose number in the session is the place; the host that
-keeps journals keeps that place, and lets go of those in `dropped`.
+A plugin stores nothing. It publishes the plugin event `checkpoint`, whose sequence number identifies the point. The host
+that keeps journals keeps this point, and drops those in `dropped`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 EVENTS: Final = ("finished", "aborted", "tool_failed")
-"""What `on_events` takes: how a cycle ended, and that a call failed."""
+"""Values for `on_events`: the end of a cycle, or a failed call."""
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +24,7 @@ class Mark:
 
     Attributes:
         id: Its name, unique in the session.
-        at_ms: When it was made.
+        at_ms: Time of its creation.
     """
 
     id: str
@@ -33,17 +33,17 @@ class Mark:
 
 @attrs.frozen(kw_only=True)
 class Marks:
-    """When to make checkpoints, and those that are kept.
+    """When to make checkpoints, and the checkpoints that are kept.
 
     Attributes:
-        every_n_turns: After so many turns, at the end of the cycle; 0 for never.
-        on_tools: After each call of these that went well.
-        on_events: On these of `EVENTS`.
-        max_checkpoints: So many are kept at most.
-        ttl_ms: How long each is kept.
-        turns: Since the last one at the end of a cycle.
-        count: How many there were so far; numbers them.
-        kept: Those that no host was told to drop, oldest first.
+        every_n_turns: Number of turns between checkpoints, made at the end of the cycle. 0 for never.
+        on_tools: Tools that cause a checkpoint after each successful call.
+        on_events: Events of `EVENTS` that cause a checkpoint.
+        max_checkpoints: Maximum number kept.
+        ttl_ms: Lifetime of each checkpoint.
+        turns: Turns since the last checkpoint at the end of a cycle.
+        count: Number of checkpoints made so far, used as their number.
+        kept: Checkpoints that no host was told to drop, oldest first.
     """
 
     every_n_turns: int
@@ -57,7 +57,7 @@ class Marks:
 
 
 class AutoCheckpoint(Plugin[Marks]):
-    """Publishes `checkpoint` after every so many turns, after the calls that you name, and says which ones can go."""
+    """Publishes `checkpoint` after a number of turns and after named calls, and lists the checkpoints to drop."""
 
     priority = 700
 
@@ -70,10 +70,10 @@ class AutoCheckpoint(Plugin[Marks]):
         max_checkpoints: int = 50,
         ttl_seconds: float = 2_592_000,
     ) -> Marks:
-        """Take when to make one, and for how long each is kept.
+        """Set when to make checkpoints, and how long to keep each.
 
         Raises:
-            ValueError: Your move: an event that there is not, or a number that is too small.
+            ValueError: Your move: an unknown event, or a number that is too small.
         """
         unknown = sorted(set(on_events) - set(EVENTS))
         if unknown:
@@ -95,7 +95,7 @@ class AutoCheckpoint(Plugin[Marks]):
 
     @on(AfterTurn)
     def after_turn(self, event: AfterTurn, marks: Marks, ctx: Context) -> Action[Marks]:
-        """Count the turns of the cycle; a checkpoint in the middle of one would be a place with calls open."""
+        """Count the turns of the cycle. A checkpoint in the middle of a cycle would have open calls."""
         marks = attrs.evolve(marks, turns=marks.turns + ctx.turn)
         if 0 < marks.every_n_turns <= marks.turns:
             why = f"{marks.turns} turns"
@@ -107,7 +107,7 @@ class AutoCheckpoint(Plugin[Marks]):
 
     @on(AfterTool)
     def after_tool(self, event: AfterTool, marks: Marks, ctx: Context) -> Action[Marks]:
-        """Mark what a call did at once: that is what one wants to come back to, or to before it."""
+        """Mark the effect of a call at once: users return to this point, or to the point before it."""
         failed = event.result.is_error
         is_due = "tool_failed" in marks.on_events if failed else event.name in marks.on_tools
         return _checkpoint(marks, f"tool {event.name}", ctx) if is_due else Continue(marks)

@@ -1,7 +1,7 @@
-"""`AutoRecall`: what is remembered about a prompt stands behind the conversation, without being asked for.
+"""`AutoRecall`: shows memories about each prompt after the conversation, without a tool call.
 
-The words of the prompt are the query. What was found is data of the session: a replay needs no store, and what another session
-remembers meanwhile changes nothing in this cycle.
+The words of the prompt are the query. The result becomes session data, so a replay needs no store, and memories written by
+another session meanwhile do not change this cycle.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 
 MAX_SHOWN_MEMORIES: Final = 20
-"""How many memories stand in a request at most: each may have 8 KiB."""
+"""Maximum number of memories in a request. Each may have 8 KiB."""
 
 
 @attrs.frozen(kw_only=True)
 class Recalled:
-    """What is looked for, and what was found for this prompt.
+    """The search limit and the memories found for this prompt.
 
     Attributes:
-        limit: So many memories at most.
-        shown: What the model reads of them; empty for nothing.
-        failed: Whether it was said that nothing can be looked up.
+        limit: Maximum number of memories.
+        shown: Text for the model. Empty if there is none.
+        failed: Whether a failed lookup was already reported.
     """
 
     limit: int
@@ -36,15 +36,15 @@ class Recalled:
 
 
 class AutoRecall(Plugin[Recalled]):
-    """Shows what is remembered of the user about each prompt."""
+    """Shows the user's memories about each prompt."""
 
     priority = 335
 
     def init(self, *, limit: int = 5) -> Recalled:
-        """Take how many memories are shown at most.
+        """Set the maximum number of memories shown.
 
         Raises:
-            ValueError: Your move: no number from 1 to 20.
+            ValueError: Your move: not a number from 1 to 20.
         """
         if type(limit) is not int or not 1 <= limit <= MAX_SHOWN_MEMORIES:
             message = f"limit is a number of memories, 1 to {MAX_SHOWN_MEMORIES}; got {limit!r}"
@@ -53,15 +53,17 @@ class AutoRecall(Plugin[Recalled]):
 
     @on(BeforePrompt)
     def look(self, event: BeforePrompt, state: Recalled, ctx: Context) -> Action[Recalled]:
-        """Look up what the prompt is about; it waits for the answer."""
+        """Look up memories about the prompt. The prompt waits for the answer."""
         state = attrs.evolve(state, shown="")
-        if ctx.prompt_mode != "full" or not event.text.strip():  # who works for another session starts empty
+        if (
+            ctx.prompt_mode != "full" or not event.text.strip()
+        ):  # a session that works for another session starts empty
             return Continue(state)
         return Request(Search(query=event.text, max_entries=state.limit), "found", state, wait=True)
 
     @on(RequestDone)
     def take(self, event: RequestDone, state: Recalled, ctx: Context) -> Action[Recalled]:
-        """Keep what was found; say once that nothing can be looked up, and each time that only words were compared."""
+        """Keep the memories found. Report a failed lookup once, and each time that only words were compared."""
         match event.result:
             case Found(entries=entries, words_only=reason):
                 listed: list[Any] = [one for one in entries if isinstance(one, Mapping)]
@@ -76,7 +78,7 @@ class AutoRecall(Plugin[Recalled]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Recalled, ctx: Context) -> Action[Recalled]:
-        """Put it behind the conversation, for this request alone: in front it would cost the vendor's cache of all that follows."""
+        """Append the memories after the conversation, for this request only. Placed first, they would invalidate the vendor's cache."""
         if not state.shown:
             return Continue(state)
         note = UserMessage(content=(Text(text=state.shown),), origin="note")

@@ -1,4 +1,4 @@
-"""What authors write: a class, or a function. Fills in everything that the pipeline expects of a plugin."""
+"""Base classes for plugin authors: a class or a function, with defaults for everything that the pipeline expects."""
 
 import abc
 import inspect
@@ -22,16 +22,16 @@ _HOOKS: Final = "_agentrail_hooks"
 
 
 class Plugin(abc.ABC, Generic[S]):
-    """A plugin as a class: derive from `Plugin[YourState]`, write `init`, and `handle` or methods marked with `on`.
+    """A plugin as a class: subclass `Plugin[YourState]`, write `init`, and write `handle` or methods marked with `on`.
 
     Attributes:
-        name: Unique in a stack; the name of the class, unless the class or the caller that makes it says another.
-        version: Recorded in the journal; another one calls `migrate`.
-        priority: Lower is asked first: 0–99 safety, 100–299 core, 300–599 quality, 600–899 intelligence, 900+ own.
-        hooks: The hooks that it wants; None for all, or for those of its marked methods.
-        on_error: What it means when it fails: `closed` refuses, `open` goes on. None: closed below 100, else open.
-        always: The answers that it gives whenever it is asked, so that a stack can be told what it can never reach.
-        state_type: What its states are; taken from `Plugin[…]`.
+        name: Unique in a stack. Defaults to the name of the class, unless the class or its caller sets another.
+        version: Recorded in the journal. A state of another version goes through `migrate`.
+        priority: Lower runs first: 0–99 safety, 100–299 core, 300–599 quality, 600–899 intelligence, 900+ own.
+        hooks: The hooks it subscribes to. None for all, or for those of its marked methods.
+        on_error: Effect of its failure: `closed` refuses, `open` continues. None: closed below priority 100, otherwise open.
+        always: The actions it returns on every call, so that a stack can report unreachable plugins.
+        state_type: Type of its state, taken from `Plugin[…]`.
     """
 
     name: str = ""
@@ -44,7 +44,7 @@ class Plugin(abc.ABC, Generic[S]):
     _marked: ClassVar[Mapping[Hook, str]] = types.MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Name the class, find its marked methods, and read its state type."""
+        """Set the name of the class, find its marked methods, and read its state type."""
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
@@ -53,18 +53,18 @@ class Plugin(abc.ABC, Generic[S]):
         for method, found in cls.__dict__.items():
             marked.update(dict.fromkeys(getattr(found, _HOOKS, ()), method))
         cls._marked = types.MappingProxyType(marked)
-        # What a base class declares by its methods grows with the methods; what it declares by name stands.
+        # Hooks derived from the methods of a base class grow with the methods. Explicit hooks stay as declared.
         declared = "hooks" in cls.__dict__ or cls.hooks not in (None, inherited)
         if cls.handle is Plugin.handle and (cls.hooks is None or not declared):
             cls.hooks = frozenset(marked) - {
                 RequestDone
-            }  # an answer comes to the plugin that asked, declared or not
+            }  # an answer is delivered to the plugin that asked, declared or not
         for base in cls.__dict__.get("__orig_bases__", ()):
             if issubclass(get_origin(base) or object, Plugin) and not isinstance(get_args(base)[0], TypeVar):
                 cls.state_type = get_args(base)[0]
 
     def __init__(self, *, name: str | None = None, priority: int | None = None) -> None:
-        """Make one; the same class may stand in a stack twice, under two names."""
+        """Create a plugin. A stack may contain the same class twice, under two names."""
         if name is not None:
             self.name = name
         if priority is not None:
@@ -72,10 +72,10 @@ class Plugin(abc.ABC, Generic[S]):
 
     @abc.abstractmethod
     def init(self, *args: Any, **options: Any) -> S:
-        """Make the first state. Raising refuses the start of the session, with the name of the plugin and the reason."""
+        """Return the first state. An exception refuses the start of the session, with the plugin's name and the reason."""
 
     def handle(self, event: HookEvent, state: S, ctx: Context) -> Action[S]:
-        """Answer a hook event. Unless you write it, it goes to the method that is marked with the hook."""
+        """Return the action for a hook event. By default, calls the method marked with the hook."""
         method = self._marked.get(type(event))
         if method is None:
             return Continue(state)
@@ -83,33 +83,33 @@ class Plugin(abc.ABC, Generic[S]):
         return answer
 
     def describe(self) -> str | Mapping[str, object]:
-        """Say what it does, for lists of plugins."""
+        """Return a description of the plugin, for lists of plugins."""
         return inspect.getdoc(type(self)) or self.name
 
     def on_config_update(self, options: JsonObject, state: S) -> S:
-        """Make the state that new options lead to; raising keeps the old one."""
+        """Return the state for new options. An exception keeps the old state."""
         updated: S = apply_config_update(self, options, state)
         return updated
 
     def on_session_end(self, state: S, ctx: Context) -> Emission:
-        """Take a last look; a pair of name and payload, or a list of such, is published."""
+        """Return final events to publish: a pair of name and payload, or a list of pairs."""
         return None
 
     def migrate(self, old_version: str, state: Any) -> S:
-        """Make a state of this version out of one of another.
+        """Convert a state of another version.
 
         Args:
-            old_version: What made it.
-            state: When code is reloaded, the object. When it was stored as bytes, the JSON that was stored, frozen.
+            old_version: The version that wrote the state.
+            state: The state object after a code reload. The stored JSON, frozen, if it was stored as bytes.
 
         Raises:
-            PluginError: Unless you write it: no state of another version is taken.
+            PluginError: By default: states of other versions are not accepted.
         """
         raise PluginError([f"{self.name!r} {self.version} does not take the state of version {old_version}"])
 
 
 class FunctionPlugin(Plugin[S]):
-    """A plugin made of a function; still callable like it. `plugin` makes these."""
+    """A plugin made from a function, still callable like it. Created by `plugin`."""
 
     def __init__(
         self,
@@ -119,15 +119,15 @@ class FunctionPlugin(Plugin[S]):
         name: str | None = None,
         priority: int | None = None,
     ) -> None:
-        """Take the function that handles, and the one that makes the first state."""
+        """Store the handler and the function that returns the first state."""
         super().__init__(name=name or getattr(function, "__name__", "plugin"), priority=priority)
         self._function = function
-        # By this name those find it who ask where this comes from.
+        # The standard attribute through which tools find the source of a wrapper.
         self.__wrapped__: Callable[[HookEvent, S, Context], Action[S]] = function
         self._first = first
 
     def init(self, *args: Any, **options: Any) -> S:
-        """Make the first state."""
+        """Return the first state."""
         return self._first(*args, **options)
 
     def handle(self, event: HookEvent, state: S, ctx: Context) -> Action[S]:
@@ -135,11 +135,11 @@ class FunctionPlugin(Plugin[S]):
         return self._function(event, state, ctx)
 
     def describe(self) -> str:
-        """Give the docstring of the function."""
+        """Return the docstring of the function."""
         return inspect.getdoc(self._function) or self.name
 
     def __call__(self, event: HookEvent, state: S, ctx: Context) -> Action[S]:
-        """Call the function, in a test, say."""
+        """Call the function, for example in a test."""
         return self._function(event, state, ctx)
 
 
@@ -152,15 +152,15 @@ def plugin(  # noqa: PLR0913 - one option per member of a plugin, each with a de
     hooks: Sequence[Hook] | None = None,
     on_error: OnError | None = None,
 ) -> Callable[[Callable[[HookEvent, S, Context], Action[S]]], FunctionPlugin[S]]:
-    """Make a plugin of a function `(event, state, ctx) -> Action`.
+    """Create a plugin from a function `(event, state, ctx) -> Action`.
 
     Args:
-        init: Makes the first state of the options; often the class of the state.
-        name: Of the plugin; the name of the function, unless given.
-        version: As in `Plugin`.
-        priority: As in `Plugin`.
-        hooks: The hooks that it wants; None for all.
-        on_error: As in `Plugin`.
+        init: Returns the first state for the options. Often the class of the state.
+        name: Name of the plugin. Defaults to the name of the function.
+        version: The same as in `Plugin`.
+        priority: The same as in `Plugin`.
+        hooks: The hooks it subscribes to. None for all.
+        on_error: The same as in `Plugin`.
     """
 
     def decorate(function: Callable[[HookEvent, S, Context], Action[S]]) -> FunctionPlugin[S]:
@@ -173,7 +173,7 @@ def plugin(  # noqa: PLR0913 - one option per member of a plugin, each with a de
 
 
 def on(*hooks: Hook) -> Callable[[M], M]:
-    """Mark a method of a plugin as the one that answers these hook events; its plugin is asked on no others."""
+    """Mark a method as the handler of these hook events. Its plugin is called for no other hooks."""
 
     def mark(method: M) -> M:
         setattr(method, _HOOKS, hooks)
@@ -186,15 +186,15 @@ def on(*hooks: Hook) -> Callable[[M], M]:
 
 
 def is_plugin(thing: object) -> bool:
-    """Say whether something can stand in a stack: a class with the members of a plugin, or an instance of one."""
+    """Return whether an object can be in a stack: a class with the members of a plugin, or an instance of one."""
     return issubclass(thing, Plugin) if isinstance(thing, type) else offers(thing, Port)
 
 
 def action_type(action: object) -> ActionType:
-    """Give the class of an action.
+    """Return the class of an action.
 
     Raises:
-        TypeError: Your move: it is none.
+        TypeError: Your move: the object is not an action.
     """
     if type(action) not in ACTIONS:
         message = f"{action!r} is no action: expected one of {', '.join(known.__name__ for known in ACTIONS)}"
@@ -203,20 +203,20 @@ def action_type(action: object) -> ActionType:
 
 
 def extract_state(action: Action[S]) -> S:
-    """Give the state that an action carries."""
+    """Return the state of an action."""
     state: S = action.state
     return state
 
 
 def short_circuit(action: Action[Any]) -> bool:
-    """Say whether an action, where it is accepted, keeps later plugins from being asked."""
+    """Return whether an accepted action prevents calls to later plugins."""
     return action_type(action) in SHORT_CIRCUITS
 
 
 def apply_config_update(plugin: Port, options: JsonObject, state: Any) -> Any:
-    """Merge new options into a state as plugins do that have no way of their own.
+    """Merge new options into a state, the default for plugins without an own `on_config_update`.
 
-    A mapping and an attrs class are merged field by field; anything else is replaced by what `init` makes of them.
+    A mapping and an attrs class are merged field by field. Any other state is replaced by the result of `init`.
 
     Raises:
         TypeError: Your move: the state has no such field.

@@ -1,4 +1,4 @@
-"""`Citations`: says which citations of an answer no result of its cycle held."""
+"""`Citations`: reports citations in an answer that no result of its cycle contains."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from agentrail.events import CitationUnknown
 from agentrail.plugins.base import Plugin, on
 
 MAX_CITED: Final = 500
-"""How many citations of a response are looked at."""
+"""Maximum number of citations checked in a response."""
 
 _CITED: Final = re.compile(r"\[(?P<source>[^\[\]\n]{1,600}?#(?:L\d{1,9}-L\d{1,9}|p\d{1,9}(?:-p\d{1,9})?))\]")
 _PLACE: Final = re.compile(
@@ -24,34 +24,34 @@ _PLACE: Final = re.compile(
 
 @attrs.frozen
 class HeldSources:
-    """What may be cited.
+    """The sources that may be cited.
 
     Attributes:
-        sources: Those that results of this cycle held, in order, each once.
+        sources: Sources in results of this cycle, in order, without duplicates.
     """
 
     sources: tuple[str, ...] = ()
 
 
 class Citations(Plugin[HeldSources]):
-    """Says which citations of an answer no result of its cycle held."""
+    """Reports citations in an answer that no result of its cycle contains."""
 
     priority = 350
 
     def init(self) -> HeldSources:
-        """Begin with none."""
+        """Return a state without sources."""
         return HeldSources()
 
-    # Behind the batch, and not behind each call: what the session answers itself, such as `wait_agents`, is heard of there alone.
+    # After the batch rather than each call: results made by the session itself, such as `wait_agents`, appear only there.
     @on(AfterToolBatch)
     def keep(self, event: AfterToolBatch, state: HeldSources, ctx: Context) -> Action[HeldSources]:
-        """Keep the sources that results name in their details: those of `kb_search`, `kb_read`, tools of yours, and agents that read for the session."""
+        """Keep the sources in the details of results: from `kb_search`, `kb_read`, custom tools, and agents that read for the session."""
         found = [one for result in event.results if not result.is_error for one in sources_in(result.details)]
         return Continue(attrs.evolve(state, sources=more_sources(state.sources, tuple(found))))
 
     @on(AfterResponse)
     def look(self, event: AfterResponse, state: HeldSources, ctx: Context) -> Action[HeldSources]:
-        """Look at the citations in what was said aloud; a new cycle begins with its first turn, and with no source."""
+        """Check the citations in the spoken text. The first turn of a new cycle clears the sources."""
         if ctx.turn <= 1:
             state = HeldSources()
         unknown = unknown_citations(event.message.text, state.sources)
@@ -61,9 +61,9 @@ class Citations(Plugin[HeldSources]):
 
 
 def unknown_citations(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the citations in a text, such as `[path#L3-L9]` and `[path#p3]`, that none of the sources holds, each once.
+    """Return the citations in a text, such as `[path#L3-L9]` and `[path#p3]`, that no source contains, without duplicates.
 
-    A citation of a part of a source is held by it.
+    A source contains the citations of its parts.
     """
     cited = [found["source"] for _, found in zip(range(MAX_CITED), _CITED.finditer(text), strict=False)]
     if not cited:
@@ -83,7 +83,7 @@ def unknown_citations(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 def _places(sources: tuple[str, ...] | list[str]) -> Iterator[tuple[str, str, int, int]]:
     for source in sources:
         found = _PLACE.fullmatch(source)
-        if found is None:  # a tool from elsewhere has sources of another form
+        if found is None:  # sources of external tools have another form
             yield source, "", 0, 0
             continue
         first = int(found["first"])

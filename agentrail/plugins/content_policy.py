@@ -1,4 +1,4 @@
-"""`ContentPolicy`: refuses prompts that the application does not want, by keywords, or by a model that judges."""
+"""`ContentPolicy`: refuses unwanted prompts, by keywords or by a judge model."""
 
 import re
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ JUDGE: Final = (
 
 @attrs.frozen
 class Policy:
-    """What is not wanted.
+    """The content to refuse.
 
     Attributes:
-        brand_keywords: Words of one's own that prompts may not be about.
-        competitor_keywords: Words of others.
+        brand_keywords: The application's own words that prompts must not be about.
+        competitor_keywords: Words of competitors.
         rubric: The policy in words, for a judge.
-        judge_model: Who judges by the rubric; None: keywords alone.
+        judge_model: The model that judges by the rubric. None: keywords only.
         fail_open: Whether a prompt passes when the judge fails.
     """
 
@@ -52,7 +52,7 @@ class ContentPolicy(Plugin[Policy]):
         fail_open: bool = True,
         judge_model: str | None = None,
     ) -> Policy:
-        """Take the keywords, and the rubric with its judge.
+        """Set the keywords, and the rubric with its judge.
 
         Raises:
             ValueError: Your move: a judge without a rubric, or an empty keyword.
@@ -73,7 +73,7 @@ class ContentPolicy(Plugin[Policy]):
 
     @on(BeforePrompt)
     def check(self, event: BeforePrompt, policy: Policy, ctx: Context) -> Action[Policy]:
-        """Look for keywords; then ask the judge, if there is one."""
+        """Check the keywords, then ask the judge, if there is one."""
         found = {
             "brand": _found(policy.brand_keywords, event.text),
             "competitor": _found(policy.competitor_keywords, event.text),
@@ -91,7 +91,7 @@ class ContentPolicy(Plugin[Policy]):
 
     @on(RequestDone)
     def hear(self, event: RequestDone, policy: Policy, ctx: Context) -> Action[Policy]:
-        """Carry out what the judge says. An answer without words is none."""
+        """Apply the judge's verdict. An answer without words counts as a failure."""
         match event.result:
             case ModelAnswer(text=text) if text.strip():
                 verdict = text.strip()
@@ -109,7 +109,7 @@ def _refused(why: str, triggered: tuple[str, ...], policy: Policy) -> Action[Pol
 
 
 def _found(keywords: Sequence[str], text: str) -> list[str]:
-    """Find the keywords that stand in a text as whole words, whatever their case."""
+    """Return the keywords that appear in a text as whole words, ignoring case."""
     return [
         word
         for word in keywords

@@ -1,4 +1,4 @@
-"""`CostGuard`: stops a session that has used up its tokens or its money, and warns before it has."""
+"""`CostGuard`: stops a session at its limit of tokens or cost, and warns before."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -18,13 +18,13 @@ Unit = Literal["tokens", "usd"]
 
 @attrs.frozen
 class CostLimits:
-    """How much may be used, and of what was warned.
+    """The limits, and the warnings already published.
 
     Attributes:
-        max_tokens: In the session; None: as many as it likes.
-        max_cost_usd: In the session; None: as much as it likes.
-        warn_threshold: The part of a limit at which a warning is published, once.
-        warned: Of which limits.
+        max_tokens: Limit for the session. None: unlimited.
+        max_cost_usd: Limit for the session, in US dollars. None: unlimited.
+        warn_threshold: Fraction of a limit at which a warning is published, once.
+        warned: The limits already warned of.
     """
 
     max_tokens: int | None = None
@@ -37,7 +37,7 @@ class CostGuard(Plugin[CostLimits]):
     """Stops a session that has used up its tokens or its money."""
 
     priority = 120
-    on_error: OnError | None = "closed"  # a limit that cannot be judged is not held
+    on_error: OnError | None = "closed"  # a limit that cannot be checked is not enforced
 
     def init(
         self,
@@ -46,10 +46,10 @@ class CostGuard(Plugin[CostLimits]):
         max_cost_usd: float | None = None,
         warn_threshold: float = 0.8,
     ) -> CostLimits:
-        """Take the limits; at least one.
+        """Set the limits, at least one.
 
         Raises:
-            ValueError: Your move: no limit, one that is not positive, or a threshold that is no part.
+            ValueError: Your move: no limit, a limit that is not positive, or a threshold that is not a fraction.
         """
         given = [limit for limit in (max_tokens, max_cost_usd) if limit is not None]
         if not given or min(given) <= 0:
@@ -65,7 +65,7 @@ class CostGuard(Plugin[CostLimits]):
         return CostLimits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
 
     def on_config_update(self, options: JsonObject, state: CostLimits) -> CostLimits:
-        """Change the limits; a session with new ones is warned again."""
+        """Change the limits. New limits are warned of again."""
         changed = attrs.evolve(state, **options, warned=frozenset())  # type: ignore[arg-type]  # `init` judges them
         self.init(
             max_tokens=changed.max_tokens,
@@ -76,12 +76,12 @@ class CostGuard(Plugin[CostLimits]):
 
     @on(BeforeRequest)
     def before(self, event: BeforeRequest, limits: CostLimits, ctx: Context) -> Action[CostLimits]:
-        """Send no request over a limit."""
+        """Refuse a request over a limit."""
         return _checked(limits, ctx, goes_on=True)
 
     @on(AfterResponse)
     def after(self, event: AfterResponse, limits: CostLimits, ctx: Context) -> Action[CostLimits]:
-        """Let no calls run over a limit; an answer without calls is paid for and may be read."""
+        """Refuse calls over a limit. An answer without calls is already paid for and passes."""
         return _checked(limits, ctx, goes_on=bool(event.message.calls))
 
 

@@ -1,4 +1,4 @@
-"""Episodes: what they are as memories, and how a model sees them. Pure."""
+"""Episodes: their form as memories, and their text for a model. Pure."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,10 @@ from typing import Any, Final
 from agentrail.core.values.fences import fenced_in
 
 TAG: Final = "episode"
-"""Which memories are episodes."""
+"""Tag of memories that are episodes."""
 
 MAX_EPISODE_CHARACTERS: Final = 400
-"""Of each side of an episode: enough to know what it was about."""
+"""Limit for each side of an episode: enough to recognise its subject."""
 
 _INTRODUCTION: Final = (
     "Earlier conversations with this user that may be about the same thing, and may be out of date. "
@@ -21,18 +21,18 @@ _ANSWERED: Final = "Answered: "
 
 
 def id_of_episode(session_id: str, at_ms: int) -> str:
-    """Name the episode of a session that ended at a time: written again it is the same one."""
+    """Return the id of a session's episode by its end time. Writing it again replaces it."""
     digest = hashlib.blake2b(f"{session_id} {at_ms}".encode("utf-8", "replace"), digest_size=8)
     return f"e-{digest.hexdigest()}"
 
 
 def text_of_episode(asked: str, answered: str) -> str:
-    """Write what is kept of a cycle: how prompt and answer begin, a line each."""
+    """Format a cycle as an episode: the start of the prompt and of the answer, one line each."""
     return f"{_ASKED}{_beginning(asked)}\n{_ANSWERED}{_beginning(answered)}"
 
 
 def show_episodes(entries: Sequence[Any], session_id: str, limit: int) -> str:
-    """Write what was found for the model; empty for nothing."""
+    """Format the episodes found for the model. Empty if there are none."""
     others = [one for one in entries if isinstance(one, Mapping) and one.get("session_id") != session_id]
     texts = [fenced_in(str(one.get("text", "")), "episodes") for one in others[:limit]]
     lines = [f"- {text.replace(chr(10), chr(10) + '  ')}" for text in texts]
@@ -40,6 +40,6 @@ def show_episodes(entries: Sequence[Any], session_id: str, limit: int) -> str:
 
 
 def _beginning(text: str) -> str:
-    # Half characters are what no store can hold.
+    # No store can hold half characters (lone surrogates).
     plain = " ".join(text[:MAX_EPISODE_CHARACTERS].split())
     return plain.encode("utf-8", "replace").decode()

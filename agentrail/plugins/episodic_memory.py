@@ -1,7 +1,7 @@
-"""`EpisodicMemory`: what a user asked in earlier sessions, and the answer, is shown when it is about the same thing.
+"""`EpisodicMemory`: shows a user's questions and answers from earlier sessions when they are about the same subject.
 
-Episodes are memories with the tag `episode`, in the store of the supervisor. A file of the workspace would be read and written by the
-tools of the model, for every user who shares the directory.
+Episodes are memories with the tag `episode`, in the supervisor's store. The tools of the model could read and write a
+file in the workspace, for every user who shares the directory.
 """
 
 from collections.abc import Sequence
@@ -25,21 +25,21 @@ from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.episodes import TAG, id_of_episode, show_episodes, text_of_episode
 
 _MOST_FOUND: Final = 100
-"""How many memories a search gives at most."""
+"""Maximum number of memories that a search returns."""
 
 _MOST_KEPT: Final = 1_000
 
 
 @attrs.frozen(kw_only=True)
 class Episodes:
-    """How much is remembered and shown, and what is shown now.
+    """The limits, and the episodes shown now.
 
     Attributes:
-        top_k: So many episodes are shown at most.
-        max_episodes_per_user: The newest ones are kept.
-        require_user_id: Whether nothing is remembered where `user_data` has no `user_id`.
-        own: How many this session has written: a search finds them too, and they are left out.
-        shown: What the model reads with this prompt; empty for nothing.
+        top_k: Maximum number of episodes shown.
+        max_episodes_per_user: Number of episodes kept per user, newest first.
+        require_user_id: Whether to remember nothing if `user_data` has no `user_id`.
+        own: Number written by this session. A search finds these too, and they are left out.
+        shown: Text for the model with this prompt. Empty if there is none.
     """
 
     top_k: int
@@ -50,17 +50,17 @@ class Episodes:
 
 
 class EpisodicMemory(Plugin[Episodes]):
-    """Remembers what each user asked and what came of it, and shows in later sessions what is about the same thing."""
+    """Remembers each user's questions and answers, and shows the relevant ones in later sessions."""
 
     priority = 610
 
     def init(
         self, *, top_k: int = 3, max_episodes_per_user: int = 100, require_user_id: bool = False
     ) -> Episodes:
-        """Take how much is remembered.
+        """Set the limits.
 
         Raises:
-            ValueError: Your move: less than one, or more than 1,000 of a user.
+            ValueError: Your move: less than one, or more than 1,000 per user.
         """
         if top_k < 1 or not 1 <= max_episodes_per_user <= _MOST_KEPT:
             message = (
@@ -74,7 +74,7 @@ class EpisodicMemory(Plugin[Episodes]):
 
     @on(BeforePrompt)
     def recall(self, event: BeforePrompt, state: Episodes, ctx: Context) -> Action[Episodes]:
-        """Look for episodes that share words with the prompt; it waits for them."""
+        """Look up episodes that share words with the prompt. The prompt waits for them."""
         state = attrs.evolve(state, shown="")
         if not _may_remember(state, ctx) or ctx.prompt_mode != "full" or not event.text.strip():
             return Continue(state)
@@ -83,7 +83,7 @@ class EpisodicMemory(Plugin[Episodes]):
 
     @on(RequestDone)
     def take(self, event: RequestDone, state: Episodes, ctx: Context) -> Action[Episodes]:
-        """Keep what was found. A failure is published with its step, and the session goes on without."""
+        """Keep the episodes found. A failure is published with its step, and the session continues without episodes."""
         match event.result:
             case Found(entries=entries, words_only=reason):
                 said = (("memory_words_only", {"reason": reason}),) if reason else ()
@@ -99,7 +99,7 @@ class EpisodicMemory(Plugin[Episodes]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Episodes, ctx: Context) -> Action[Episodes]:
-        """Put them behind the conversation, for this request alone: they change with each prompt, and a vendor's cache is to hold."""
+        """Append them after the conversation, for this request only: they change with each prompt, and would invalidate the cache."""
         if not state.shown:
             return Continue(state)
         note = UserMessage(content=(Text(text=state.shown),), origin="note")
@@ -107,7 +107,7 @@ class EpisodicMemory(Plugin[Episodes]):
 
     @on(AfterTurn)
     def keep(self, event: AfterTurn, state: Episodes, ctx: Context) -> Action[Episodes]:
-        """Remember a cycle that ended well: the next session finds it, this one has it in its history."""
+        """Remember a cycle that ended well. The next session finds it. This session has it in its history."""
         asked, answered = _prompt_in(event.messages_diff), _answer_in(event.messages_diff)
         is_whole = bool(asked.strip() and answered.strip()) and event.outcome == "finished"
         if not is_whole or not _may_remember(state, ctx):

@@ -1,4 +1,4 @@
-"""`EventLogger`: a record of every hook, as a plugin event that the shell may write as a line of JSON."""
+"""`EventLogger`: publishes each hook as a plugin event, which the shell may write as a line of JSON."""
 
 from typing import Any, Final, Literal, get_args
 
@@ -16,12 +16,12 @@ LEVELS: Final = get_args(Level)
 
 @attrs.frozen
 class Logging:
-    """How records are made.
+    """Options of the records.
 
     Attributes:
-        level: Of the records; failures are `warning` at least.
-        include_arguments: Whether arguments of calls and options of plugins are told.
-        records: How many were made.
+        level: Level of the records. Failures are at least `warning`.
+        include_arguments: Whether to include the arguments of calls and the options of plugins.
+        records: Number of records made.
     """
 
     level: Level
@@ -33,10 +33,10 @@ class EventLogger(Plugin[Logging]):
     """Publishes a record of every hook, under the name `log`."""
 
     priority = 90
-    on_error: OnError | None = "open"  # what is not logged may still run
+    on_error: OnError | None = "open"  # a failed log must not stop the session
 
     def init(self, *, level: Level = "info", include_arguments: bool = True) -> Logging:
-        """Take the level of the records, and whether they tell arguments.
+        """Set the level of the records, and whether to include arguments.
 
         Raises:
             ValueError: Your move: an unknown level.
@@ -47,7 +47,7 @@ class EventLogger(Plugin[Logging]):
         return Logging(level=level, include_arguments=include_arguments)
 
     def handle(self, event: h.HookEvent, state: Logging, ctx: Context) -> Action[Logging]:
-        """Make a record."""
+        """Publish a record of the event."""
         state = attrs.evolve(state, records=state.records + 1)
         facts, failed = _facts(event, include_arguments=state.include_arguments)
         record: dict[str, Any] = {
@@ -63,7 +63,7 @@ class EventLogger(Plugin[Logging]):
 
 
 def _facts(event: h.HookEvent, *, include_arguments: bool) -> tuple[dict[str, Any], bool]:
-    """Give what there is to know of an event, and whether it tells of a failure."""
+    """Return the facts of an event, and whether it is a failure."""
 
     def shown(value: JsonObject) -> JsonObject:
         return value if include_arguments else {}
@@ -100,5 +100,5 @@ def _facts(event: h.HookEvent, *, include_arguments: bool) -> tuple[dict[str, An
             return {"results": len(results)}, False
         case h.BeforePluginOptsUpdate(plugin=plugin, options=options):
             return {"plugin": plugin, "options": shown(options)}, False
-        case _:  # SessionEnding and BeforeFinish say it with their name
+        case _:  # SessionEnding and BeforeFinish have no facts beyond their name
             return {}, False

@@ -1,4 +1,4 @@
-"""`HumanApproval`: a person decides before some tools run, in a client or by a line in the chat."""
+"""`HumanApproval`: the user decides before some tools run, in a client or by a line in the chat."""
 
 import re
 from collections.abc import Sequence
@@ -43,10 +43,10 @@ _FORMS: Final[dict[PermissionOption, str]] = {
 
 @attrs.frozen
 class ChatDecision:
-    """What a person decided.
+    """A decision of the user.
 
     Attributes:
-        wanted: The id of what waits, or the command that waits.
+        wanted: The id of the pending call, or its pending command.
     """
 
     wanted: str
@@ -54,7 +54,7 @@ class ChatDecision:
 
 
 def read_decision(said: str) -> ChatDecision | None:
-    """Read what stands behind the prefix; None where nothing does."""
+    """Parse the text after the prefix. None if it is empty."""
     word, _, rest = said.partition(" ")
     answer = _DECISIONS.get(word.lower()) if rest else None
     wanted, answer = (said, "approve") if answer is None else (rest.strip(), answer)
@@ -62,15 +62,15 @@ def read_decision(said: str) -> ChatDecision | None:
 
 
 def forms_of(options: Sequence[PermissionOption]) -> list[str]:
-    """Give what may stand behind the prefix: of the answers that are offered those that one line can give."""
+    """Return the forms allowed after the prefix: those of the offered answers that fit on one line."""
     return [form for option, form in _FORMS.items() if option in options]
 
 
 def text_behind(prefix: str, text: str) -> str | None:
-    """Give what stands behind the prefix; None where a text does not begin with it.
+    """Return the text after the prefix. None if a text does not start with it.
 
-    A prefix that ends in a word ends where that word does: `confirmed` is not `confirm`. One that ends in a mark (`/ok:`), or
-    in a script that writes no blanks between words, needs nothing behind it.
+    A prefix that ends in a word must match the whole word: `confirmed` is not `confirm`. A prefix that ends in a mark
+    (`/ok:`), or in a script without blanks between words, needs no separator.
     """
     words = prefix.split()
     begun = re.match(r"\s*" + r"\s+".join(map(re.escape, words)), text)
@@ -84,14 +84,14 @@ def text_behind(prefix: str, text: str) -> str | None:
 
 @attrs.frozen
 class Asking:
-    """When a person is asked.
+    """When to ask the user.
 
     Attributes:
         tools: Names of tools, or patterns of names.
         safe: Commands that need no approval: first words, or a pattern of the whole command.
-        confirm_prefix: What a prompt begins with that decides; None: not in the chat.
-        timeout_seconds: How long a call waits; 0: until it is decided; None: as the session says.
-        permission_options: The answers that a person may give.
+        confirm_prefix: Prefix of a prompt that carries a decision. None: no decisions in the chat.
+        timeout_seconds: Time limit for a call to wait. 0 waits for a decision. None uses the session's limit.
+        permission_options: Answers available to the user.
     """
 
     tools: tuple[str, ...]
@@ -104,7 +104,7 @@ class Asking:
 
 
 class HumanApproval(Plugin[Asking]):
-    """Lets a person decide before some tools run."""
+    """Lets the user decide before some tools run."""
 
     priority = 50
 
@@ -117,13 +117,13 @@ class HumanApproval(Plugin[Asking]):
         timeout_seconds: float | None = None,
         permission_options: Sequence[PermissionOption] = PERMISSION_OPTIONS,
     ) -> Asking:
-        """Take what needs an approval, which commands do not, and how a person may answer.
+        """Set the tools that need approval, the commands that do not, and the possible answers.
 
-        Leave `timeout_seconds` out: `approval_timeout_seconds` of the session is the deadline. It is kept for options in older journals.
+        Omit `timeout_seconds`: the session's `approval_timeout_seconds` is the deadline. It is kept for options in older journals.
 
         Raises:
-            ValueError: Your move: a prefix without words, a negative timeout, an answer that there is not, or a prefix
-                and no answer that can be given behind it.
+            ValueError: Your move: a prefix without words, a negative timeout, an unknown answer, or a prefix for which no
+                offered answer can be written.
         """
         if confirm_prefix is not None and not confirm_prefix.strip():
             message = f"confirm_prefix needs words that a prompt can begin with, got {confirm_prefix!r}"
@@ -131,7 +131,7 @@ class HumanApproval(Plugin[Asking]):
         if timeout_seconds is not None and timeout_seconds < 0:
             message = f"timeout_seconds is 0, for ever, or more; got {timeout_seconds!r}"
             raise ValueError(message)
-        options: tuple[Any, ...] = (  # one word, in place of a list of them, is no list of letters
+        options: tuple[Any, ...] = (  # a single word in place of a list must not be read as a list of letters
             (permission_options,) if isinstance(permission_options, str) else tuple(permission_options)
         )
         fault = fault_of_options(options)
@@ -152,7 +152,7 @@ class HumanApproval(Plugin[Asking]):
 
     @on(BeforeTool)
     def ask(self, event: BeforeTool, asking: Asking, ctx: Context) -> Action[Asking]:
-        """Ask, unless the call needs no approval or runs safe commands only."""
+        """Ask, unless the call needs no approval or runs only safe commands."""
         if not any(fnmatchcase(event.name, pattern) for pattern in asking.tools):
             return Continue(asking)
         line = event.arguments.get("command")
@@ -168,7 +168,7 @@ class HumanApproval(Plugin[Asking]):
 
     @on(BeforePrompt)
     def decide(self, event: BeforePrompt, asking: Asking, ctx: Context) -> Action[Asking]:
-        """Read a decision in a prompt that begins with the prefix."""
+        """Read a decision from a prompt that starts with the prefix."""
         prefix = asking.confirm_prefix
         said = None if prefix is None else text_behind(prefix, event.text)
         if prefix is None or said is None:
@@ -182,13 +182,13 @@ class HumanApproval(Plugin[Asking]):
 
 
 def _is_safe_line(line: str, safe: Sequence[str]) -> bool:
-    """Whether each simple command of a line is safe. A line that is not read is not."""
+    """Whether each simple command of a line is safe. An unreadable line is not safe."""
     reading = read_plain(line)
     return isinstance(reading, PlainLine) and all(_is_safe(command, safe) for command in reading.commands)
 
 
 def _is_safe(command: PlainCommand, safe: Sequence[str]) -> bool:
-    # By the words as they were written: `/tmp/git` is not the `git` that the operator trusts.
+    # Compares the words as written: `/tmp/git` is not the `git` that the operator trusts.
     text = " ".join(command.words)
     return any(
         fnmatchcase(text, entry)
@@ -200,7 +200,7 @@ def _is_safe(command: PlainCommand, safe: Sequence[str]) -> bool:
 
 
 def _why(name: str, asking: Asking, *, is_line: bool) -> str:
-    """Say why a person is asked. Not what would run: that stands in the approval, and a text that repeats it can disagree with it."""
+    """Return the reason for the question. It omits the command, which the approval contains: a repetition could disagree with it."""
     pattern = next(one for one in asking.tools if fnmatchcase(name, one))
     whose = "each call" if pattern == "*" else f"each call of {pattern}"
     besides = "; this line is not of safe commands alone" if is_line and asking.safe else ""

@@ -1,4 +1,4 @@
-"""`LargeResultOffload`: a result that is too large goes into a file; the model sees how it begins, and how to read on."""
+"""`LargeResultOffload`: writes a large result to a file. The model sees its beginning and how to read the rest."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,20 +14,20 @@ from agentrail.messages import CallId
 from agentrail.plugins.base import Plugin, on
 
 FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "grep", "glob", "list_dir")
-"""They page by themselves. Were `read_file` not among them, reading a kept result would make another one."""
+"""Tools that page themselves. Without `read_file` here, reading an offloaded result would offload it again."""
 
 PREVIEW_BYTES: Final = 2_000
 
 
 @attrs.frozen(kw_only=True)
 class OffloadedResult:
-    """A result on its way into its file.
+    """A result that is being written to its file.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        path: Where it goes.
-        text: All of it.
+        name: Name of the tool.
+        call_id: Id of the call.
+        path: Path of the file.
+        text: The full text.
     """
 
     name: str
@@ -38,14 +38,14 @@ class OffloadedResult:
 
 @attrs.frozen(kw_only=True)
 class Offload:
-    """What is too large, and what has not been written yet.
+    """The limits, and the results not yet written.
 
     Attributes:
-        token_limit: More than this is too large, at four bytes a token.
-        excluded_tools: Whose results stay as they are.
-        directory: Where the files go.
-        count: How many results were too large so far; numbers their files.
-        pending: The results that are not known to be written, oldest first.
+        token_limit: Larger results are offloaded, at four bytes a token.
+        excluded_tools: Tools whose results stay unchanged.
+        directory: Directory of the files.
+        count: Number of large results so far, used in their file names.
+        pending: Results not yet confirmed as written, oldest first.
     """
 
     token_limit: int
@@ -56,7 +56,7 @@ class Offload:
 
 
 class LargeResultOffload(Plugin[Offload]):
-    """Puts results that are too large into files of the workspace, and shows the model how they begin."""
+    """Writes large results to files of the workspace, and shows the model their beginning."""
 
     priority = 320
 
@@ -67,7 +67,7 @@ class LargeResultOffload(Plugin[Offload]):
         excluded_tools: Sequence[str] = FILE_TOOLS,
         directory: str = "tool-results",
     ) -> Offload:
-        """Take what is too large.
+        """Set the limits.
 
         Raises:
             ValueError: Your move: a limit below 1.
@@ -81,26 +81,26 @@ class LargeResultOffload(Plugin[Offload]):
 
     @on(AfterTool)
     def shorten(self, event: AfterTool, state: Offload, ctx: Context) -> Action[Offload]:
-        """Show the model a preview. An action is one thing, so the file is asked for when the batch is done."""
+        """Show the model a preview. A hook returns a single action, so the file is written at the end of the batch."""
         text = event.result.text
         limit_bytes = state.token_limit * BYTES_PER_TOKEN
         if event.name in state.excluded_tools or _size(text) <= limit_bytes:
             return Continue(state)
         count = state.count + 1
-        # Counted, and not named after the call: what a vendor puts into a call id may be no file name.
+        # Numbered rather than named after the call: a vendor's call id may not be a valid file name.
         path = f"{state.directory}/{ctx.session_id}-{count}.txt"
         kept = OffloadedResult(name=event.name, call_id=event.call_id, path=path, text=text)
         preview = _preview(text, path, min(limit_bytes, PREVIEW_BYTES), can_page="read_file" in ctx.tools)
         return ReplaceToolResult(preview, attrs.evolve(state, count=count, pending=(*state.pending, kept)))
 
-    @on(AfterToolBatch, AfterTurn)  # the latter because a batch that is aborted has no end of its own
+    @on(AfterToolBatch, AfterTurn)  # AfterTurn, because an aborted batch has no end of its own
     def write(self, event: AfterToolBatch | AfterTurn, state: Offload, ctx: Context) -> Action[Offload]:
-        """Ask for the first file; its answer brings the next. Asked again, a file is written again, which is the same."""
+        """Request the first write. Its answer starts the next. A repeated request writes the same file again."""
         return _write_first(state)
 
     @on(RequestDone)
     def written(self, event: RequestDone, state: Offload, ctx: Context) -> Action[Offload]:
-        """Say what became of a file, and go on with the next."""
+        """Report the outcome of a write, and continue with the next file."""
         done = next((kept for kept in state.pending if kept.path == event.tag), None)
         if done is None:
             return Continue(state)
@@ -124,7 +124,7 @@ def _write_first(state: Offload, *emits: Emitted) -> Action[Offload]:
 
 
 def _preview(text: str, path: str, max_bytes: int, *, can_page: bool) -> str:
-    """Show how a result begins, in whole lines where its first one is short enough, and say where the rest is."""
+    """Return the beginning of a result, in whole lines if its first line is short enough, and the location of the rest."""
     head = text.encode("utf-8", "surrogatepass")[:max_bytes].decode("utf-8", "ignore")
     whole_lines, line_break, _ = head.rpartition("\n")
     shown = whole_lines if line_break else head

@@ -1,4 +1,4 @@
-"""`MemoryFlush`: what is worth keeping goes into the working notes, or a file, before the messages that say it are compacted away."""
+"""`MemoryFlush`: saves facts to the working notes or a file before a compaction removes their messages."""
 
 from typing import Final
 
@@ -29,10 +29,10 @@ from agentrail.events import MemoryFlushed
 from agentrail.plugins.base import Plugin, on
 
 MAX_CONVERSATION_CHARACTERS: Final = 100_000
-"""Of the conversation that is shown to the model, from its end: what was decided last replaces what was said first."""
+"""Limit of the conversation shown to the model, from its end: later decisions replace earlier ones."""
 
 TOPIC: Final = "from before a compaction"
-"""Under which facts stand in the working notes."""
+"""Topic of these facts in the working notes."""
 
 INSTRUCTION: Final = (
     "You keep the memory of an assistant. Below is a part of a conversation that is about to be forgotten. List what will "
@@ -44,14 +44,14 @@ INSTRUCTION: Final = (
 
 @attrs.frozen(kw_only=True)
 class Flush:
-    """What is kept where, and what is on its way there.
+    """Destination of the facts, and the facts in progress.
 
     Attributes:
-        file: Where facts go, one line each, behind what is there; None for the working notes.
-        max_facts: At most so many at a time.
-        dedupe: Whether facts that stand in the file already are left out.
-        facts: What the model listed, and what has not been written yet.
-        writing: What is being written.
+        file: File to which facts are appended, one line each. None for the working notes.
+        max_facts: Maximum number of facts at a time.
+        dedupe: Whether to skip facts that the file already contains.
+        facts: Facts listed by the model and not yet written.
+        writing: Facts being written.
     """
 
     file: str | None
@@ -62,12 +62,12 @@ class Flush:
 
 
 class MemoryFlush(Plugin[Flush]):
-    """Lets the model list what is worth keeping, and writes it down, before messages are compacted away."""
+    """Asks the model for facts worth keeping and saves them before messages are compacted away."""
 
     priority = 330
 
     def init(self, *, file: str | None = None, max_facts: int = 10, dedupe: bool = True) -> Flush:
-        """Take where facts go, a file of the workspace or the working notes, and how much.
+        """Set the destination, a file of the workspace or the working notes, and the limits.
 
         Raises:
             ValueError: Your move: less than one fact.
@@ -79,8 +79,8 @@ class MemoryFlush(Plugin[Flush]):
 
     @on(BeforeCompact)
     def ask(self, event: BeforeCompact, state: Flush, ctx: Context) -> Action[Flush]:
-        """Show the model what goes. Nothing waits for its answer: the question holds all that is needed."""
-        # What still seems to be on its way was forgotten by a crash; written twice it would be found by `dedupe`.
+        """Show the model the messages to be removed. The compaction does not wait: the question contains everything needed."""
+        # Facts that still seem to be in progress were lost in a crash. Written twice, `dedupe` would find them.
         state = attrs.evolve(state, facts=(*state.writing, *state.facts), writing=())
         if not event.messages:
             return Continue(state)
@@ -92,7 +92,7 @@ class MemoryFlush(Plugin[Flush]):
 
     @on(RequestDone)
     def take(self, event: RequestDone, state: Flush, ctx: Context) -> Action[Flush]:
-        """Go from the facts to what is known already, from there to the file, and say what was kept."""
+        """Advance from the listed facts to the file's contents, then to the write, and report the facts kept."""
         match event.result:
             case ModelAnswer(text=text):
                 return _go_on(attrs.evolve(state, facts=(*state.facts, *facts_in(text, state.max_facts))))
@@ -100,7 +100,7 @@ class MemoryFlush(Plugin[Flush]):
                 return _go_on(attrs.evolve(state, writing=()), *_flushed(added))
             case FileText(path=file, text=known) if (
                 not state.writing
-            ):  # else the answer to the write reads once more
+            ):  # otherwise the answer to the write reads the file once more
                 return _write(state, file, known or "")
             case FileWritten() if state.writing:
                 return _go_on(attrs.evolve(state, writing=()), *_flushed(state.writing))
@@ -123,12 +123,12 @@ def _flushed(facts: tuple[str, ...]) -> tuple[MemoryFlushed, ...]:
 
 
 def _go_on(state: Flush, *emits: MemoryFlushed) -> Action[Flush]:
-    """Write what is left; of a file see first what stands there, and whether its last line has an end."""
+    """Write the remaining facts. For a file, first read its contents, and whether its last line is terminated."""
     if not state.facts:
         return Continue(state, emits=emits)
     if state.file is not None:
         return Request(ReadFile(state.file), "known", state, emits=emits)
-    if state.writing:  # the answer to that goes on
+    if state.writing:  # the answer to the current write continues
         return Continue(state, emits=emits)
     wanted = WriteNotes(topic=TOPIC, facts=state.facts, dedupe=state.dedupe)
     return Request(wanted, "written", attrs.evolve(state, facts=(), writing=state.facts), emits=emits)

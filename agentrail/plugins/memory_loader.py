@@ -1,7 +1,7 @@
-"""`MemoryLoader`: files such as `AGENTS.md` in the system prompt.
+"""`MemoryLoader`: includes files such as `AGENTS.md` in the system prompt.
 
-Files for agents (`INSTRUCTION_NAMES`) are looked for upward too, and in the directories that calls touch. What of them is shown is decided in
-`core/values/instructions`, and how it reads in `memory_files`; other files are read as they are named.
+Agent files (`INSTRUCTION_NAMES`) are also looked up in parent directories, and in the directories that calls touch.
+`core/values/instructions` selects and fits them. Other files are read by their given path.
 """
 
 import html
@@ -47,29 +47,29 @@ from agentrail.core.values.instructions import (
 from agentrail.messages import AssistantMessage, CallId, Message, Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 
-# The files, and the words in which the model reads them.
+# The files, and their text for the model.
 
 SECTION: Final = "agent_memory"
-"""The key of the section: the prompt mode `task` leaves out what stands under this name."""
+"""Key of the section. The prompt mode `task` leaves out the section with this name."""
 
 MAX_TOUCHED_DIRECTORIES: Final = 1_000
-"""How many directories that calls touch are looked at in one session: each of them stands in the plugin's state."""
+"""Maximum number of touched directories examined in one session: each is kept in the plugin's state."""
 
 JOINED: Final = (
     "Calls have touched directories that have files for agents of their own. Each holds for what lies below its directory, and comes before "
     "those of directories above it."
 )
 BELOW: Final = "directories below"
-"""What the reading of those is called, as no file of the option is: those have paths."""
+"""Name of the request that reads directories below. It differs from every file of the option, because those are paths."""
 
 
 @attrs.frozen(kw_only=True)
 class JoinedFile:
-    """A file of a directory below that the model was shown.
+    """A file of a directory below that the model has seen.
 
     Attributes:
         path: Relative to the working directory.
-        size_bytes: What was shown of it.
+        size_bytes: Size of the part shown.
     """
 
     path: str
@@ -78,11 +78,11 @@ class JoinedFile:
 
 @attrs.frozen(kw_only=True)
 class ReachedDirectories:
-    """What a call is about to touch.
+    """The directories that a call is about to touch.
 
     Attributes:
-        call_id: The call.
-        paths: Of directories below, as of `MemoryFiles.touched`.
+        call_id: Id of the call.
+        paths: Directories below, as in `MemoryFiles.touched`.
     """
 
     call_id: CallId
@@ -91,21 +91,21 @@ class ReachedDirectories:
 
 @attrs.frozen
 class MemoryFiles:
-    """Files and what is in them.
+    """Files and their contents.
 
     Attributes:
-        files: In the order in which the model sees them; the first name for agents stands for all of `names`.
-        texts: What is in each; empty while that is not known, and when there is no such file.
-        unread: Those that have to be read, or read again.
+        files: In the order in which the model sees them. The first agent file name represents all of `names`.
+        texts: Content of each file. Empty if it is unknown, or if there is no such file.
+        unread: Files to read, or to read again.
         auto_reload: Whether a file is read again after a call that names it.
-        names: What files for agents are called, in the order in which they count; empty where none are wanted.
-        found: Those from the user's down to the working directory, as they are shown, the farthest first.
-        left_out: Those that are not shown, because there is no room.
-        touched: The directories below that were looked at, or are being looked at; at most `MAX_TOUCHED_DIRECTORIES`.
-        joining: Files of those, as they will be shown before the next request.
-        joining_left_out: Those that will only be named there.
-        joined: Files of those that were shown, and stand in the conversation still.
-        reached: Which directories below calls are about to touch that have not ended.
+        names: Names of agent files, in order of precedence. Empty if none are wanted.
+        found: Agent files from the user's down to the working directory, as shown, the farthest first.
+        left_out: Files not shown for lack of room.
+        touched: Directories below already examined, or being examined. At most `MAX_TOUCHED_DIRECTORIES`.
+        joining: Their files to be shown before the next request.
+        joining_left_out: Files that will only be named there.
+        joined: Their files that were shown and are still in the conversation.
+        reached: Directories below that running calls are about to touch.
     """
 
     files: tuple[str, ...]
@@ -123,7 +123,7 @@ class MemoryFiles:
 
 
 def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
-    """Say what is known before anything was read."""
+    """Return the state before any file was read."""
     every = tuple(dict.fromkeys(wanted))
     agents = tuple(file for file in every if file in INSTRUCTION_NAMES)
     files = tuple(file for file in every if file not in agents[1:])
@@ -133,7 +133,7 @@ def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
 
 
 def with_text(memory: MemoryFiles, file: str, text: str) -> MemoryFiles:
-    """Note what is in a file; it needs no reading any more."""
+    """Store the content of a file and mark it as read."""
     known = zip(memory.files, memory.texts, strict=True)
     texts = tuple(text if name == file else old for name, old in known)
     return attrs.evolve(memory, texts=texts, unread=tuple(one for one in memory.unread if one != file))
@@ -142,14 +142,14 @@ def with_text(memory: MemoryFiles, file: str, text: str) -> MemoryFiles:
 def with_upward(
     memory: MemoryFiles, file: str, found: InstructionsFound
 ) -> tuple[MemoryFiles, tuple[Emitted, ...]]:
-    """Note the files from the user's down to the working directory; gives what is to be said of them, too."""
+    """Store the files from the user's down to the working directory. Also return the events to publish."""
     fitted = fit_instructions(found.files)
     after = attrs.evolve(with_text(memory, file, ""), found=fitted.files, left_out=fitted.left_out)
     return after, tuple(_said_of(found, fitted))
 
 
 def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFiles, tuple[Emitted, ...]]:
-    """Note files of directories below, as far as there is room; gives what is to be said of them, too."""
+    """Store files of directories below while there is room. Also return the events to publish."""
     taken = sum(one.size_bytes for one in memory.joined) + sum(map(_size_of, memory.joining))
     fitted = fit_instructions(found.files, max(0, MAX_INSTRUCTION_BYTES - taken))
     after = attrs.evolve(
@@ -161,7 +161,7 @@ def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFil
 
 
 def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> MemoryFiles:
-    """Note which directories below a call is about to touch that were not looked at before."""
+    """Record the directories below that a call is about to touch for the first time."""
     reached = touched_directories(call.name, call.arguments, working_dir) if memory.names else ()
     paths = tuple(one for one in reached if one not in memory.touched)
     if not paths:
@@ -172,7 +172,7 @@ def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> Mem
 
 
 def newly_touched(memory: MemoryFiles, done: AbstractSet[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
-    """Say which directories the calls of a batch have touched for the first time; from then on they were looked at."""
+    """Return the directories that the calls of a batch touched for the first time, and mark them as examined."""
     reached = dict.fromkeys(path for one in memory.reached if one.call_id in done for path in one.paths)
     room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
     new = tuple(path for path in reached if path not in memory.touched)[:room]
@@ -180,7 +180,7 @@ def newly_touched(memory: MemoryFiles, done: AbstractSet[CallId]) -> tuple[tuple
 
 
 def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:
-    """Write what joins the conversation; empty for nothing. From then on it has joined."""
+    """Format the files that join the conversation, and mark them as joined. Empty if there are none."""
     if not memory.joining and not memory.joining_left_out:
         return "", memory
     lines = [JOINED, *map(_section_of, memory.joining)]
@@ -192,7 +192,7 @@ def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:
 
 
 def without(memory: MemoryFiles, messages: Sequence[Message]) -> MemoryFiles:
-    """Let files join again that these messages hold: they are about to leave the conversation."""
+    """Let the files in these messages join again: the messages are about to leave the conversation."""
     said = [
         block.text
         for message in messages
@@ -210,12 +210,12 @@ def without(memory: MemoryFiles, messages: Sequence[Message]) -> MemoryFiles:
 
 
 def show_memory(memory: MemoryFiles) -> str | None:
-    """Write the section of the system prompt; None where no file says anything."""
+    """Format the section of the system prompt. None if no file has content."""
     return "\n\n".join(_sections(memory)) or None
 
 
 def named_in(memory: MemoryFiles, words: str) -> tuple[str, ...]:
-    """Say which files have to be read again: those that some words name, and those that are unread still."""
+    """Return the files to read again: those named in the words, and those still unread."""
     return tuple(
         file
         for file in memory.files
@@ -224,7 +224,7 @@ def named_in(memory: MemoryFiles, words: str) -> tuple[str, ...]:
 
 
 def _said_of(found: InstructionsFound, fitted: FittedInstructions) -> Iterator[Emitted]:
-    """Say what cannot be read, and what is not shown whole: else the reason is looked for in what the model does."""
+    """Return events for unreadable and truncated files. Without them, users would search for the cause in the model's behaviour."""
     for one in found.unread:
         yield ("memory_not_loaded", {"file": one.path, "reason": one.reason})
     if fitted.cut or fitted.left_out:
@@ -243,7 +243,7 @@ def _sections(memory: MemoryFiles) -> Iterator[str]:
 
 
 def _section_of(file: InstructionFile) -> str:
-    # A file must not end its own section: what comes after would look like the words of the application.
+    # A file must not end its own section: the text after it would look like the application's own words.
     shown = fenced_in(file.text, SECTION)
     return f"{_opening_of(file.path)}\n{shown}\n</{SECTION}>"
 
@@ -261,16 +261,16 @@ def _names_of(file: str, memory: MemoryFiles) -> Iterable[str]:
 
 
 class MemoryLoader(Plugin[MemoryFiles]):
-    """Puts memory files such as `AGENTS.md` into the system prompt, and keeps up with changes to them."""
+    """Includes memory files such as `AGENTS.md` in the system prompt, and follows their changes."""
 
     priority = 115
     sections: tuple[str, ...] = (SECTION,)
 
     def init(self, *, memory_files: Sequence[str] = ("AGENTS.md",), auto_reload: bool = True) -> MemoryFiles:
-        """Take the files, relative to the working directory.
+        """Set the files, relative to the working directory.
 
         Raises:
-            ValueError: Your move: one text instead of a list of them.
+            ValueError: Your move: a single text instead of a list.
         """
         if isinstance(memory_files, str):
             message = f"memory_files is a list of paths, such as [{memory_files!r}]; got a text"
@@ -279,17 +279,17 @@ class MemoryLoader(Plugin[MemoryFiles]):
 
     @on(SessionStarted)
     def read(self, event: SessionStarted, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Read all files, one after the other; also after a recovery, because they may have changed meanwhile."""
+        """Read all files, one after the other. Also after a recovery, because they may have changed meanwhile."""
         return _read_next(attrs.evolve(memory, unread=memory.files))
 
     @on(RequestDone)
     def take(self, event: RequestDone, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Keep what is in a file, and go on with the next. What cannot be read stays as it was, and is reported."""
+        """Store the content of a file, and read the next. An unreadable file stays as it was, and is reported."""
         file = event.tag
         match event.result:
             case FileText(text=text) if (
                 file in memory.files
-            ):  # of files for agents too, in journals of older versions
+            ):  # agent files too, in journals of older versions
                 return _read_next(with_text(memory, file, text or ""))
             case InstructionsFound() as found if file == BELOW:
                 after, said = with_below(memory, found)
@@ -306,13 +306,13 @@ class MemoryLoader(Plugin[MemoryFiles]):
 
     @on(BeforeTool)
     def note_reached(self, event: BeforeTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Note which directories below a call is about to touch for the first time, with the arguments that it runs with."""
+        """Record the directories below that a call is about to touch for the first time, by its final arguments."""
         is_shown = ctx.prompt_mode == "full"
         return Continue(with_reached(memory, event, ctx.working_dir) if is_shown else memory)
 
     @on(AfterToolBatch)
     def look_below(self, event: AfterToolBatch, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Look for files for agents in directories that the calls have touched; the model goes on when they are read."""
+        """Look for agent files in directories that the calls touched. The model continues when they are read."""
         new, after = newly_touched(memory, {one.call_id for one in event.results if not one.is_error})
         if not new:
             return Continue(after)
@@ -320,7 +320,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Give the section, each time: another plugin's `Skip` may have taken back the last one. And say once what has joined."""
+        """Return the section with each request, because a `Skip` of another plugin may have removed it. Show joining files once."""
         context = {SECTION: show_memory(memory)}
         joining, after = say_joining(memory)
         return Intervene(joining, after, context=context) if joining else Continue(memory, context=context)
@@ -332,7 +332,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
 
     @on(AfterTool)
     def reload(self, event: AfterTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Read what a call may have written, and what is still unread because a crash ate the answer."""
+        """Read files that a call may have written, and files whose answer was lost in a crash."""
         named = _arguments_of(event.call_id, ctx) if memory.auto_reload else ""
         unread = named_in(memory, named)
         return _read_next(attrs.evolve(memory, unread=unread)) if unread else Continue(memory)
@@ -347,7 +347,7 @@ def _read_next(memory: MemoryFiles, *emits: Emitted) -> Action[MemoryFiles]:
 
 
 def _arguments_of(call_id: CallId, ctx: Context) -> str:
-    """Give what a call was given, as text: a path, or a command line with the path somewhere in it."""
+    """Return the arguments of a call as text: a path, or a command line that contains the path."""
     for message in reversed(ctx.messages):
         if isinstance(message, AssistantMessage):
             found = next((call for call in message.calls if call.call_id == call_id), None)

@@ -1,4 +1,4 @@
-"""`ModelRouter`: chooses the model of each request by rules; the first that fits wins."""
+"""`ModelRouter`: chooses the model of each request by rules. The first matching rule wins."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,14 @@ from agentrail.plugins.base import Plugin, on
 _NUMBERS: Final = ("turn", "cost_usd", "tokens", "budget_left_usd", "words")
 _BOUNDS: Final = frozenset(f"{bound}_{number}" for number in _NUMBERS for bound in ("min", "max"))
 CONDITIONS: Final = _BOUNDS | {"hours_utc", "user_tier", "user_data"}
-"""What a rule may ask: bounds of turn, cost, tokens, budget and complexity (the words of the last user message), the
-hour, and what the application knows of its user."""
+"""Conditions of a rule: bounds of turn, cost, tokens, budget and complexity (the words of the last user message), the
+hour, and the application's data about its user.
+"""
 
 
 @attrs.frozen
 class RoutingRule:
-    """A model, and when it is used.
+    """A model and its conditions.
 
     Attributes:
         model: A model string.
@@ -35,11 +36,11 @@ class RoutingRule:
 
 @attrs.frozen
 class Routes:
-    """Which model is used when.
+    """The routing rules.
 
     Attributes:
-        rules: The first that fits wins.
-        default_model: Where none does; None: the model stays.
+        rules: The first matching rule wins.
+        default_model: Used if no rule matches. None keeps the current model.
     """
 
     rules: tuple[RoutingRule, ...]
@@ -52,10 +53,10 @@ class ModelRouter(Plugin[Routes]):
     priority = 310
 
     def init(self, *, default_model: str | None = None, rules: Sequence[Mapping[str, Any]] = ()) -> Routes:
-        """Take the rules: `{"model": …, "when": {…}}`, or the conditions beside the model.
+        """Set the rules: `{"model": …, "when": {…}}`, or the conditions next to the model.
 
         Raises:
-            ValueError: Your move: a rule without a model, or with a condition that there is not.
+            ValueError: Your move: a rule without a model, or with an unknown condition.
         """
         return Routes(rules=tuple(map(_rule, rules)), default_model=default_model)
 
@@ -69,7 +70,7 @@ class ModelRouter(Plugin[Routes]):
 
     @on(BeforeRequest)
     def choose(self, event: BeforeRequest, routes: Routes, ctx: Context) -> Action[Routes]:
-        """Switch where another model is meant; where the right one is in use nothing is said."""
+        """Switch the model if another one is selected. No event if the right one is already in use."""
         words = _words_of(event.messages)
         fits = (rule.model for rule in routes.rules if _fits(rule.when, ctx, words))
         model = next(fits, routes.default_model)
@@ -117,12 +118,12 @@ def _holds(condition: str, wanted: Any, numbers: Mapping[str, float | None], ctx
             return all(ctx.user_data.get(key) == value for key, value in wanted.items())
         case _:
             bound, _, number = condition.partition("_")
-            value = numbers[number]  # one that is not known fits no bound
+            value = numbers[number]  # an unknown number satisfies no bound
             return value is not None and bool(value >= wanted if bound == "min" else value <= wanted)
 
 
 def _words_of(messages: Sequence[Message]) -> int:
-    """Count the words of the last thing that the user said."""
+    """Count the words of the last user message."""
     said = next((one for one in reversed(messages) if isinstance(one, UserMessage)), None)
     blocks = () if said is None else said.content
     return sum(len(block.text.split()) for block in blocks if isinstance(block, Text))

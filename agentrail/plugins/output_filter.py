@@ -1,4 +1,4 @@
-"""`OutputFilter`: takes out of what the model said what must not be read, before it enters the history."""
+"""`OutputFilter`: removes unwanted text from a response before it enters the history."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ FilterRemedy = Literal["replace", "abort"]
 
 @attrs.frozen
 class Filter:
-    """What may not be said.
+    """The text to filter.
 
     Attributes:
         patterns: Regular expressions.
-        keywords: Whole words, whatever their case.
-        replacement: What stands for each match.
-        action: Whether the response goes on without the matches, or the cycle ends.
+        keywords: Whole words, ignoring case.
+        replacement: Replacement for each match.
+        action: Whether the response continues without the matches, or the cycle ends.
     """
 
     patterns: tuple[str, ...]
@@ -32,7 +32,7 @@ class Filter:
     action: FilterRemedy
 
     def rules(self) -> Iterator[tuple[str, re.Pattern[str]]]:
-        """Give each rule with its name, in the order in which they are applied."""
+        """Yield each rule with its name, in the order of their application."""
         for number, pattern in enumerate(self.patterns, start=1):
             yield f"pattern {number}", re.compile(pattern)
         for number, word in enumerate(self.keywords, start=1):
@@ -40,7 +40,7 @@ class Filter:
 
 
 class OutputFilter(Plugin[Filter]):
-    """Takes out of responses what must not be read."""
+    """Removes unwanted text from responses."""
 
     priority = 110
 
@@ -52,10 +52,10 @@ class OutputFilter(Plugin[Filter]):
         replacement: str = "[filtered]",
         action: FilterRemedy = "replace",
     ) -> Filter:
-        """Take the rules.
+        """Set the rules.
 
         Raises:
-            ValueError: Your move: a pattern that is no regular expression or matches nothing at all, an empty keyword,
+            ValueError: Your move: an invalid regular expression or one that matches the empty string, an empty keyword,
                 an empty replacement, an unknown action.
         """
         if action not in get_args(FilterRemedy):
@@ -77,7 +77,7 @@ class OutputFilter(Plugin[Filter]):
 
     @on(AfterResponse)
     def filter(self, event: AfterResponse, rules: Filter, ctx: Context) -> Action[Filter]:
-        """Look at all that was said aloud; calls and thinking are not read."""
+        """Check the spoken text. Calls and thinking are not checked."""
         text = event.message.text
         broken: list[str] = []
         for name, pattern in rules.rules():
@@ -86,7 +86,7 @@ class OutputFilter(Plugin[Filter]):
                 broken.append(name)
         if not broken:
             return Continue(rules)
-        # The names of the rules, and not what matched: the event would carry on what was taken out.
+        # The names of the rules rather than the matches: otherwise the event would contain the removed text.
         found = ", ".join(broken)
         violated = ContentPolicyViolated(
             summary=f"the response matched {found}", triggered_policies=tuple(broken)

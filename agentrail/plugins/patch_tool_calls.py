@@ -1,7 +1,7 @@
-"""`PatchToolCalls`: says what had to be repaired in the conversation that a session began with.
+"""`PatchToolCalls`: reports repairs in the conversation that a session started with.
 
-The repair itself is the importer's (`core/values/importing.py`), because a session cannot even hold a conversation with a call
-that has no result. What is left for a plugin is that the operator hears of it.
+The importer (`core/values/importing.py`) makes the repairs, because a session cannot hold a conversation with a call
+that has no result. The plugin reports them to the operator.
 """
 
 from typing import Final
@@ -12,21 +12,21 @@ from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 MAX_REPORTED: Final = 100
-"""A caller that wants all of a thousand repairs imports the messages once more."""
+"""Maximum number of repairs reported. For all of a thousand repairs, import the messages again."""
 
 
 class PatchToolCalls(Plugin[bool]):
-    """Publishes `history_repaired` before the first request, with what was changed in the imported messages."""
+    """Publishes `history_repaired` before the first request, with the changes to the imported messages."""
 
     priority = 120
 
     def init(self) -> bool:
-        """Begin with nothing told."""
+        """Return a state in which nothing was reported."""
         return False
 
     @on(BeforeRequest)
     def report(self, event: BeforeRequest, told: bool, ctx: Context) -> Action[bool]:  # noqa: FBT001 - a state is positional
-        """Tell it once; of a conversation that was valid there is nothing to tell."""
+        """Report the repairs once. A valid conversation needs no report."""
         if told or not ctx.repairs:
             return Continue(told)
         repairs = [

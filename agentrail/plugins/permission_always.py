@@ -1,4 +1,4 @@
-"""What "always" means: the narrowest rules that would have let a call run which a person was asked about. Proposed, never made here."""
+"""The meaning of "always": the narrowest rules that would have allowed a call that needed approval. Proposed, never added here."""
 
 import re
 from typing import Final
@@ -34,10 +34,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,^=\[\]?-]+")
 
 
 def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[str, ...]:
-    """Give the narrowest rules with which a call would be allowed."""
+    """Return the narrowest rules that would allow a call."""
     if verdict.decision != "ask" or verdict.name in {"deny", "ask"} or call.tool == EXIT_PLAN:
         return ()
-    if call.tool in CODE_TOOLS:  # code is read once and not again: there is no narrow rule of it
+    if call.tool in CODE_TOOLS:  # code is approved only once: no narrow rule exists for it
         return ()
     if call.tool in SHELL_TOOLS:
         return _of_line(verdict)
@@ -46,17 +46,17 @@ def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[st
 
 
 def with_rules(policy: PermissionPolicy, texts: tuple[str, ...]) -> PermissionPolicy:
-    """Give the policy that has these rules besides, as those of the session."""
+    """Return the policy with these rules added as session rules."""
     return evolve(policy, allow=(*policy.allow, *(WrittenRule(text) for text in texts)))
 
 
 def offers_always(call: PermissionCall, proposed: tuple[str, ...]) -> bool:
-    """Whether the session's own "always" allows no more than these rules: of a command its very words, else every call of the tool."""
+    """Whether the session's own "always" allows no more than these rules: the exact command, or every call of another tool."""
     return bool(proposed) if call.tool in SHELL_TOOLS else proposed == (call.tool,)
 
 
 def what_else(text: str) -> str:
-    """Return what a rule allows in addition to the call that it was made of, in words; empty for a rule of very words."""
+    """Describe the additional calls that a rule allows. Empty for a rule of exact words."""
     rule = read_permission_rule(text)
     match rule.pattern:
         case CommandPattern(has_star=True, words=words):
@@ -89,7 +89,7 @@ def _of_line(verdict: PermissionVerdict) -> tuple[str, ...]:
 
 
 def _of_command(command: PlainCommand) -> str | None:
-    """Give the rule of one command; None where a star does not cover it, or its words cannot be written as a rule."""
+    """Return the rule for one command. None if a star does not cover it, or its words cannot be written as a rule."""
     if uncovered_by_star(command) is not None:
         return None
     quoted = [_quoted(word, is_pattern=place in command.patterns) for place, word in enumerate(command.words)]
@@ -103,7 +103,7 @@ def _of_command(command: PlainCommand) -> str | None:
 
 def _quoted(word: str, *, is_pattern: bool) -> str | None:
     if is_pattern:
-        return word if _PLAIN.fullmatch(word) else None  # a star means more in a rule
+        return word if _PLAIN.fullmatch(word) else None  # a star has a special meaning in a rule
     if _PLAIN.fullmatch(word) and set(word).isdisjoint("?["):
         return word
     if "'" not in word:
@@ -112,7 +112,7 @@ def _quoted(word: str, *, is_pattern: bool) -> str | None:
 
 
 def _covers(rule: str, command: PlainCommand) -> bool:
-    """Look whether a rule says what was meant: it is read like any other."""
+    """Return whether a rule covers the command, by reading it like any other rule."""
     try:
         pattern = read_permission_rule(rule).pattern
     except RuleFault:
@@ -139,7 +139,7 @@ def _of_call(call: PermissionCall) -> str | None:
 
 
 def _only_argument(tool: str, arguments: JsonObject) -> str:
-    """Name the argument where there is no other; of several none says what a person looked at."""
+    """Name the argument if it is the only one. Of several, none identifies what the user looked at."""
     if len(arguments) == 1:
         ((name, value),) = arguments.items()
         if isinstance(value, str) and "*" not in value and value.isprintable():
@@ -159,7 +159,7 @@ def _file_of(call: PermissionCall) -> str | None:
 
 
 def answers_to_offer(call: PermissionCall, proposed: tuple[str, ...]) -> tuple[PermissionOption, ...]:
-    """Leave out `always` where it would allow more than the narrowest rule; a plan is approved or not, as it stands."""
+    """Remove `always` if it would allow more than the narrowest rule. A plan can only be approved or rejected as written."""
     if call.tool == EXIT_PLAN:
         return ("approve", "reject")
     if offers_always(call, proposed):
@@ -168,7 +168,7 @@ def answers_to_offer(call: PermissionCall, proposed: tuple[str, ...]) -> tuple[P
 
 
 def _checked(call: PermissionCall, text: str | None) -> str | None:
-    """Give a rule if it allows this very call, and stands for it alone as far as rules can say."""
+    """Return a rule if it allows this exact call, and only this call, as closely as rules can express."""
     if text is None or "*" in text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Whether a rule is about a call: for `deny` and `ask` whether it may be, for `allow` whether it is, for certain."""
+"""Whether a rule matches a call: for `deny` and `ask` whether it may match, for `allow` whether it certainly matches."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ _LOOSE_HOST: Final = re.compile(
     r"^(?:[a-z][a-z0-9+.-]*:)?/*(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)", re.IGNORECASE
 )
 _MAX_URL: Final = 8_192
-"""Characters of an address that is read. A longer one may lead anywhere."""
+"""Maximum characters of a URL that is parsed. A longer one may lead anywhere."""
 _MAX_HOST: Final = 1_024
-"""Characters of a host before IDNA, four times as many as a name may have."""
+"""Maximum characters of a host before IDNA, four times the maximum of a name."""
 _MISSING: Final = object()
 _WILDCARD: Final = re.compile(r"[*?[]")
 
 
-# --- calls of other tools than the shell
+# --- calls of tools other than the shell
 
 
 def may_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -> bool:
-    """Say whether a rule of `deny` or `ask` may be about a call."""
+    """Return whether a rule of `deny` or `ask` may match a call."""
     match pattern:
         case AnyCall():
             return True
@@ -41,12 +41,12 @@ def may_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -
             return not isinstance(url, str) or _may_be_below(url, pattern.host)
         case Argument():
             return _has_argument(pattern, arguments, ignore_case=True)
-        case _:  # a command, and of no other tool than the shell
+        case _:  # a command pattern, for a tool other than the shell
             return False
 
 
 def must_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -> bool:
-    """Say whether a rule of `allow` is about a call, for certain."""
+    """Return whether a rule of `allow` certainly matches a call."""
     match pattern:
         case AnyCall():
             return True
@@ -57,7 +57,7 @@ def must_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) 
             return isinstance(url, str) and _must_be_below(url, pattern.host)
         case Argument():
             return pattern.can_allow and _has_argument(pattern, arguments, ignore_case=False)
-        case _:  # a command, and of no other tool than the shell
+        case _:  # a command pattern, for a tool other than the shell
             return False
 
 
@@ -88,10 +88,10 @@ def _has_argument(pattern: Argument, arguments: JsonObject, *, ignore_case: bool
 
 
 def _canonical(value: Any) -> str | None:
-    """Write a value as rules compare it; None for one that cannot be written: too deep, too large, or no text."""
+    """Return the canonical text of a value. None if it has none: too deep, too large, or not text."""
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and value.is_integer():  # what JSON has no two numbers for
+    if isinstance(value, float) and value.is_integer():  # JSON does not distinguish these two numbers
         value = int(value)
     try:
         return canonical_json(value).decode()
@@ -119,17 +119,17 @@ def _may_be_below(url: str, host: str) -> bool:
         return True
     found = _loose_host(url)
     if found is None:
-        return True  # who knows where that leads
+        return True  # unknown: it may lead anywhere
     if found.startswith("[") and found.endswith("]"):
-        return False  # an address, and no name
+        return False  # an IP address rather than a name
     return not _HOST.fullmatch(found) or _is_below(found, host)
 
 
 @lru_cache(maxsize=64)
 def _loose_host(url: str) -> str | None:
-    """Return the host of an address as any reader might read it, in the form of IDNA; None where that is unknown.
+    """Return the host of a URL as any reader might parse it, in IDNA form. None if it is unknown.
 
-    Cached, since every rule with a domain asks for it.
+    Cached, because every rule with a domain needs it.
     """
     plain = "".join(char for char in url.strip() if char.isprintable()).replace("\\", "/")
     loose = _LOOSE_HOST.match(plain)
@@ -151,7 +151,7 @@ def _is_below(found: str, host: str) -> bool:
 
 @lru_cache(maxsize=2048)
 def _star(glob: str) -> re.Pattern[str]:
-    """Make an expression of a text in which `*` stands for any other, and nothing else for anything."""
+    """Compile a text in which only `*` is special and matches any text."""
     return re.compile(translate(glob.replace("[", "[[]").replace("?", "[?]")))
 
 
@@ -159,17 +159,18 @@ def _star(glob: str) -> re.Pattern[str]:
 
 
 def must_be(rule: CommandPattern, command: PlainCommand, *, is_covered: bool) -> bool:
-    """Say whether a rule of `allow` covers a simple command."""
+    """Return whether a rule of `allow` covers a simple command."""
     if rule.not_read is not None:
         return False
     if not rule.has_star:
-        # In a line with others what runs what it is told is not covered even by its very words: they mean what the others made of them.
+        # In a line with other commands, a program that runs its input is not covered even by its exact words. The other commands
+        # determine what it runs.
         return is_covered and rule.line is not None and rule.line.commands == (command,)
     if not is_covered:
         return False
     if not command.behind:
         return _has_words(rule, command.words)
-    # `nice *` says nothing of what nice runs; `nice make *` does.
+    # `nice *` does not say which program nice runs. `nice make *` does.
     is_named = len(rule.words) > command.behind and command.behind not in rule.stars
     return _has_words(rule, command.run) or (is_named and _has_words(rule, command.words))
 
@@ -187,7 +188,7 @@ def _has_words(rule: CommandPattern, words: tuple[str, ...]) -> bool:
 
 
 def _is_like(word: str, wanted: str) -> bool:
-    """Compare a word with one in which `*` stands for letters, none of them a `/`: a star leads to no other directory."""
+    """Compare a word with a pattern in which `*` matches letters except `/`: a star does not lead into another directory."""
     names, globs = word.split("/"), wanted.split("/")
     return len(names) == len(globs) and all(
         name == glob or (name != ".." and _star(glob).match(name) is not None)
@@ -196,14 +197,14 @@ def _is_like(word: str, wanted: str) -> bool:
 
 
 def may_be(rule: CommandPattern, words: tuple[str, ...]) -> bool:
-    """Say whether a rule of `deny` or `ask` may be about a command: whatever options of its program stand between its words."""
+    """Return whether a rule of `deny` or `ask` may match a command, whatever options of its program are between its words."""
     if not rule.words:
         return rule.has_tail
     if len(words) > 1 and len(rule.words) > 1:
         second, wanted = words[1], rule.words[1]
         if (
             second != wanted and second.isalnum() and "*" not in wanted
-        ):  # most are told apart by this, and a word of letters is no option
+        ):  # fast path: this distinguishes most rules, and a word of letters is not an option
             return False
     takes = GLOBAL_OPTIONS.get(rule.words[0])
     places = {0}
@@ -241,5 +242,5 @@ def _may_be_word(word: str, wanted: str, *, is_program: bool) -> bool:
         return False
     if "*" not in wanted:
         return fnmatchcase(wanted, word)
-    head, wanted_head = word[: mark.start()], wanted.partition("*")[0]  # known up to here
+    head, wanted_head = word[: mark.start()], wanted.partition("*")[0]  # known up to this point
     return head.startswith(wanted_head) or wanted_head.startswith(head)

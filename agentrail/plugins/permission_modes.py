@@ -1,4 +1,4 @@
-"""What the modes of `Permissions` say to the model."""
+"""Texts for the model about the modes of `Permissions`."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
-"""What the model is told of a mode; of the others it has to know nothing."""
+"""Text for the model per mode. Other modes need no text."""
 
 _LOOKING: Final = (
     "# Mode: plan\nOnly look, and change nothing: calls that change something are refused. Find out what there is, and say what you found, and what "
@@ -31,7 +31,7 @@ _LOOKING: Final = (
 
 
 def text_of_mode(policy: PermissionPolicy, tools: Collection[str]) -> str | None:
-    """Say what the model is told of the mode of a policy; None where it has to know nothing."""
+    """Return the text for the model about the mode of a policy. None if it needs none."""
     if policy.mode == "plan" and not (policy.ends_plan and EXIT_PLAN in tools):
         return _LOOKING
     return MODE_TEXTS.get(policy.mode)

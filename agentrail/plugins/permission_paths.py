@@ -1,13 +1,13 @@
-"""Paths in rules: globs against where a path leads. Names only: no disk is looked at, so links are for who can follow them.
+"""Paths in rules: globs compared with the place a path leads to. Compares names only, without disk access. The caller resolves links.
 
     *.pem           a name, at any depth
     ./src/**        below the workspace (`src/**` is the same)
     ~/.ssh          in a home
     //etc/passwd    from the root of the file system
 
-`*` and `?` stop at a `/`, `**` does not. Two readings, as of commands. For `deny` and `ask` the dangerous one: case does not count, any home
-is the home, a pattern holds for all that lies below what it names, and of a path that may lead to two places one is enough. For
-`allow` the narrow one: letter by letter, no further than the pattern says, and a path must fit wherever it may lead.
+`*` and `?` stop at a `/`, `**` does not. As for commands, there are two readings. `deny` and `ask` use the cautious one: case
+is ignored, any home is the home, and a pattern covers everything below it. If a path may lead to two places, one match is
+enough. `allow` uses the narrow one: exact letters, only the pattern itself, and every possible place must match.
 """
 
 import re
@@ -28,7 +28,7 @@ _ANOTHER_ROOT: Final = re.compile(
 
 EDITED_WITH_CARE: Final = (
     *(".git", ".gitmodules", ".gitconfig", ".hg", ".vscode", ".idea", ".mcp.json", ".envrc"),
-    # What denies may stand there, and would be gone with the next session.
+    # Deny rules may be in these files. Writing to them could remove the rules from the next session.
     *("agentrail.toml", ".agentrail", ".agents", ".claude", ".codex", ".gemini"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
@@ -47,7 +47,7 @@ EDITED_WITH_CARE: Final = (
         ".aws",
     ),
 )
-"""Names that the mode `accept_edits` does not accept: programs run what is in them, or they hold secrets."""
+"""Names that the mode `accept_edits` does not accept: programs execute their content, or they hold secrets."""
 
 
 @frozen(kw_only=True)
@@ -59,14 +59,14 @@ class PathGlob:
 
 @frozen(kw_only=True)
 class PathPlace:
-    """Where a path leads.
+    """The place a path leads to.
 
     Attributes:
-        ends: Absolute paths, without `.` and `..`; several where links lead elsewhere.
-        confined: Where it leads in a sandbox that takes its own root for `/` or for a home, if that is another end.
-        inside: Whether it is sure to lie in the workspace.
-        is_sure: Whether it is known where it leads; a home is not.
-        home: The directory that `~/` means; empty where that is not known.
+        ends: Absolute paths, without `.` and `..`. Several if links lead elsewhere.
+        confined: Its place in a sandbox that uses its own root as `/` or as home, if that differs.
+        inside: Whether it is certainly in the workspace.
+        is_sure: Whether its place is known. The place of a home is not.
+        home: The directory that `~/` means. Empty if unknown.
     """
 
     ends: tuple[str, ...]
@@ -78,12 +78,12 @@ class PathPlace:
 
     @property
     def anywhere(self) -> tuple[str, ...]:
-        """All ends that it may have."""
+        """All places that it may lead to."""
         return (*self.ends, *self.confined)
 
 
 def fault_of_glob(text: str) -> tuple[int, str] | None:
-    """Say what is wrong with a pattern, and at which character; None for a sound one."""
+    """Return the fault of a pattern with its character position. None for a valid pattern."""
     if text.startswith("/") and not text.startswith("//"):
         return (
             0,
@@ -100,7 +100,7 @@ def fault_of_glob(text: str) -> tuple[int, str] | None:
 
 
 def path_place(path: str, working_dir: str, home: str = "", also: tuple[str, ...] = ()) -> PathPlace | None:
-    """Find where a path leads, by its names."""
+    """Return the place of a path, by its names."""
     if len(path) > MAX_PATH_CHARACTERS:
         return None
     workspace = _joined("", working_dir if working_dir.startswith("/") else f"/{working_dir}")
@@ -125,21 +125,21 @@ def path_place(path: str, working_dir: str, home: str = "", also: tuple[str, ...
 
 
 def may_match(glob: PathGlob, place: PathPlace) -> bool:
-    """Compare for `deny` and `ask`: whether a place may be what a pattern means, or lie below it."""
+    """Compare for `deny` and `ask`: whether a place may match a pattern, or be below it."""
     ways = _ways(_folded(glob.text), _folded(place.workspace), _folded(place.home), is_narrow=False)
     return any(_fits(way, _parts(_folded(end))) for end in place.anywhere for way in ways)
 
 
 def must_match(glob: PathGlob, place: PathPlace) -> bool:
-    """Compare for `allow`: whether a place is what a pattern says, wherever it leads."""
+    """Compare for `allow`: whether every possible place matches a pattern."""
     ways = _ways(glob.text, place.workspace, place.home, is_narrow=True)
-    # Who writes `//` or `~/` means what lies outside; a confined sandbox makes a place below the workspace of it.
+    # Patterns with `//` or `~/` mean places outside. A confined sandbox turns these into places below the workspace.
     ends = place.ends if glob.text.startswith(("//", "~")) else place.anywhere
     return place.is_sure and all(any(_fits(way, _parts(end)) for way in ways) for end in ends)
 
 
 def may_hold(glob: PathGlob, place: PathPlace) -> bool:
-    """Say whether what a pattern means may lie below a place: what searches there would read it."""
+    """Return whether a match of the pattern may be below a place: a search there would read it."""
     text = glob.text
     if "/" not in text.rstrip("/"):
         return True
@@ -153,7 +153,7 @@ def may_hold(glob: PathGlob, place: PathPlace) -> bool:
 
 
 def is_protected(place: PathPlace) -> bool:
-    """Say whether a place has a name that is written with care."""
+    """Return whether a place has a name that needs care when written."""
     return any(
         first_that_protects(EDITED_WITH_CARE, end, working_dir="/") is not None for end in place.anywhere
     )
@@ -179,7 +179,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _ways(text: str, workspace: str, home: str, *, is_narrow: bool) -> tuple[_Way, ...]:
-    """Give the rows of names that a pattern stands for, from the root; None stands for any names, or none."""
+    """Return the rows of names that a pattern means, from the root. None means any number of names."""
     body = text.removeprefix("./").rstrip("/")
     here = _literal(workspace)
     starts: list[_Way] = [here]
@@ -206,12 +206,12 @@ def _literal(path: str) -> _Way:
 
 
 def _name(text: str) -> re.Pattern[str] | None:
-    # Not `fnmatch` as it is: `[` is a letter here. Its stars do not try again what they have tried, so they take no square of time.
+    # A modified `fnmatch`: `[` is an ordinary letter. Its stars do not retry, so matching takes no quadratic time.
     return None if text == "**" else re.compile(translate(text.replace("[", "[[]")))
 
 
 def _fits(way: _Way, names: list[str]) -> bool:
-    """Walk over names, and back to the last place where any may stand: no further back, which a longer one would only repeat."""
+    """Match names, backtracking only to the last `**`: an earlier one would only repeat the same attempts."""
     at = place = 0
     again: tuple[int, int] | None = None
     while at < len(names) or place < len(way):

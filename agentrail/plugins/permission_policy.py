@@ -1,11 +1,11 @@
-"""What may run without a person, and what not at all: a policy as a value; several of them joined, and the meet of two.
+"""A permission policy: calls that run without approval, and calls that never run. Policies can be joined and intersected.
 
     PermissionPolicy(deny=rules("shell(rm *)"), allow=rules("shell(git *)", "read_file"))
 
-What a policy says to a call stands in `permission_verdict`.
+`permission_verdict` applies a policy to a call.
 """
 
-# not compiled: what is worked out of a policy once is kept in a slot that attrs makes
+# not compiled: values computed once from a policy are kept in a slot that attrs creates
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -32,19 +32,19 @@ RULE_SCOPES: Final[tuple[RuleScope, ...]] = ("managed", "user", "project", "sess
 PURE_TOOLS: Final = (
     "glob", "grep", "kb_list", "kb_read", "kb_search", "list_dir", "read_file", "recall", "shell_output", "sleep",
 )  # fmt: skip
-"""The built-in tools that change nothing."""
+"""The built-in tools without effects."""
 
 _DEFAULT: Final = MODES.index("default")
 
 
 @attrs.frozen
 class WrittenRule:
-    """A rule as it was written.
+    """A rule in its written form.
 
     Attributes:
         text: The rule.
-        scope: Whose it is.
-        place: File and line, where it is from a file.
+        scope: Scope of the rule.
+        place: File and line, if it comes from a file.
     """
 
     text: str
@@ -53,25 +53,25 @@ class WrittenRule:
 
     @property
     def shown(self) -> str:
-        """The rule and where it stands, for people."""
+        """The rule with its location, for users."""
         return f"{self.text} ({self.place or self.scope})"
 
 
 @attrs.frozen(kw_only=True)
 class PermissionPolicy:
-    """What may run. Legal by construction: one with a rule that cannot be read is not made.
+    """A permission policy. Always valid: an unreadable rule prevents its creation.
 
     Attributes:
-        modes: What holds where no rule matches: of several each is asked, and the strictest answer counts.
-        deny: Rules of what does not run.
-        ask: Rules of what a person is asked about.
-        allow: Rules of what runs.
-        pure_tools: The tools that change nothing.
-        within: Policies that judge as well; the strictest wins.
-        ends_plan: Whether a plan that a person approves ends the mode `plan`: else the model is told to look, and of no plan.
+        modes: Used if no rule matches. If there are several, the strictest answer counts.
+        deny: Rules for calls that do not run.
+        ask: Rules for calls that need approval.
+        allow: Rules for calls that run.
+        pure_tools: Tools without effects.
+        within: Policies that also judge each call. The strictest verdict wins.
+        ends_plan: Whether an approved plan ends the mode `plan`. Otherwise the model is told only to look, without a plan.
 
     Raises:
-        OptionError: Your move: a rule that cannot be read, or an unknown mode. All faults at once, each with list, index, and position.
+        OptionError: Your move: an unreadable rule or an unknown mode. Lists all faults, each with list, index, and position.
     """
 
     modes: tuple[PolicyMode, ...] = ("default",)
@@ -83,7 +83,7 @@ class PermissionPolicy:
     ends_plan: bool = True
 
     def __attrs_post_init__(self) -> None:
-        """Read the rules."""
+        """Parse the rules."""
         faults = [
             f"modes: expected some of {', '.join(MODES)}, got {mode!r:.80}"
             for mode in self.modes
@@ -106,7 +106,7 @@ class PermissionPolicy:
         """The rules of the three lists, by tool."""
         return self._indexes
 
-    # Kept under a name with an underscore: a codec leaves it out.
+    # Stored under a name with an underscore, which a codec leaves out.
     @cached_property
     def _indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
         deny, ask, allow = (
@@ -116,21 +116,21 @@ class PermissionPolicy:
 
 
 def rules(*texts: str, scope: RuleScope = "session", place: str = "") -> tuple[WrittenRule, ...]:
-    """Make rules of their texts; they are read when a policy is made of them."""
+    """Create rules from their texts. They are parsed when a policy is created from them."""
     return tuple(WrittenRule(text, scope, place) for text in texts)
 
 
 @attrs.frozen(kw_only=True)
 class ScopedRules:
-    """What one file, or one caller, wants of permissions.
+    """The permissions of one file or one caller.
 
     Attributes:
-        mode: The mode that it names; None where it names none.
-        deny: As of `PermissionPolicy`.
-        ask: As of `PermissionPolicy`.
-        allow: As of `PermissionPolicy`.
-        ceiling: Of a managed file: no mode is wider than this.
-        is_trusted: Of a project: whether the user trusts it. One that is not trusted can only narrow.
+        mode: Its mode. None if it sets none.
+        deny: The same as in `PermissionPolicy`.
+        ask: The same as in `PermissionPolicy`.
+        allow: The same as in `PermissionPolicy`.
+        ceiling: For a managed file: the widest mode allowed.
+        is_trusted: For a project: whether the user trusts it. An untrusted project can only restrict permissions.
     """
 
     mode: PolicyMode | None = None
@@ -148,7 +148,7 @@ def read_scope(
     places: Mapping[str, Sequence[str]] = MappingProxyType({}),
     is_trusted: bool = True,
 ) -> ScopedRules:
-    """Read what a file says of permissions."""
+    """Read the permissions of a file."""
     known = {"mode", *LISTS, *(("ceiling",) if scope == "managed" else ())}
     unknown = sorted(map(str, set(table) - known))
     faults = [
@@ -183,7 +183,7 @@ def join(
     may_bypass: bool = False,
     pure_tools: Sequence[str] = PURE_TOOLS,
 ) -> PermissionPolicy:
-    """Join what several scopes say: the lists are put together, the narrowest mode that is named counts, and a ceiling holds for all."""
+    """Join several scopes: the lists are concatenated, the narrowest named mode counts, and a ceiling limits all of them."""
     heard = [(scope, scoped[scope]) for scope in RULE_SCOPES if scope in scoped]
     modes = [
         one.mode for scope, one in heard if one.mode is not None and not _is_withheld(scope, one, one.mode)
@@ -212,7 +212,7 @@ def join(
 
 
 def not_granted(scoped: Mapping[RuleScope, ScopedRules]) -> tuple[str, ...]:
-    """Say what a project wants that its user has not trusted, and does not get."""
+    """Return the requests of an untrusted project that are not granted."""
     project = scoped.get("project")
     if project is None or project.is_trusted:
         return ()
@@ -222,14 +222,14 @@ def not_granted(scoped: Mapping[RuleScope, ScopedRules]) -> tuple[str, ...]:
 
 
 def narrowest(modes: Sequence[PolicyMode]) -> tuple[PolicyMode, ...]:
-    """Leave those modes out that add nothing to a narrower one. `plan` and `strict` forbid different things: both stay."""
+    """Remove modes implied by a narrower mode. `plan` and `strict` forbid different things, so both stay."""
     first = min(modes, key=MODES.index)
     both = "plan" in modes and first in {"strict", "dont_ask"}
     return (first, "plan") if both else (first,)
 
 
 def meet(one: PermissionPolicy, other: PermissionPolicy) -> PermissionPolicy:
-    """Give the policy that allows what both allow: of a sub-agent and its parent, or of two agents of which one hands over."""
+    """Return the policy that allows only calls allowed by both: for a sub-agent and its parent, or for a handover between agents."""
     members = dict.fromkeys((*_flat(one), *_flat(other)))
     first, *others = members
     return attrs.evolve(first, within=tuple(others))

@@ -1,4 +1,4 @@
-"""Rules of permissions as values: `tool` or `tool(pattern)`, read once, with errors that name the rule.
+"""Permission rules as values: `tool` or `tool(pattern)`, parsed once, with errors that name the rule.
 
     shell                        every call of the tool
     shell(git status)            that command; `shell(git log *)` with any further words
@@ -7,9 +7,9 @@
     task(reviewer), skill(pdf)   the agent, the skill
     mcp__github, mcp__github__*  the tools of a server
     deploy(stage=test*)          an argument, by name or JSON pointer
-    python(code=1+1)             that very code; with a star it denies and asks, and allows nothing
+    python(code=1+1)             that exact code; with a star it denies and asks, and allows nothing
 
-What a rule is stands here; whether it matches a call stands in `permission_matching`.
+This module parses rules. `permission_matching` matches them with calls.
 """
 
 import re
@@ -30,7 +30,7 @@ RuleScope: TypeAlias = Literal["session", "project", "user", "managed"]
 
 MAX_RULE_CHARACTERS: Final = 4_000
 MAX_PERMISSION_RULES: Final = 5_000
-"""In one list."""
+"""Maximum number of rules in one list."""
 
 SHELL_TOOLS: Final = frozenset({"shell"})
 PATTERN_READERS: Final = frozenset({"read_file", "list_dir", "glob", "grep"})
@@ -38,7 +38,7 @@ WRITERS: Final = frozenset({"write_file", "edit_file"})
 PATH_TOOLS: Final = PATTERN_READERS | WRITERS
 SEARCHERS: Final = frozenset({"glob", "grep", "list_dir"})
 CODE_TOOLS: Final = MappingProxyType({"python": "code"})
-"""The tools that run code, each with the argument that the code is: whatever a star stands for there, it may be anything."""
+"""Tools that run code, each with its code argument. A star there could match any code."""
 
 _NAMED_BY: Final = {"task": "subagent_type", "skill": "name"}
 
@@ -58,10 +58,10 @@ class CommandPattern:
     """A command of the shell.
 
     Attributes:
-        words: Its words; empty where it is a whole line, or could not be read.
-        stars: The places of words in which `*` stands for letters.
-        line: What it is as a line, where it has no star.
-        not_read: Where reading stopped, of one that could not be read: only that very text is like it.
+        words: Its words. Empty if it is a whole line, or could not be read.
+        stars: Positions of words in which `*` matches letters.
+        line: The command as a line, if it has no star.
+        not_read: Where reading stopped. An unreadable pattern matches only its exact text.
     """
 
     text: str
@@ -73,7 +73,7 @@ class CommandPattern:
 
     @property
     def has_star(self) -> bool:
-        """Whether it stands for more than one command."""
+        """Whether it matches more than one command."""
         return self.has_tail or bool(self.stars)
 
 
@@ -89,8 +89,8 @@ class Argument:
     """An argument.
 
     Attributes:
-        glob: What its canonical text is like; `*` stands for any text.
-        can_allow: Whether it allows anything: of a tool that runs code no rule does but one with the whole code.
+        glob: Pattern of its canonical text. `*` matches any text.
+        can_allow: Whether it can allow a call. For a tool that runs code, only a rule with the whole code can.
     """
 
     pointer: tuple[str, ...]
@@ -103,33 +103,33 @@ Pattern: TypeAlias = AnyCall | CommandPattern | PathGlob | Domain | Argument
 
 @frozen(kw_only=True)
 class ReadRule:
-    """A rule that has been read."""
+    """A parsed rule."""
 
     tool: str
     pattern: Pattern
 
     @property
     def is_for_many(self) -> bool:
-        """Whether it is about more tools than the one of this name."""
+        """Whether it applies to more tools than the one with this name."""
         return "*" in self.tool or self.tool.startswith("mcp__")
 
 
 class RuleFault(Exception):
-    """A rule cannot be read.
+    """A rule cannot be parsed.
 
     Attributes:
-        at: The character, from 0.
+        at: Character position, from 0.
     """
 
     def __init__(self, at: int, why: str) -> None:
-        """Take the place and the reason."""
+        """Store the position and the reason."""
         super().__init__(why)
         self.at = at
         self.why = why
 
 
 def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] = ()) -> list[str]:
-    """Find all faults of a list of rules."""
+    """Return all faults of a list of rules."""
     if isinstance(rules, str):
         return [f"{name}: expected a list of rules, got the text {rules!r:.80}: put it in brackets"]
     if len(rules) > MAX_PERMISSION_RULES:
@@ -150,14 +150,14 @@ def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] =
 
 
 def refuse_faults(faults: Sequence[str]) -> None:
-    """Raise what is wrong, all at once."""
+    """Raise all faults at once."""
     if faults:
         raise OptionError(tuple(faults))
 
 
 @lru_cache(maxsize=16_384)
 def read_permission_rule(text: str) -> ReadRule:
-    """Read a rule."""
+    """Parse a rule."""
     if len(text) > MAX_RULE_CHARACTERS:
         raise RuleFault(MAX_RULE_CHARACTERS, f"a rule has at most {MAX_RULE_CHARACTERS} characters")
     hidden = next((at for at, char in enumerate(text) if not char.isprintable() and char not in "\n\t"), None)
@@ -183,7 +183,7 @@ def read_permission_rule(text: str) -> ReadRule:
 
 
 def words_of_name(tool: str) -> str | None:
-    """Name the argument that `task(…)` and its like are about; None of other tools."""
+    """Name the argument that `task(…)` and similar rules apply to. None for other tools."""
     return _NAMED_BY.get(tool)
 
 
@@ -225,7 +225,7 @@ def _argument(tool: str, pointer: tuple[str, ...], glob: str) -> Argument:
 
 
 def _read_command(text: str, begun: int) -> CommandPattern:
-    """Read a pattern of commands; one that is no plain line is kept as its text."""
+    """Parse a command pattern. A pattern that is not a plain line is kept as its text."""
     body, has_tail = text.strip(), False
     if body.endswith(":*"):
         body, has_tail = body[:-2].rstrip(), True
@@ -234,7 +234,7 @@ def _read_command(text: str, begun: int) -> CommandPattern:
     if not body:
         return CommandPattern(text=text, has_tail=True)
     program = _PROGRAM_WITH_A_STAR.match(body)
-    # A program that is a pattern is not read in a line: another name stands in its place meanwhile.
+    # The reader does not accept a pattern as a program, so a placeholder name replaces it.
     reading = read_plain(body if program is None else f"x{body[program.end() :]}")
     if isinstance(reading, NotRead):
         return CommandPattern(text=text, has_tail=has_tail, not_read=reading)
@@ -266,21 +266,21 @@ def _stars(words: tuple[str, ...], command: PlainCommand, body: str, begun: int)
     return places
 
 
-# The rules of a list, found by tool and by the first word of a command.
+# The rules of a list, indexed by tool and by the first word of a command.
 
 IndexedRule: TypeAlias = tuple[int, ReadRule]
-"""A rule, and its place in its list."""
+"""A rule and its position in its list."""
 
 _MAX_KEPT: Final = 256
 
 
 @frozen(kw_only=True)
 class OfTool:
-    """The rules of one list that are about one tool, in their order.
+    """The rules of one list for one tool, in order.
 
     Attributes:
-        by_program: Those that may be about a program, by its name in lower case; those of `anywhere` among them.
-        by_line: The place of the first rule that is a whole line.
+        by_program: Rules by program name in lower case, each including those of `anywhere`.
+        by_line: Position of the first rule that is a whole line.
     """
 
     rules: tuple[IndexedRule, ...]
@@ -289,20 +289,20 @@ class OfTool:
     by_line: Mapping[PlainLine, IndexedRule] = field(factory=dict)
 
     def about(self, program: str) -> tuple[IndexedRule, ...]:
-        """Give the rules that may be about a program."""
-        found = self.by_program.get(program)  # most names have no folder, and are in lower case
+        """Return the rules that may apply to a program."""
+        found = self.by_program.get(program)  # fast path: most names are lower case, without a directory
         return (
             self.by_program.get(program.rpartition("/")[2].lower(), self.anywhere) if found is None else found
         )
 
 
 class RuleIndex:
-    """A list of rules. Made once; what it finds for a tool it keeps, since there are few tools."""
+    """A list of rules, indexed once. Caches its results per tool, because there are few tools."""
 
     __slots__ = ("_found", "_many", "_one")
 
     def __init__(self, rules: Iterable[ReadRule]) -> None:
-        """Sort them by tool."""
+        """Index the rules by tool."""
         self._one: dict[str, list[IndexedRule]] = {}
         self._many: list[IndexedRule] = []
         self._found: dict[str, OfTool] = {}
@@ -313,11 +313,11 @@ class RuleIndex:
                 self._one.setdefault(rule.tool, []).append((place, rule))
 
     def of(self, tool: str) -> OfTool:
-        """Give the rules about a tool."""
+        """Return the rules for a tool."""
         found = self._found.get(tool)
         if found is None:
             found = _of_tool(tool, sorted((*self._one.get(tool, ()), *self._about_many(tool)), key=_place))
-            # The names of tools come from a model: what has no rules of its own is not kept.
+            # Tool names come from a model: names without rules of their own are not cached.
             if tool in self._one or (found.rules and len(self._found) < _MAX_KEPT):
                 self._found[tool] = found
         return found
@@ -327,7 +327,7 @@ class RuleIndex:
 
 
 def is_named(pattern: str, tool: str) -> bool:
-    """Say whether a rule's tool, which may be a pattern or a server, is this one."""
+    """Return whether a rule's tool, which may be a pattern or a server, is this one."""
     if pattern == tool:
         return True
     if "*" in pattern:
@@ -364,5 +364,5 @@ def _of_tool(tool: str, entries: list[IndexedRule]) -> OfTool:
 
 
 def bare(entries: Iterable[IndexedRule]) -> IndexedRule | None:
-    """Give the first rule that is about every call."""
+    """Return the first rule that matches every call."""
     return next((entry for entry in entries if isinstance(entry[1].pattern, AnyCall)), None)

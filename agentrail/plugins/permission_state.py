@@ -1,6 +1,6 @@
-"""What `Permissions` remembers: what each scope says, and the policy that comes of it."""
+"""The state of `Permissions`: the rules of each scope, and the resulting policy."""
 
-# not compiled: the policy is kept in a slot that attrs makes
+# not compiled: the policy is kept in a slot that attrs creates
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -30,18 +30,18 @@ _OTHERS: Final = frozenset({"managed", "user", "project"})
 
 @attrs.frozen
 class Permitted:
-    """What may run.
+    """The permissions of a session.
 
     Attributes:
-        scoped: What each scope says; the session's is changed by option updates, and by a plan that is approved.
-        within: What the sessions above say, which judge as well.
+        scoped: Permissions of each scope. Option updates and an approved plan change those of the session.
+        within: Permissions of the sessions above, which also judge each call.
         before: The session's mode before it was `plan`.
-        home: The home that `~/` means; empty where that is not known.
-        timeout_seconds: How long a call waits for a user; 0: until it is decided; None: as the session says.
+        home: The directory that `~/` means. Empty if unknown.
+        timeout_seconds: Time limit for a call to wait for a user. 0 waits for a decision. None uses the session's limit.
         may_bypass: Whether the mode may be `bypass`.
-        pure_tools: The tools that change nothing.
-        skills: What skills may let run while they are open, as rules by skill; trusted ones alone are here.
-        opened: Which of them is.
+        pure_tools: Tools without effects.
+        skills: Rules that trusted skills allow while they are open, by skill.
+        opened: The open skill.
     """
 
     scoped: tuple[tuple[RuleScope, ScopedRules], ...] = ()
@@ -56,10 +56,10 @@ class Permitted:
 
     @property
     def policy(self) -> PermissionPolicy:
-        """All of it as one policy."""
+        """The joined policy."""
         return self._policy
 
-    # Kept under a name with an underscore: the codec leaves it out.
+    # Stored under a name with an underscore, which the codec leaves out.
     @cached_property
     def _policy(self) -> PermissionPolicy:
         options: Any = {"may_bypass": self.may_bypass, "pure_tools": self.pure_tools}
@@ -79,7 +79,7 @@ class Permitted:
         return attrs.evolve(found, ends_plan=False, within=judging)
 
     def _plan_ends(self, policy: PermissionPolicy) -> bool:
-        """Say whether a plan that a person approves ends the mode: not what a managed file says, not what a session above does, and not what is not asked."""
+        """Return whether an approved plan ends the mode. Not if a managed file or a session above sets it, or plans need no approval."""
         managed = dict(self.scoped).get("managed")
         held = {managed.mode, managed.ceiling} if managed is not None else set()
         if "plan" in held | {one.mode for one in self.within}:
@@ -88,21 +88,21 @@ class Permitted:
 
     @property
     def own(self) -> ScopedRules:
-        """What the session says."""
+        """Permissions of the session itself."""
         return dict(self.scoped)["session"]
 
     @property
     def may_end_plan(self) -> bool:
-        """Whether this is the mode `plan`, and an approved plan ends it."""
+        """Whether the mode is `plan`, and an approved plan ends it."""
         return _is_planning(self.policy) and self.policy.ends_plan
 
     def without_plan(self) -> "Permitted":
-        """Give the same in the mode that was before: of the session its own of then, of files what else they name."""
+        """Return the state with the mode before `plan`: the session's own earlier mode, or the other modes named by files."""
         scoped = [(scope, self._after_plan(scope, one)) for scope, one in self.scoped]
         return attrs.evolve(self, scoped=tuple(scoped), before=None)
 
     def options_now(self, options: JsonObject) -> JsonObject:
-        """Give the options with which a session begins that is allowed what this one is at this moment: its modes may have changed since."""
+        """Return options for a session with the current permissions: the modes may have changed since the start."""
         scoped = dict(self.scoped)
         tables = cast("Mapping[RuleScope, Mapping[str, Any]]", options.get("scopes") or {})
         scopes: Any = {scope: _in_mode(table, scoped[scope].mode) for scope, table in tables.items()}
@@ -110,7 +110,7 @@ class Permitted:
         return frozen_json({**now, "scopes": scopes} if scopes else now)
 
     def options_below(self, options: JsonObject) -> JsonObject:
-        """Give those with which a session begins that works for this one: while a plan is made here it looks, and makes none of its own."""
+        """Return options for a session that works for this one: during a plan it only looks, and makes no plan of its own."""
         if not self.may_end_plan:
             return self.options_now(options)
         now = self.without_plan().options_now(options)
@@ -118,14 +118,14 @@ class Permitted:
         return frozen_json({**now, "within": planning})
 
     def call(self, tool: str, arguments: JsonObject, working_dir: str) -> PermissionCall:
-        """Give a call as it is judged."""
+        """Return a call in the form that is judged."""
         return PermissionCall(tool=tool, arguments=arguments, working_dir=working_dir, home=self.home)
 
     def _after_plan(self, scope: RuleScope, said: ScopedRules) -> ScopedRules:
         mode = said.mode
         if mode == "plan":
             mode = self.before if scope == "session" else None
-        # While a plan was made nothing was as wide as this, so that it was not refused when the session began.
+        # During a plan, `bypass` was not in effect, so it was not refused at the start of the session.
         is_wide = mode == "bypass" and (
             not self.may_bypass or any(one.ceiling is not None for _, one in self.scoped)
         )
@@ -139,7 +139,7 @@ def begin(
     within: Sequence[Mapping[str, Any]],
     rest: Permitted,
 ) -> Permitted:
-    """Make the first state."""
+    """Return the first state."""
     unknown = sorted(set(scopes) - _OTHERS)
     if unknown:
         raise OptionError([f"scopes are {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"])
@@ -154,7 +154,7 @@ def begin(
 
 
 def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
-    """Make the state that new options of a running session lead to."""
+    """Return the state for new options of a running session."""
     other = sorted(set(options) - {"mode", *LISTS})
     if other:
         message = f"a running session changes mode, {', '.join(LISTS)}; got {', '.join(map(repr, other))}"
@@ -163,7 +163,7 @@ def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
     if state.own.mode is not None:
         now["mode"] = state.own.mode
     own = read_scope("session", {**now, **options})
-    # A plan that is made anew goes back to where the first one would have gone.
+    # A new plan returns to the mode before the first one.
     before = (state.before if state.own.mode == "plan" else state.own.mode) if own.mode == "plan" else None
     scoped = tuple((scope, own if scope == "session" else one) for scope, one in state.scoped)
     return _checked(attrs.evolve(state, scoped=scoped, before=before))
@@ -175,22 +175,22 @@ def _in_mode(table: Mapping[str, Any], mode: PolicyMode | None) -> dict[str, Any
 
 
 def _is_planning(policy: PermissionPolicy) -> bool:
-    """Say whether a mode of a policy, or of one that judges as well, is `plan`."""
+    """Return whether a mode of a policy, or of a policy that also judges, is `plan`."""
     return any("plan" in one.modes for one in (policy, *policy.within))
 
 
 def unlimited_options(home: str) -> JsonObject:
-    """Give the options of a plugin that says nothing yet, for an agent whose session has none: what is narrowed afterwards is all there is."""
+    """Return unrestricted options, for an agent whose session has no such plugin. Later narrowing is then the only limit."""
     return frozen_json({"mode": "bypass", "dangerously_bypass_permissions": True, "home": home})
 
 
 def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> tuple[JsonObject, Permitted]:
-    """Give the meet of what a session may do and what an agent may: what it allows, both do. What the agent does not say is the session's."""
+    """Return the intersection of the session's and the agent's permissions. Unset parts of the agent's come from the session."""
     said = read_scope("session", permissions)
     policy = state.policy
-    # An agent that names no rules of `allow` has those of the session; one that names some has these, as far as the session has them.
+    # An agent without rules of `allow` gets those of the session. Named rules apply only where the session has them too.
     allow = said.allow or policy.allow
-    # `bypass` is no narrower than anything, and for who starts the session to say; in it rules of `allow` would mean nothing.
+    # `bypass` narrows nothing, and only the caller that starts the session may set it. In it, rules of `allow` have no meaning.
     unsaid: PolicyMode = "default" if said.allow and policy.mode == "bypass" else policy.mode
     mode = unsaid if said.mode in {None, "bypass"} else said.mode
     lists = {"deny": said.deny, "ask": said.ask, "allow": allow}
@@ -209,7 +209,7 @@ def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> 
 
 
 def _checked(state: Permitted) -> Permitted:
-    _ = state.policy  # a mode that may not be is refused now, and not by the first call
+    _ = state.policy  # refuse a forbidden mode now rather than at the first call
     for _name, allowed in state.skills:
         refuse_faults(check_rules("allow", allowed))
     return state

@@ -1,6 +1,6 @@
-"""What a policy says to a call: `deny`, then `ask`, then `allow`, then the mode; in each list the first rule that matches.
+"""The verdict of a policy on a call: `deny`, then `ask`, then `allow`, then the mode. In each list the first match decides.
 
-A pure function of policy and call, and the same with the trail of all rules that were asked, for people.
+A pure function of policy and call. A second form also returns the trail of all compared rules, for users.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -34,7 +34,7 @@ EXIT_PLAN: Final = "exit_plan"
 _PLANS: Final = frozenset({"write_todos"})
 _PLANNING: Final = "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan"
 _LOOKING: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
-"""Where nothing ends the mode `plan`, or there is no tool to hand a plan in with."""
+"""Text for the mode `plan` if nothing ends it, or if no tool can submit a plan."""
 _NO_PLAN: Final = "no plan that is approved here lets anything run: say what you would do"
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
@@ -42,11 +42,11 @@ _DENY, _ASK, _ALLOW = range(3)
 
 @frozen(kw_only=True)
 class PermissionCall:
-    """A call that is judged.
+    """A call to be judged.
 
     Attributes:
-        home: The home, absolute; empty where that is not known.
-        leads_to: Where links on its path lead, absolute, from who can follow them.
+        home: The home, absolute. Empty if unknown.
+        leads_to: Absolute target of links on its path, from a caller that can follow them.
     """
 
     tool: str
@@ -61,7 +61,7 @@ class AskedRule:
     """A rule that was compared with a call.
 
     Attributes:
-        matched: Whether it is about the call, or about this command of it.
+        matched: Whether it matches the call, or this command of it.
     """
 
     name: ListName
@@ -72,16 +72,16 @@ class AskedRule:
 
 @frozen(kw_only=True)
 class PermissionVerdict:
-    """What a policy says.
+    """The verdict of a policy.
 
     Attributes:
-        decision: Whether the call runs, a person is asked, or it does not run.
-        name: The list that decided; None: the mode did.
-        by: The rules that decided: one, or for a line of commands one for each that was allowed.
-        mode: The mode that decided, or made the answer of a rule stricter.
-        reading: How a command was read; None of other calls.
-        uncovered: Of each command that no rule allows, its words, and why no star does; no words for what is about all of a line.
-        asked: The rules that were compared, in order; empty unless they were asked for.
+        decision: Whether the call runs, needs approval, or does not run.
+        name: The list that decided. None: the mode decided.
+        by: The rules that decided: one, or one for each allowed command of a line.
+        mode: The mode that decided, or that made the answer of a rule stricter.
+        reading: The parsed command. None for other calls.
+        uncovered: For each command without an allowing rule, its words and why no star covers it. No words for the whole line.
+        asked: The compared rules, in order. Empty unless requested.
     """
 
     decision: PermissionDecision
@@ -95,17 +95,17 @@ class PermissionVerdict:
 
 
 def judge(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
-    """Say what becomes of a call. Total: no call makes it raise."""
+    """Return the verdict on a call. Total: no call makes it raise."""
     return _strictest(policy, call, explains=False)
 
 
 def explain_call(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
-    """Judge, and keep each rule that was asked."""
+    """Return the verdict on a call, with each compared rule."""
     return _strictest(policy, call, explains=True)
 
 
 def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
-    """Leave those tools out that a rule denies whatever they are called with: a model need not know of them."""
+    """Remove the tools that a rule denies for all arguments: the model does not need to know them."""
     members = (policy, *policy.within)
     return tuple(
         tool for tool in tools if all(bare(one.indexes[_DENY].of(tool).rules) is None for one in members)
@@ -113,12 +113,12 @@ def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
 
 
 def reason_for(verdict: PermissionVerdict, tools: Collection[str]) -> str:
-    """Say why a call does not run, to a model with these tools: one without `exit_plan` is not told to call it."""
+    """Return the reason for a refusal, for a model with these tools. Mentions `exit_plan` only if the model has it."""
     return _LOOKING if verdict.why == _PLANNING and EXIT_PLAN not in tools else verdict.why
 
 
 def refusal_of_end(policy: PermissionPolicy, call: PermissionCall, end: str) -> str | None:
-    """Say why a call does not run whose path leads to another place by links; None where that is judged no more strictly than its name."""
+    """Return why a call is refused whose path leads elsewhere by links. None if the target is judged no more strictly than the name."""
     named = judge(policy, call)
     found = judge(policy, evolve(call, leads_to=(end,)))
     if DECISIONS.index(found.decision) <= DECISIONS.index(named.decision):
@@ -144,7 +144,7 @@ def _strictest(policy: PermissionPolicy, call: PermissionCall, *, explains: bool
 
 @frozen
 class _Found:
-    """What the lists say: which list, by which rules, and why where that does not go without saying."""
+    """The result of the lists: the list, the rules, and the reason if it is not obvious."""
 
     place: int
     by: tuple[WrittenRule, ...]
@@ -152,7 +152,7 @@ class _Found:
 
 
 class _Judging:
-    """One policy and one call. Lives inside one call of a function, which is why it may change."""
+    """One policy and one call. Exists only during one function call, so it may be mutable."""
 
     __slots__ = ("asked", "call", "policy", "reading", "told", "uncovered")
 
@@ -165,7 +165,7 @@ class _Judging:
         self.uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def verdict(self) -> PermissionVerdict:
-        """Ask the three lists, then the mode."""
+        """Apply the three lists, then the mode."""
         is_unread = False
         place: PathPlace | None = None
         if self.call.tool in SHELL_TOOLS:
@@ -192,7 +192,7 @@ class _Judging:
         tool, indexes = self.call.tool, self.policy.indexes
         found = self._first(_DENY, indexes[_DENY].of(tool).rules, place, may_mean)
         if found is None and (tool in WRITERS or tool == "grep"):
-            # Who may not read a file may not write over it either, nor search in it.
+            # A rule against reading a file also forbids writing over it and searching in it.
             entries = [
                 entry
                 for entry in indexes[_DENY].of("read_file").rules
@@ -206,7 +206,7 @@ class _Judging:
         return found or self._first(_ALLOW, indexes[_ALLOW].of(tool).rules, place, must_mean)
 
     def _searched(self, place: PathPlace | None) -> _Found | None:
-        """Let a person decide on a search that may come upon what may not be read: its results cannot be taken apart here."""
+        """Ask the user about a search that may find unreadable files: its results cannot be separated here."""
         for number, rule in (
             *self.policy.indexes[_DENY].of("read_file").rules,
             *self.policy.indexes[_DENY].of("grep").rules,
@@ -228,7 +228,7 @@ class _Judging:
         return None
 
     def _of_line(self) -> tuple[_Found | None, bool]:
-        """Judge a line; the second value is whether some rule denies some lines of the tool, and this one is not read."""
+        """Judge a line. The second value: whether a rule denies some lines of the tool, and this line is unreadable."""
         line = self.call.arguments.get("command")
         deny, ask, allow = (index.of(self.call.tool) for index in self.policy.indexes)
         reading = self.reading = read_plain(line) if isinstance(line, str) else NotRead(0, "no text")
@@ -243,7 +243,7 @@ class _Judging:
         self.told = next((why for why in whys if why is not None), None)
         if commands and self.told is None:
             return self._allowed(allow, commands, whys), False
-        # What a program runs that is told is as unknown as a line that is not read: a person may have written these very words.
+        # A program that runs its input is as uncertain as an unreadable line, unless a user wrote these exact words as a rule.
         if commands and (found := self._written_whole(allow)) is not None:
             return found, False
         if deny.rules:
@@ -251,12 +251,12 @@ class _Judging:
         if ask.rules and not commands:
             written = self.policy.ask[ask.rules[0][0]]
             return _Found(_ASK, (written,), f"it is not read, and the rule {written.shown} asks"), False
-        if not commands:  # it matches no `allow`, not even one of the whole tool: the mode decides
+        if not commands:  # matches no `allow`, not even one for the whole tool: the mode decides
             return None, False
         return self._allowed(allow, commands, whys), False
 
     def _written_whole(self, rules: OfTool) -> _Found | None:
-        """Return the rule of `allow` without a star that is the whole line."""
+        """Return the rule of `allow` without a star that equals the whole line."""
         whole = rules.by_line.get(self.reading) if isinstance(self.reading, PlainLine) else None
         if whole is None or not _SHELL_ARGUMENTS.issuperset(self.call.arguments):
             return None
@@ -267,7 +267,7 @@ class _Judging:
     def _first_of_line(
         self, place: int, rules: OfTool, spoken: Sequence[tuple[str, ...]], line: object
     ) -> _Found | None:
-        """Give the first rule that may be about any command of a line."""
+        """Return the first rule that may match any command of a line."""
         best: int | None = None
         for words in spoken:
             for number, rule in rules.about(words[0]) if words else rules.anywhere:
@@ -290,17 +290,17 @@ class _Judging:
                 return whole == self.reading
             case CommandPattern() as rule:
                 return may_be(rule, words)
-            case _:  # an argument, of a tool whose name is a pattern
+            case _:  # an argument rule, for a tool whose name is a pattern
                 return may_mean(pattern, self.call.arguments, None)  # type: ignore[arg-type]  # one of the patterns
 
     def _allowed(
         self, rules: OfTool, commands: tuple[PlainCommand, ...], whys: Sequence[str | None]
     ) -> _Found | None:
-        """Look whether the rules of `allow` cover a line: all of it, or each of its commands."""
+        """Return whether the rules of `allow` cover a line: as a whole, or each of its commands."""
         reading = self.reading
         is_known = _SHELL_ARGUMENTS.issuperset(self.call.arguments)
         whole = None
-        # To look one up costs a fifth of a verdict.
+        # This lookup costs a fifth of a verdict.
         if rules.by_line and is_known and isinstance(reading, PlainLine):
             whole = rules.by_line.get(reading)
         every = bare(rules.anywhere)
@@ -346,7 +346,7 @@ class _Judging:
     def _answer(
         self, mode: PolicyMode, found: _Found | None, place: PathPlace | None, *, is_unread: bool
     ) -> tuple[PermissionDecision, str, PolicyMode | None]:
-        """Say what a mode makes of what the lists said."""
+        """Apply a mode to the result of the lists."""
         tool = self.call.tool
         is_pure = tool in self.policy.pure_tools
         is_held = mode == "plan" and not is_pure and tool not in _PLANS and tool != EXIT_PLAN
@@ -363,7 +363,7 @@ class _Judging:
                 else ("deny", _NO_PLAN, mode)
             )
         if mode == "strict" and tool == EXIT_PLAN and "plan" in self.policy.modes and self.policy.ends_plan:
-            return "ask", "a plan is to be approved", mode  # or it would never end
+            return "ask", "a plan is to be approved", mode  # otherwise the mode would never end
         if found is not None and found.place == _ASK:
             return "ask", found.why or f"the rule {found.by[0].shown} asks", None
         if found is not None:
@@ -393,21 +393,21 @@ class _Judging:
                 return decision, self._stopped(), mode
 
     def _not_read(self) -> str:
-        """Return why the words of a line do not tell what it runs."""
+        """Return why the words of a line do not determine the program it runs."""
         if self.told is not None:
             return self.told
         at, why = (self.reading.at, self.reading.why) if isinstance(self.reading, NotRead) else (0, "no text")
         return f"the command is not read beyond character {at}: {why}"
 
     def _stopped(self) -> str:
-        """Say why no rule of commands could."""
+        """Return why no command rule can match it."""
         if isinstance(self.reading, NotRead):
             return f"no rule can allow it: the command is not read beyond character {self.reading.at}: {self.reading.why}"
         words, why = self.uncovered[0] if self.uncovered else ((), "")
         what = repr(" ".join(words)[:80]) if words else "it"
         return f"no rule allows {what}: {why}" if why else f"no rule allows {what}"
 
-    # --- what is asked
+    # --- the trail of compared rules
 
     def _place(self) -> PathPlace | None:
         path = self.call.arguments.get("path", ".") if self.call.tool in PATH_TOOLS else None
@@ -420,12 +420,12 @@ class _Judging:
         return listed[number]
 
     def _note(self, place: int, number: int, words: tuple[str, ...], *, matched: bool) -> None:
-        assert self.asked is not None  # noqa: S101 - who calls this has looked
+        assert self.asked is not None  # noqa: S101 - checked by its callers
         rule = self._written(place, number)
         self.asked.append(AskedRule(name=LISTS[place], rule=rule, matched=matched, command=" ".join(words)))
 
 
 def _elsewhere(commands: tuple[PlainCommand, ...], arguments: JsonObject) -> bool:
-    """Say whether git may run in another directory than the workspace."""
+    """Return whether git may run in a directory other than the workspace."""
     programs = {command.run[0].lower() for command in commands}
     return "git" in programs and ("cd" in programs or arguments.get("workdir", ".") not in {".", "./", ""})

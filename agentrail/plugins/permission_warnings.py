@@ -1,4 +1,4 @@
-"""Rules that can never match, and rules that hold nothing: legal, and hardly what was meant."""
+"""Warnings about rules that can never match, and rules that have no effect: valid, but probably not intended."""
 
 from collections.abc import Collection, Iterator
 
@@ -17,7 +17,7 @@ from agentrail.plugins.shell_stars import uncovered_by_star, why_never
 
 
 def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) -> tuple[str, ...]:
-    """Say which rules of a policy can never match, and which hold nothing."""
+    """Return warnings for rules of a policy that can never match or have no effect."""
     found: list[str] = []
     before: dict[str, tuple[ListName, WrittenRule]] = {}
     every: list[tuple[ListName, WrittenRule, ReadRule]] = []

@@ -1,4 +1,4 @@
-"""`Permissions`: what runs, what a person is asked about and what does not run, by rules that people write."""
+"""`Permissions`: allows calls, asks the user about them, or refuses them, by rules that users write."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from agentrail.plugins.skill_plugins import opened_by
 
 
 class Permissions(Plugin[Permitted]):
-    """Lets calls run, asks a person about them, or refuses them, by rules: deny, then ask, then allow, then the mode."""
+    """Allows, asks about or refuses calls, by rules: deny, then ask, then allow, then the mode."""
 
     priority = 5
     sections: tuple[str, ...] = ("mode",)
@@ -41,12 +41,12 @@ class Permissions(Plugin[Permitted]):
         dangerously_bypass_permissions: bool = False,
         skills: Mapping[str, Sequence[str]] | None = None,
     ) -> Permitted:
-        """Take the rules of the session, those of other scopes, of the sessions above, and of skills while they are open.
+        """Set the rules of the session, of other scopes, of the sessions above, and of skills while they are open.
 
-        Leave `timeout_seconds` out: `approval_timeout_seconds` of the session is the deadline. It is kept for options in older journals.
+        Omit `timeout_seconds`: the session's `approval_timeout_seconds` is the deadline. It is kept for options in older journals.
 
         Raises:
-            OptionError: Your move: a rule that cannot be read, an unknown mode or scope, or `bypass` without the option for it.
+            OptionError: Your move: an unreadable rule, an unknown mode or scope, or `bypass` without the option for it.
             ValueError: Your move: a negative timeout.
         """
         return begin(
@@ -63,58 +63,58 @@ class Permissions(Plugin[Permitted]):
         )
 
     def on_config_update(self, options: JsonObject, state: Permitted) -> Permitted:
-        """Change what the session says, as it names it. Rules of other scopes stay, and may not be changed from here."""
+        """Change the named permissions of the session. Rules of other scopes stay, and cannot be changed here."""
         return go_on_with(options, state)
 
     @on(BeforeRequest)
     def tell(self, event: BeforeRequest, state: Permitted, ctx: Context) -> Action[Permitted]:
-        """Say what the mode means for the model, in the system prompt; each time, as another plugin's `Skip` may have taken it back."""
+        """Explain the mode in the system prompt, with each request, because a `Skip` of another plugin may have removed it."""
         return Continue(state, context={"mode": text_of_mode(state.policy, ctx.tools)})
 
     def options_now(self, options: JsonObject, state: Permitted) -> JsonObject:
-        """Give the options as they are at this moment: a plan that was approved since is none any more."""
+        """Return the current options: a plan that was approved is no longer in effect."""
         return state.options_now(options)
 
     def options_below(self, options: JsonObject, state: Permitted) -> JsonObject:
-        """Give the options with which a session below begins: where this one plans, that one looks, and no plan of its own ends that."""
+        """Return the options for a session below. During a plan it only looks, and no plan of its own ends that."""
         return state.options_below(options)
 
     def narrow_permissions(
         self, options: JsonObject, state: Permitted, permissions: JsonObject
     ) -> tuple[JsonObject, Permitted]:
-        """Let this allow only what these permissions allow too.
+        """Restrict the permissions to calls that these permissions also allow.
 
         Raises:
-            OptionError: Your move: an unknown key or mode, or a rule that cannot be read.
+            OptionError: Your move: an unknown key or mode, or an unreadable rule.
         """
         return narrowed(options, state, permissions)
 
     def hidden_tools(self, state: Permitted, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Name the tools that a rule denies whatever they are called with: a model is not told of them."""
+        """Return the tools that a rule denies for all arguments: they are hidden from the model."""
         return tuple(sorted({*names} - {*offered(state.policy, names)}, key=names.index))
 
     def always_rules(
         self, state: Permitted, name: str, arguments: JsonObject, working_dir: str
     ) -> tuple[str, ...]:
-        """Give the narrowest rules with which a call would run that a person is asked about; none where no rule may be made."""
+        """Return the narrowest rules that would allow a call that needs approval. Empty if no rule is allowed for it."""
         call = state.call(name, arguments, working_dir)
         return proposed_rules(call, judge(state.policy, call))
 
     def path_of(self, name: str, arguments: JsonObject) -> str | None:
-        """Give the path that a call is about; None for one that is about none."""
+        """Return the path that a call is about. None if it has none."""
         path = arguments.get("path") if name in PATH_TOOLS else None
         return path if isinstance(path, str) else None
 
     def refusal_of_end(
         self, state: Permitted, name: str, arguments: JsonObject, working_dir: str, end: str
     ) -> str | None:
-        """Say why a call does not run whose path leads to another place by links: that one is judged more strictly."""
+        """Return why a call is refused whose path leads elsewhere by links, if the target is judged more strictly."""
         call = state.call(name, arguments, working_dir)
         return refusal_of_end(state.policy, call, end)
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:
-        """Say what becomes of a call."""
+        """Judge a call."""
         call = state.call(event.name, event.arguments, ctx.working_dir)
         verdict = judge(state.policy, call)
         if verdict.decision == "allow":
@@ -134,7 +134,7 @@ class Permissions(Plugin[Permitted]):
 
     @on(AfterTool)
     def leave_plan(self, event: AfterTool, state: Permitted, ctx: Context) -> Action[Permitted]:
-        """Go back to the mode of before, once a plan is approved; and let the rules of a skill hold, once it is open."""
+        """Return to the earlier mode once a plan is approved, and apply the rules of a skill once it is open."""
         opened = opened_by(event)
         if opened is not None:
             return Continue(attrs.evolve(state, opened=opened))
@@ -146,5 +146,5 @@ class Permissions(Plugin[Permitted]):
 
     @on(AfterTurn)
     def close_skill(self, event: AfterTurn, state: Permitted, ctx: Context) -> Action[Permitted]:
-        """Let the rules of an open skill hold no longer."""
+        """Stop applying the rules of an open skill."""
         return Continue(state if state.opened is None else attrs.evolve(state, opened=None))

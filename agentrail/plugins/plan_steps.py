@@ -1,4 +1,4 @@
-"""What becomes of the steps of a plan when a model writes its list again, what of that is news, and how the plan is shown to it."""
+"""Steps of a plan: updates when a model writes its list again, the resulting events, and the text for the model."""
 
 from agentrail.core.protocol.actions import Emitted
 from agentrail.events import (
@@ -15,10 +15,10 @@ from agentrail.events import (
 
 
 def followed(before: tuple[PlanStep, ...], written: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
-    """Say how the steps stand after the model wrote its list once more.
+    """Return the steps after the model wrote its list again.
 
-    Of the same steps each makes the move that was written where it may; one that has ended stays as it was, whatever an older list says, and
-    only what was not said of it yet is added: what came of it, why it failed, notes. Another list is another plan.
+    If the steps are the same, each makes the written move if it is allowed. An ended step keeps its state, even if an older
+    list disagrees, and only gains missing details: outcome, reason of failure, notes. A different list is a new plan.
     """
     if not _is_same_list(before, written):
         return written
@@ -37,7 +37,7 @@ def followed(before: tuple[PlanStep, ...], written: tuple[PlanStep, ...]) -> tup
 
 
 def refused_moves(before: tuple[PlanStep, ...], written: tuple[PlanStep, ...]) -> tuple[str, ...]:
-    """Say which moves of the list that was written once more are not made, each with the state that it is in and the one that was written."""
+    """Return the refused moves of the rewritten list, each with its current and its written state."""
     if not _is_same_list(before, written):
         return ()
     return tuple(
@@ -52,10 +52,10 @@ def _is_same_list(before: tuple[PlanStep, ...], written: tuple[PlanStep, ...]) -
 
 
 def show_plan(steps: tuple[PlanStep, ...], refused: tuple[str, ...] = ()) -> str:
-    """Write the plan for the model, with what comes next. It stands behind the conversation, and in no history."""
+    """Format the plan for the model, with the next step. It is appended after the conversation and is not part of the history."""
     plan = Plan(steps=steps)
     current = plan.current_step
-    assert current is not None  # noqa: S101 - it is shown while there is one
+    assert current is not None  # noqa: S101 - it is shown only while there is one
     progress = plan.progress
     ended = progress.total - progress.counts["pending"] - progress.counts["in_progress"]
     verb = "You are at" if current.status == "in_progress" else "Next is"
@@ -67,7 +67,7 @@ def show_plan(steps: tuple[PlanStep, ...], refused: tuple[str, ...] = ()) -> str
 
 
 def news_of(before: tuple[PlanStep, ...], now: tuple[PlanStep, ...]) -> tuple[Emitted, ...]:
-    """Say what is new: another plan, or steps on their way; steps that are done; the last of them."""
+    """Return the events: a new plan, or started steps, then completed steps, then the completion of the last step."""
     news: list[Emitted] = []
     done_before = {step.content for step in before if step.done}
     newly_done = [step for step in now if step.done and step.content not in done_before]

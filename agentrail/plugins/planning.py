@@ -1,4 +1,4 @@
-"""`Planning`: asks for a plan first, reads it from the checkboxes of a response, shows it, and says when steps are done."""
+"""`Planning`: asks for a plan first, reads it from checkboxes in a response, shows it, and reports completed steps."""
 
 from typing import Final
 
@@ -25,17 +25,17 @@ AGAIN: Final = (
 
 @attrs.frozen
 class Planned:
-    """What was asked for, and the plan as it is now.
+    """The options, and the current plan.
 
     Attributes:
         plan_first: Whether a prompt is answered with a plan first.
-        min_prompt_length: Shorter prompts need none.
-        directive: What the model is told.
-        max_plan_attempts: How often it is told, the first time included.
-        attempts: How often it was; 0 when no plan is awaited.
-        plan: The steps that it wrote down.
-        shows_plan: Whether the plan stands behind the conversation while steps are open.
-        refused: Which moves of the list that was written last were not made, and why.
+        min_prompt_length: Shorter prompts need no plan.
+        directive: Instruction for the model.
+        max_plan_attempts: How often the instruction is given, the first time included.
+        attempts: How often it was given. 0 when no plan is awaited.
+        plan: The steps that the model wrote.
+        shows_plan: Whether the plan is shown after the conversation while steps are open.
+        refused: Refused moves of the last written list, with reasons.
     """
 
     plan_first: bool
@@ -49,7 +49,7 @@ class Planned:
 
 
 class Planning(Plugin[Planned]):
-    """Asks for a plan before the work, and follows it."""
+    """Asks for a plan before the work, and tracks it."""
 
     priority = 200
 
@@ -62,7 +62,7 @@ class Planning(Plugin[Planned]):
         max_plan_attempts: int = 2,
         shows_plan: bool = True,
     ) -> Planned:
-        """Take when a plan is asked for, and with which words.
+        """Set when to ask for a plan, and the instruction.
 
         Raises:
             ValueError: Your move: an empty directive, or fewer than one attempt.
@@ -80,7 +80,7 @@ class Planning(Plugin[Planned]):
 
     @on(BeforePrompt)
     def direct(self, event: BeforePrompt, state: Planned, ctx: Context) -> Action[Planned]:
-        """Begin a new plan with each prompt that is long enough."""
+        """Start a new plan with each prompt that is long enough."""
         state = attrs.evolve(state, attempts=0, plan=(), refused=())
         if not state.plan_first or len(event.text) < state.min_prompt_length:
             return Continue(state)
@@ -88,7 +88,7 @@ class Planning(Plugin[Planned]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Planned, ctx: Context) -> Action[Planned]:
-        """Show the plan behind the conversation, of this request alone: what stands in front keeps its bytes, and a cache of it holds."""
+        """Append the plan after the conversation, for this request only, so that earlier content stays cached."""
         if not state.shows_plan or Plan(steps=state.plan).current_step is None:
             return Continue(state)
         note = UserMessage(content=(Text(text=show_plan(state.plan, state.refused)),), origin="note")
@@ -96,7 +96,7 @@ class Planning(Plugin[Planned]):
 
     @on(AfterResponse)
     def follow(self, event: AfterResponse, state: Planned, ctx: Context) -> Action[Planned]:
-        """Read the plan, or ask for it once more."""
+        """Read the plan, or ask for it again."""
         written = read_steps(event.message.text)
         if written:
             now = followed(state.plan, written)
@@ -105,6 +105,6 @@ class Planning(Plugin[Planned]):
             return Continue(after, emits=news_of(state.plan, now))
         if not state.attempts:
             return Continue(state)
-        if state.attempts >= state.max_plan_attempts:  # it will not plan; let it work
+        if state.attempts >= state.max_plan_attempts:  # it does not plan, so let it work
             return Continue(attrs.evolve(state, attempts=0))
         return Intervene(AGAIN, attrs.evolve(state, attempts=state.attempts + 1))

@@ -1,7 +1,7 @@
-"""`PromptCache`: says where the vendor's prompt cache should end, for vendors that want to be told.
+"""`PromptCache`: marks where the vendor's prompt cache should end, for vendors that need marks.
 
-Three places: behind what never changes (tools and system prompt), behind the first calls, which stay where they are for as
-long as the conversation is not compacted, and behind the last thing that is not the model's, which the next request begins with.
+Three points: after the constant part (tools and system prompt), after the first calls, which stay in place until a
+compaction, and after the last message that is not the model's, with which the next request starts.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from agentrail.plugins.base import Plugin, on
 
 @attrs.frozen
 class Caching:
-    """How many points, and what is worth one.
+    """Number and minimum size of cache points.
 
     Attributes:
-        max_cache_points: So many at most.
-        min_tokens: What stands before a point in the conversation has so many tokens at least, at four bytes each.
+        max_cache_points: Maximum number of points.
+        min_tokens: Minimum number of tokens before a point in the conversation, at four bytes each.
     """
 
     max_cache_points: int
@@ -31,15 +31,15 @@ class Caching:
 
 
 class PromptCache(Plugin[Caching]):
-    """Marks the ends of the prefixes that a vendor should keep from one request to the next."""
+    """Marks the ends of the prefixes that a vendor should cache between requests."""
 
     priority = 130
 
     def init(self, *, max_cache_points: int = 3, min_tokens: int = 100) -> Caching:
-        """Take how many points there may be.
+        """Set the number of points.
 
         Raises:
-            ValueError: Your move: less than one point, or less than no tokens.
+            ValueError: Your move: less than one point, or a negative number of tokens.
         """
         if max_cache_points < 1 or min_tokens < 0:
             message = f"max_cache_points is 1 or more, min_tokens 0 or more; got {max_cache_points} and {min_tokens}"
@@ -48,7 +48,7 @@ class PromptCache(Plugin[Caching]):
 
     @on(BeforeRequest)
     def mark(self, event: BeforeRequest, caching: Caching, ctx: Context) -> Action[Caching]:
-        """Mark what is worth most first: the start, the end, and then the first results of calls."""
+        """Mark the most valuable points first: the start, the end, and then the first results of calls."""
         messages = event.messages
         last = next(
             (n for n in reversed(range(len(messages))) if not isinstance(messages[n], AssistantMessage)), None
@@ -61,7 +61,7 @@ class PromptCache(Plugin[Caching]):
 
 
 def _has(messages: Sequence[Message], tokens: int) -> bool:
-    """Say whether messages have so many tokens; looks at no more of them than it takes, because it is asked each turn."""
+    """Return whether messages have this many tokens. Stops as soon as it knows, because it runs each turn."""
     count = 0
     for message in messages:
         if count >= tokens:

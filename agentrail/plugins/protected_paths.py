@@ -1,4 +1,4 @@
-"""Names of files that a guard protects, and whether a path is one of them. Names only: no link is followed, no disk read."""
+"""Names of protected files, and whether a path matches one. Compares names only: no link is followed, no disk is read."""
 
 import re
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ DEFAULT_PATHS: Final = (
     *("~/Library/Keychains", "~/.local/share/keyrings", "~/.password-store"),
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/passwd", "/etc/passwd-", "/Library/Keychains"),
 )
-"""Keys and certificates, environments, cloud credentials, key chains, and who may log in."""
+"""Keys and certificates, environments, cloud credentials, key chains, and login permissions."""
 
 MAX_PATH_CHARACTERS: Final = 4096
-"""As long as a path may be on Linux, with `.` and `..` carried out. A longer one leads nowhere."""
+"""The longest path on Linux, with `.` and `..` resolved. A longer path leads nowhere."""
 
 MAX_LOOKS: Final = 40_000
-"""How much may be looked at in one call."""
+"""Limit of comparisons in one call."""
 
 MAX_NAME_CHARACTERS: Final = 255
-"""As long as a name may be."""
+"""The longest file name."""
 
 _ANOTHER_ROOT: Final = re.compile(
     r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
@@ -44,14 +44,14 @@ _TOKEN: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|.", re.DOTALL)
 
 @attrs.define
 class Looks:
-    """How much may be looked at in a call, in about a millionth of a second each; what cannot be judged is refused."""
+    """Comparison budget of a call, in about a microsecond each. A path beyond the budget is refused."""
 
     working_dir: str
     left: int = MAX_LOOKS
     seen: set[str] = attrs.field(factory=set)
 
     def pay_for(self, path: str) -> bool:
-        """Take what a path costs; False where there is not that much left. Wildcards are compared once, and remembered."""
+        """Charge the cost of a path. False if the budget is exhausted. Wildcards are compared once, and cached."""
         cost = 5 + len(path) // 20
         if _WILDCARDS.search(path) and path not in self.seen:
             self.seen.add(path)
@@ -61,7 +61,7 @@ class Looks:
 
 
 def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str) -> str | None:
-    """Give the first of these patterns that protects a path; None when it is free."""
+    """Return the first of these patterns that protects a path. None if there is none."""
     parts = _parts(path, working_dir)
     if sum(map(len, parts)) + len(parts) > MAX_PATH_CHARACTERS:
         return None
@@ -73,7 +73,7 @@ def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str)
 
 @lru_cache(maxsize=64)
 def _at_once(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Make one expression of all patterns: nearly every path is free, and is looked at once instead of twenty times."""
+    """Compile all patterns into one expression: nearly every path is free, and is then compared once instead of twenty times."""
     made = [r"(?!)"]
     for pattern in patterns:
         wanted = [part for part in pattern.lower().split("/") if part and part != "~"]
@@ -86,7 +86,7 @@ def _at_once(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 def _as_expression(piece: str) -> str:
     if len(piece) > 1:
-        return "[^/]"  # a set: what is in it is looked at later
+        return "[^/]"  # a character set: its content is compared later
     return {"*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece))
 
 
@@ -102,7 +102,7 @@ def _covers(pattern: str, parts: Sequence[str]) -> bool:
 
 
 def _parts(path: str, working_dir: str) -> list[str]:
-    """Cut a path at its slashes, with `.` and `..` carried out."""
+    """Split a path at its slashes, with `.` and `..` resolved."""
     path = _ANOTHER_ROOT.sub("/", path.strip())
     whole = path if path.startswith(("/", "~", "$HOME", "${HOME}")) else f"{working_dir}/{path}"
     parts: list[str] = []
@@ -116,7 +116,7 @@ def _parts(path: str, working_dir: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _alike(part: str, wanted: str) -> bool:
-    """Compare a part of a path with one of a pattern; either may have wildcards, and a shell's find no hidden names."""
+    """Compare a part of a path with a part of a pattern. Both may have wildcards. Shell wildcards do not match hidden names."""
     if fnmatchcase(part, wanted):
         return True
     if not _WILDCARDS.search(part) or (wanted.startswith(".") and not part.startswith((".", "[.", "[[.."))):
@@ -125,9 +125,9 @@ def _alike(part: str, wanted: str) -> bool:
 
 
 def _aims_at(part: str, wanted: str) -> bool:
-    """Say whether a pattern of the operator's own is after names of this kind: `*.ke?` is after `*.key`, and `*` after nothing.
+    """Return whether a pattern in a command targets such names: `*.ke?` targets `*.key`, and `*` targets nothing.
 
-    Half the letters that the protected pattern spells out must meet something narrower than `*`.
+    At least half the literal letters of the protected pattern must match something narrower than `*`.
     """
     spelled = sum(one.isalnum() or one == "_" for one in _TOKEN.findall(wanted))
     aimed = _meets(part, wanted)
@@ -135,7 +135,7 @@ def _aims_at(part: str, wanted: str) -> bool:
 
 
 def _meets(part: str, wanted: str) -> int | None:
-    """Say whether any name fits two patterns, and how many letters of the second meet something narrower than `*` at most."""
+    """Return the most letters of the second pattern matched by something narrower than `*`. None if no name fits both."""
     ours, theirs = _TOKEN.findall(_STARS.sub("*", part)), _TOKEN.findall(wanted)
     if len(ours) - ours.count("*") > MAX_NAME_CHARACTERS:
         return None  # no name is that long
@@ -154,7 +154,7 @@ def _best(
     below: Sequence[int | None],
     row: Sequence[int | None],
 ) -> int | None:
-    """Fill one cell of the table of `_meets`, whose rows are filled from the end."""
+    """Fill one cell of the table of `_meets`. Rows are filled from the end."""
     ahead, place = at
     ended = len(theirs) - place
     our, their = (ours[ahead : ahead + 1] or [""])[0], (theirs[place : place + 1] or [""])[0]
@@ -176,7 +176,7 @@ def _best(
 
 def _letters_meet(our: str, their: str) -> bool:
     if len(our) > 1 and len(their) > 1:
-        return True  # two sets: who knows
+        return True  # two character sets may overlap
     if "?" in {our, their}:
         return True
     if len(our) > 1:

@@ -1,4 +1,4 @@
-"""`Recovery`: bounds how often a call that raises is made again, and acts when a tool goes on failing."""
+"""`Recovery`: limits the retries of a call that raises, and escalates when a tool keeps failing."""
 
 from typing import Final
 
@@ -10,20 +10,20 @@ from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 MAX_RECOVERY_PAUSE_MS: Final = 60_000
-"""A call that waits longer than this is better answered: the model may know another way."""
+"""Longest pause before a retry. For a longer wait, answering the call is better: the model may know another way."""
 
 MAX_DOUBLINGS: Final = 16
 MAX_ERROR_CHARACTERS: Final = 500
-"""Of an error that is published."""
+"""Limit of a published error text."""
 
 
 @attrs.frozen
 class Failing:
-    """A tool that failed the last time.
+    """A tool whose last call failed.
 
     Attributes:
         tool: Its name.
-        failures: How many calls in a row ended in an error.
+        failures: Number of consecutive calls that ended in an error.
     """
 
     tool: str
@@ -32,14 +32,14 @@ class Failing:
 
 @attrs.frozen(kw_only=True)
 class Patience:
-    """How long failing is borne, and what fails.
+    """The retry limits, and the failing tools.
 
     Attributes:
-        max_retries: Of one call that raises, and of calls in a row that end in an error.
-        backoff_base_ms: The longest pause before the first retry; it doubles with each.
-        fallback_model: The model that gets a chance when a tool goes on failing; None for none.
-        escalation_event: Whether that is published.
-        failing: The tools whose last call failed.
+        max_retries: Limit for one call that raises, and for consecutive calls that end in an error.
+        backoff_base_ms: Longest pause before the first retry. Doubles with each retry.
+        fallback_model: Model to switch to when a tool keeps failing. None for none.
+        escalation_event: Whether to publish the escalation.
+        failing: Tools whose last call failed.
     """
 
     max_retries: int
@@ -50,7 +50,7 @@ class Patience:
 
 
 class Recovery(Plugin[Patience]):
-    """Retries calls that raise with growing pauses, and escalates when a tool goes on failing."""
+    """Retries calls that raise with growing pauses, and escalates when a tool keeps failing."""
 
     priority = 150
 
@@ -62,7 +62,7 @@ class Recovery(Plugin[Patience]):
         fallback_model: str | None = None,
         escalation_event: bool = True,
     ) -> Patience:
-        """Take how long failing is borne.
+        """Set the limits.
 
         Raises:
             ValueError: Your move: a number below 0.
@@ -81,17 +81,17 @@ class Recovery(Plugin[Patience]):
 
     @on(OnToolError)
     def before_retry(self, event: OnToolError, patience: Patience, ctx: Context) -> Action[Patience]:
-        """Set the pause, or end the retries. How often a call may be made at all its tool has said: that is not raised."""
+        """Set the pause, or end the retries. The tool itself limits its attempts, and this limit is not raised."""
         if event.attempt > patience.max_retries:
             return Skip(patience)
         longest = patience.backoff_base_ms * 2 ** min(event.attempt - 1, MAX_DOUBLINGS)
-        # From half of it on, so that the calls of a batch, which failed together, do not come back together.
+        # Random from half of it up, so that calls of a batch that failed together do not retry together.
         pause_ms = round(min(longest, MAX_RECOVERY_PAUSE_MS) * (1 + ctx.random.random()) / 2)
         return Continue(patience, hints=Hints(pause_ms=pause_ms))
 
     @on(AfterTool)
     def after_call(self, event: AfterTool, patience: Patience, ctx: Context) -> Action[Patience]:
-        """Count errors in a row, tool by tool; the first one after `max_retries` escalates, and the count begins again."""
+        """Count consecutive errors per tool. The first one after `max_retries` escalates, and the count restarts."""
         failures = next((one.failures for one in patience.failing if one.tool == event.name), 0)
         if not event.result.is_error:
             return Continue(_counted(patience, event.name, 0)) if failures else Continue(patience)

@@ -1,7 +1,7 @@
-"""`Reflection`: an answer is reviewed before it is returned, by the model itself, another one, or a function.
+"""`Reflection`: an answer is reviewed before it is returned, by the model itself, another model, an agent, or a function.
 
-An agent reviews by a call of `task` that the model makes, and of which the plugin writes the arguments and reads the result. So the
-machine knows of nothing new: what holds for children of calls (their loan, their approvals, abort and recovery) holds for reviews.
+An agent reviews through a `task` call of the model: the plugin writes its arguments and reads its result. So the session
+needs no new mechanism. The rules for child calls (loan, approvals, abort and recovery) apply to reviews.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ from agentrail.plugins.base import Plugin, on
 
 # The reviewers: their state, their questions and their answers.
 #
-# Of an agent the model calls `task`, and the plugin writes that call and reads its result. All three approve in one way (`is_approved`).
+# For an agent, the model calls `task`, and the plugin writes that call and reads its result. All three approve in the same
+# way (`is_approved`).
 
 TASK: Final = "task"
 """The tool that gives work to an agent."""
@@ -54,25 +55,25 @@ NOT_REVIEWED: Final = f"the model answered without calling {TASK}, so there was 
 NO_TASK: Final = f"there is no tool {TASK} in this session: add TaskTool() to its tools"
 
 _EMPHASIS: Final = "*_`#. !"
-"""What models put around a word that stands alone."""
+"""Characters that models put around a standalone word."""
 _FENCE: Final = "```"
 
 
 @attrs.frozen
 class Reviews:
-    """What is reviewed, and how far the review is.
+    """The options, and the progress of the review.
 
     Attributes:
-        criteria: What a good answer is.
+        criteria: Criteria of a good answer.
         max_reviews: How often an answer is sent back in one cycle.
-        pass_signal: What a reviewer says to a good answer.
-        reviewer_model: Who reviews; None: the model itself.
+        pass_signal: A reviewer's signal for a good answer.
+        reviewer_model: Model that reviews. None: the model itself.
         reviews: How often this cycle's answer was sent back.
-        passed: Whether it was found good.
-        reviewer_agent: The agent that reviews; None: a model.
-        answer: What is reviewed, or was; not kept for `reviewer_model`, behind whose review the answer stands as it is.
-        is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
-        call_id: The call by which the agent reviews; None: none is open.
+        passed: Whether the answer was approved.
+        reviewer_agent: The agent that reviews. None: a model.
+        answer: The reviewed answer. Not kept for `reviewer_model`, after whose review the answer is returned unchanged.
+        is_asked_for: Whether the model was told to request a review, and has not called the agent yet.
+        call_id: The call in which the agent reviews. None if none is open.
     """
 
     criteria: tuple[str, ...]
@@ -88,7 +89,7 @@ class Reviews:
 
 
 def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Have the model call the agent, unless this very answer passed, or reviews are over."""
+    """Instruct the model to call the agent, unless this exact answer passed, or reviews are used up."""
     answer = candidate_in(ctx.messages)
     if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
         return Continue(state)
@@ -103,7 +104,7 @@ def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
-    """Note by which call the agent reviews; what is said behind a review stands for the answer, where it is the signal alone."""
+    """Record the call in which the agent reviews. After a review, a bare pass signal is replaced by the answer."""
     if message.calls:
         call_id = review_call(message.calls, state.reviewer_agent) if state.is_asked_for else None
         return Continue(
@@ -115,14 +116,14 @@ def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews
 
 
 def write_call(event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Write the arguments of the call by which the agent reviews; another call stays as it is."""
+    """Write the arguments of the review call. Other calls stay unchanged."""
     if event.call_id != state.call_id:
         return Continue(state)
     return ReplaceToolArgs(review_arguments(state, ctx.messages), state)
 
 
 def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
-    """Read the result of that call; one that failed lets the answer pass."""
+    """Read the result of that call. A failed review lets the answer pass."""
     result = next((one for one in event.results if one.call_id == state.call_id), None)
     if result is None:
         return Continue(state)
@@ -132,7 +133,7 @@ def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
 
 
 def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
-    """Hear what the model says of its own answer: where it approves that one, it is what is returned, and not the signal."""
+    """Read the model's review of its own answer. If it approves, the answer is returned instead of the signal."""
     if not state.reviews or message.calls:
         return Continue(attrs.evolve(state, passed=False))
     if not is_approved(message.text, state.pass_signal):
@@ -142,7 +143,7 @@ def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Review
 
 
 def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Have the model review its answer, and keep that for when it passes."""
+    """Ask the model to review its answer, and keep the answer for when it passes."""
     state = attrs.evolve(state, answer=candidate_in(ctx.messages), reviews=state.reviews + 1)
     prompt = (
         f"Review your answer by these criteria:\n{criteria_in(state)}\n"
@@ -152,7 +153,7 @@ def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Have another model review the answer; the cycle waits for it."""
+    """Ask another model to review the answer. The cycle waits for it."""
     question = CallModel(
         prompt=f"Criteria:\n{criteria_in(state)}\n\nAnswer:\n{candidate_in(ctx.messages)}",
         system=f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line; if not, say what is wrong.",
@@ -162,7 +163,7 @@ def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def read_model(result: object, state: Reviews) -> Action[Reviews]:
-    """Send the answer back with what the reviewer says; a reviewer that fails, or says nothing, lets it pass."""
+    """Send the answer back with the reviewer's remarks. A reviewer that fails, or returns no text, lets it pass."""
     match result:
         case ModelAnswer(text=text) if text.strip() and not is_approved(text, state.pass_signal):
             prompt = f"A reviewer says of your answer:\n{text}\nWrite a better one."
@@ -174,9 +175,9 @@ def read_model(result: object, state: Reviews) -> Action[Reviews]:
 
 
 def asked_review(state: Reviews) -> str:
-    """Tell the model to have its answer reviewed, and what to do then.
+    """Return the instruction to request a review, and to act on its result.
 
-    A document it writes again: where answers have a shape, vendors let it say nothing else, and callers read nothing else.
+    The model writes a document again: with a response format, vendors allow no other text, and callers read no other text.
     """
     return (
         f"Have your answer reviewed before it is returned: call `{TASK}` once, with subagent_type {state.reviewer_agent!r}. "
@@ -192,7 +193,7 @@ def _good(state: Reviews) -> str:
 
 
 def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
-    """Give the arguments of the call: an agent knows nothing of the conversation, so all that it judges by stands there."""
+    """Return the arguments of the call. An agent does not know the conversation, so they contain everything it needs to judge."""
     description = (
         f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line. "
         f"If not, say what is wrong with it, point by point.\n\nCriteria:\n{criteria_in(state)}\n\n"
@@ -202,9 +203,9 @@ def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
 
 
 def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
-    """Find the call among those of a response that asks for a review; of several the first one counts.
+    """Return the review call among those of a response. If there are several, the first counts.
 
-    One without a description is refused before a plugin is asked, and the model may make it again.
+    A call without a description is refused before plugins are called, and the model may repeat it.
     """
     for call in calls:
         arguments = call.arguments or {}
@@ -214,9 +215,9 @@ def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
 
 
 def is_approved(review: str, pass_signal: str) -> bool:
-    """Say whether a review has found an answer good: by its first line, or by `verdict` where it is a JSON object.
+    """Return whether a review approves an answer: by its first line, or by `verdict` if it is a JSON object.
 
-    Not by the words anywhere in it: "this cannot be APPROVED" is no approval.
+    Words elsewhere in it do not count: "this cannot be APPROVED" is not an approval.
     """
     document = document_of(review)
     if isinstance(document, Mapping):
@@ -225,19 +226,19 @@ def is_approved(review: str, pass_signal: str) -> bool:
 
 
 def is_signal(text: str, pass_signal: str) -> bool:
-    """Say whether this is the signal and nothing else, but for what models put around it."""
+    """Return whether this is only the signal, ignoring the characters that models put around it."""
     said = text.strip()
     return pass_signal.strip() in {said, said.strip(_EMPHASIS)}
 
 
 def candidate_in(messages: Sequence[Message]) -> str:
-    """Give what the model said last."""
+    """Return the model's last message."""
     said = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
     return next(said, "")
 
 
 def is_same_answer(one: str, other: str) -> bool:
-    """Say whether two answers are the same: their words, or what they say as JSON."""
+    """Return whether two answers are the same: by their words, or by their JSON values."""
     return one == other or _is_same_document(one, other)
 
 
@@ -247,7 +248,7 @@ def _is_same_document(one: str, other: str) -> bool:
 
 
 def document_of(answer: str) -> JsonValue:
-    """Give the object or the array that an answer is, in a fence or not; None for words, also for words around a fence."""
+    """Return the object or array in an answer, fenced or not. None for text, also for text around a fence."""
     text = answer.strip()
     fenced = text.startswith(_FENCE) and text.endswith(_FENCE)
     try:
@@ -258,12 +259,12 @@ def document_of(answer: str) -> JsonValue:
 
 
 def criteria_in(state: Reviews) -> str:
-    """Write what a good answer is, one line for each criterion."""
+    """Format the criteria, one line each."""
     return "\n".join(f"- {criterion}" for criterion in state.criteria)
 
 
 def _asked(messages: Sequence[Message]) -> str:
-    """Give the prompt that is answered, and what the user said since."""
+    """Return the prompt being answered, and later user messages."""
     asked: list[str] = []
     for message in reversed(messages):
         if isinstance(message, UserMessage) and message.origin in {"prompt", "steer"}:
@@ -281,7 +282,7 @@ CRITERIA: Final = ("It answers all that was asked.", "Nothing in it is made up."
 
 
 class Reflection(Plugin[Reviews]):
-    """Lets an answer be reviewed before it is returned."""
+    """Reviews an answer before it is returned."""
 
     priority = 400
 
@@ -290,11 +291,11 @@ class Reflection(Plugin[Reviews]):
         *,
         criteria: Sequence[str] = CRITERIA,
         max_reviews: int = 3,
-        pass_signal: str = "APPROVED",  # noqa: S107 - what a reviewer says is no secret
+        pass_signal: str = "APPROVED",  # noqa: S107 - a reviewer's signal is not a secret
         reviewer_model: str | None = None,
         reviewer_agent: str | None = None,
     ) -> Reviews:
-        """Take the criteria, and who judges by them.
+        """Set the criteria and the reviewer.
 
         Raises:
             ValueError: Your move: no criteria, no signal or one of several lines, a negative number of reviews, or two reviewers.
@@ -318,7 +319,7 @@ class Reflection(Plugin[Reviews]):
 
     @on(AfterResponse)
     def listen(self, event: AfterResponse, state: Reviews, ctx: Context) -> Action[Reviews]:
-        """Hear what the model says of its own answer; a new cycle begins with its first turn."""
+        """Read the model's review of its own answer. A new cycle starts with its first turn."""
         if ctx.turn <= 1:
             state = attrs.evolve(state, reviews=0, passed=False, answer="", is_asked_for=False, call_id=None)
         if state.reviewer_agent is not None:
@@ -329,7 +330,7 @@ class Reflection(Plugin[Reviews]):
 
     @on(BeforeFinish)
     def review(self, event: BeforeFinish, state: Reviews, ctx: Context) -> Action[Reviews]:
-        """Have the answer reviewed, unless it passed or was sent back often enough."""
+        """Start the review, unless the answer passed or was sent back often enough."""
         if state.reviewer_agent is not None:
             return ask_agent(state, ctx)
         if state.passed or state.reviews >= state.max_reviews:
@@ -338,15 +339,15 @@ class Reflection(Plugin[Reviews]):
 
     @on(BeforeTool)
     def hand_over(self, event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
-        """Let the agent judge the answer itself, and not what the model writes about it."""
+        """Give the agent the answer itself, rather than the model's description of it."""
         return write_call(event, state, ctx)
 
     @on(AfterToolBatch)
     def take_verdict(self, event: AfterToolBatch, state: Reviews, ctx: Context) -> Action[Reviews]:
-        """Read what the agent says; a review that fails lets the answer pass."""
+        """Read the agent's verdict. A failed review lets the answer pass."""
         return read_review(event, state)
 
     @on(RequestDone)
     def hear(self, event: RequestDone, state: Reviews, ctx: Context) -> Action[Reviews]:
-        """Send the answer back with what the reviewer says; a reviewer that fails lets it pass."""
+        """Send the answer back with the reviewer's remarks. A reviewer that fails lets it pass."""
         return read_model(event.result, state)

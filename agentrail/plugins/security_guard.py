@@ -1,6 +1,6 @@
 """`SecurityGuard`: refuses calls that touch protected files or run destructive commands.
 
-It reads names and words, so it stops accidents and bad ideas. It does not look inside programs: what those do is for the sandbox to stop.
+It reads names and words, so it stops accidents. It does not look inside programs. The sandbox must confine those.
 """
 
 import re
@@ -41,11 +41,11 @@ _PATH_KEY: Final = re.compile(
 
 @attrs.frozen
 class Rules:
-    """What is refused.
+    """The rules of refusal.
 
     Attributes:
         paths: Patterns of protected paths.
-        commands: The first words of commands that do not run, besides the destructive ones.
+        commands: First words of further commands to refuse, in addition to the destructive ones.
         defaults: Whether the destructive ones are refused.
         audit: Whether each verdict is published.
     """
@@ -59,10 +59,10 @@ class Rules:
 def objections(
     arguments: Mapping[str, Any], rules: Rules, working_dir: str, unread: list[str]
 ) -> Iterator[str]:
-    """Find what is refused, and note why lines are not read."""
+    """Yield the objections, and record why lines are unreadable."""
     looks = Looks(working_dir)
     left: list[tuple[str, Any]] = list(arguments.items())
-    for key, value in left:  # grows by what is nested, to any depth
+    for key, value in left:  # grows by nested values, to any depth
         if isinstance(value, Mapping):
             left += value.items()
             continue
@@ -77,7 +77,7 @@ def objections(
 
 
 def _readings(key: str, value: Any, texts: Sequence[str]) -> Iterator[PlainReading]:
-    """Read lines; a list is an argument vector, of commands one line for each item."""
+    """Parse command lines. A list is an argument vector, or in `commands` one line per item."""
     if isinstance(value, str) or key == "commands":
         yield from (read_plain(text) for text in texts if text.strip())
     else:
@@ -101,7 +101,7 @@ def _objections_to_line(
 
 
 def _directories_of(line: PlainLine) -> list[str]:
-    """Return where the words of a line may be names: here, where it changes to, and below each absolute name, such as that of `tar -C`."""
+    """Return the directories in which words of a line may be names: this one, `cd` targets, and absolute names such as in `tar -C`."""
     here = ""
     found = [here]
     for command in line.commands:
@@ -124,7 +124,7 @@ def _objections_to_command(
     spoken = (words[0].rpartition("/")[2].lower(), *words[1:])
     if any(speaks(spoken, prefix) for prefix in rules.commands if prefix):
         yield f"{shown!r} is a command that may not run here"
-    if words[0] in _SAYS:  # what is only said is no file
+    if words[0] in _SAYS:  # arguments that are only printed are not files
         return
     named = dict.fromkeys(piece for word in words for piece in _places_in(word))
     for directory in directories:
@@ -133,7 +133,7 @@ def _objections_to_command(
 
 
 def _places_in(word: str) -> Iterator[str]:
-    """Give what of a word may be a path: all of it, what stands behind a mark in it, or behind a short option."""
+    """Yield the parts of a word that may be a path: all of it, the text after a mark, or the text after a short option."""
     yield word
     if _PART.search(word):
         yield from _PART.split(word)[1:]
@@ -171,7 +171,7 @@ class SecurityGuard(Plugin[Rules]):
         defaults: bool = True,
         audit: bool = False,
     ) -> Rules:
-        """Take patterns and commands to refuse besides the defaults, or in place of them."""
+        """Set patterns and commands to refuse, in addition to the defaults or in place of them."""
         return Rules(
             paths=(*(DEFAULT_PATHS if defaults else ()), *blocked_paths),
             commands=tuple(tuple(shlex.split(command)) for command in blocked_commands),
@@ -181,10 +181,10 @@ class SecurityGuard(Plugin[Rules]):
 
     @on(BeforeTool)
     def check(self, event: BeforeTool, rules: Rules, ctx: Context) -> Action[Rules]:
-        """Look at every path and every command line of a call."""
+        """Check every path and every command line of a call."""
         unread: list[str] = []
         why = next(objections(event.arguments, rules, ctx.working_dir, unread), None)
-        # A policy decides about these itself.
+        # A permission policy decides about these itself.
         asks = unread[0] if unread and why is None and _POLICY not in ctx.plugins else None
         verdict = {
             "tool": event.name,

@@ -1,11 +1,11 @@
-"""Reads the small language of plain commands: lines of which it is certain what a shell would run, and with which words.
+"""Parser for plain commands: lines for which the commands and words that a shell would run are certain.
 
-The only reader of command lines: permissions, guards, approvals and their previews use it. What a reader overlooks would run, so this
-reads little and stops at the rest: words of plain characters and of quotes that hold no expansion, `&&`, `||`, `;`, `|` and newlines,
-`2>&1` and `/dev/null`. A line that it has read is one that bash splits into the same commands and words. A line that is not read is
-not judged by its words: it asks.
+The only reader of command lines, used by permissions, guards, approvals and their previews. A command that a reader
+overlooks would run, so this one accepts little and stops at everything else. It accepts plain words, quotes without
+expansion, `&&`, `||`, `;`, `|`, newlines, `2>&1` and `/dev/null`. bash splits an accepted line into the same commands and
+words. A rejected line is not judged by its words: it needs approval.
 
-Nothing may enter that is not certain, and no knowledge of programs but of the four that are looked through.
+Add only syntax that is certain, and no knowledge of programs beyond the four wrappers.
 """
 
 import re
@@ -21,7 +21,7 @@ MAX_PLAIN_CHARACTERS: Final = 10_000
 _PIECE: Final = r"(?:[A-Za-z0-9_./:@%+,^=*?\[\]-]+|(?<=[A-Za-z0-9_])~|'[^']*'|\"[^\"$`\\!]*\")+"
 _TOKEN: Final = re.compile(
     r"[ \t]*(?:"
-    # The lookahead: what stands directly behind a redirection would be a part of its word.
+    # The lookahead: text directly after a redirection would be part of its word.
     r"(?P<quiet>2>&1(?=[ \t\n;|&]|\Z)|(?:[12]?>>?|<)[ \t]*/dev/null(?=[ \t\n;|&]|\Z))"
     rf"|(?P<word>{_PIECE})"
     r"|(?P<mark>&&|\|\|(?!\|)|\|(?![|&])|;(?![;&])|\n)"
@@ -74,8 +74,8 @@ class PlainCommand:
     """A simple command that is certain.
 
     Attributes:
-        patterns: The places of those words that hold `*`, `?` or `[` outside of quotes: names of files may come of them.
-        behind: The place of the program that `timeout`, `nice`, `nohup` and `stdbuf` run; 0 without those.
+        patterns: Positions of words with `*`, `?` or `[` outside of quotes, which may expand to file names.
+        behind: Position of the program that `timeout`, `nice`, `nohup` and `stdbuf` run. 0 without those.
     """
 
     words: tuple[str, ...]
@@ -84,7 +84,7 @@ class PlainCommand:
 
     @property
     def run(self) -> tuple[str, ...]:
-        """The words of the program that is run in the end."""
+        """The words of the program that finally runs."""
         return self.words[self.behind :] if self.behind else self.words
 
 
@@ -93,8 +93,8 @@ class PlainLine:
     """A line that is certain.
 
     Attributes:
-        commands: Its simple commands, in order; at least one.
-        joints: What stands between them: `&&`, `||`, `|` or `;`, which a newline is too.
+        commands: Its simple commands, in order, at least one.
+        joints: The operators between them: `&&`, `||`, `|` or `;` (also for a newline).
     """
 
     commands: tuple[PlainCommand, ...]
@@ -106,7 +106,7 @@ class NotRead:
     """A line that is not certain.
 
     Attributes:
-        at: The character at which reading stopped, from 0.
+        at: Character position at which reading stopped, from 0.
     """
 
     at: int
@@ -118,7 +118,7 @@ PlainReading: TypeAlias = PlainLine | NotRead
 
 @lru_cache(maxsize=512)
 def read_plain(line: str) -> PlainReading:
-    """Read a line, in time that grows as it does."""
+    """Parse a line, in linear time."""
     if len(line) > MAX_PLAIN_CHARACTERS:
         return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
     if (at := _unprintable(line)) is not None:
@@ -127,7 +127,7 @@ def read_plain(line: str) -> PlainReading:
 
 
 def read_words(words: Sequence[str]) -> PlainReading:
-    """Read an argument vector: no shell looks at it, so its words are what they are."""
+    """Parse an argument vector. No shell reads it, so its words are literal."""
     if sum(map(len, words)) > MAX_PLAIN_CHARACTERS:
         return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
     if not words or not _PROGRAM.fullmatch(words[0]):
@@ -152,7 +152,7 @@ def _read(line: str) -> PlainReading:
             continue
         if kind == "quiet":
             is_quiet = True
-            # `22>/dev/null` has a descriptor where a word was read.
+            # In `22>/dev/null`, the digits are a file descriptor rather than a word.
             if came == "word" and begun == before and raws[-1].isdigit():
                 return NotRead(begun, "a redirection of another descriptor")
             continue
@@ -178,7 +178,7 @@ def _read(line: str) -> PlainReading:
 
 
 def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
-    """Make a command of its words as they were written."""
+    """Build a command from its words as written."""
     program = raws[0]
     if not _PROGRAM.fullmatch(program):
         why = "an assignment" if "=" in program else "a quoted or unusual name of a program"
@@ -200,11 +200,11 @@ def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
 
 
 def _behind(words: list[str], raws: list[str], patterns: list[int]) -> int:
-    """Return the place of the program that is run in the end."""
+    """Return the position of the program that finally runs."""
     behind = 0
     while words[behind] in _SEEN_THROUGH:
         at = _SEEN_THROUGH[words[behind]](words, behind + 1)
-        # Another program, or a pattern of one, is no name that could be looked up: then the one in front is judged.
+        # Another program here, or a pattern of one, cannot be looked up as a name. Then the wrapper itself is judged.
         if at >= len(raws) or not _PROGRAM.fullmatch(raws[at]) or any(place <= at for place in patterns):
             break
         behind = at
@@ -217,7 +217,7 @@ def _unprintable(line: str) -> int | None:
     return next((at for at, char in enumerate(line) if char not in "\n\t" and not char.isprintable()), None)
 
 
-# --- the programs that are looked through: where what they run begins, or behind all words where that is not certain
+# --- wrappers: where the wrapped program starts, or the end of the words if it is not certain
 
 
 def _behind_nohup(_: list[str], at: int) -> int:

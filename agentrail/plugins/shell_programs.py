@@ -1,7 +1,7 @@
-"""Programs of the shell: which run other programs, which run code, and which destroy data.
+"""Programs of the shell: which of them run other programs, run code, or destroy data.
 
-Tables only, and how the command of a program is found behind its options. A program that is not here runs nothing but itself, as far
-as a line tells.
+Tables only, and how to find a program's subcommand after its options. A program not listed here runs only itself, as far
+as its command line shows.
 """
 
 import re
@@ -13,10 +13,10 @@ from agentrail.plugins.shell_plain import PlainCommand
 # fmt: off
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "ash", "rbash", "csh", "tcsh"})
 READS_COMMANDS: Final = frozenset({"at", "batch", "crontab"})
-"""Programs that run later what they are told on their standard input."""
+"""Programs that later run the commands on their standard input."""
 DECLARES: Final = frozenset({"declare", "typeset", "export", "local", "readonly"})
 SETS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
-"""Builtins that set variables to what comes from elsewhere."""
+"""Builtins that set variables from outside input."""
 WRAPPERS: Final = frozenset({
     "arch", "builtin", "busybox", "caffeinate", "catchsegv", "chroot", "chrt", "command", "coproc", "cpulimit",
     "dbus-run-session", "doas", "dumb-init", "entr", "env", "exec", "fakeroot", "faketime", "firejail", "flock", "gdb",
@@ -26,7 +26,7 @@ WRAPPERS: Final = frozenset({
     "systemd-run", "taskset", "time", "timeout", "tini", "torsocks", "toybox", "unbuffer", "unshare", "uvx",
     "valgrind", "watch", "winpty", "xargs", "xvfb-run",
 })
-"""Programs that run the program that follows their own options."""
+"""Programs that run the program after their own options."""
 INTERPRETERS: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("python", "python2", "python3", "pypy", "pypy3"), frozenset({"-c"})),
     **dict.fromkeys(("perl",), frozenset({"-e", "-E"})), "ruby": frozenset({"-e"}), "lua": frozenset({"-e"}),
@@ -35,7 +35,7 @@ INTERPRETERS: Final[Mapping[str, frozenset[str]]] = {
     "julia": frozenset({"-e", "-E"}), **dict.fromkeys(("vi", "vim", "nvim", "ex"), frozenset({"-c", "--cmd"})),
     "tclsh": frozenset(), "expect": frozenset({"-c"}), "emacs": frozenset({"--eval", "-eval"}),
 }
-"""Programs that run code, and the options that code stands behind. Without any, a program in these reads its standard input."""
+"""Programs that run code, and the options followed by code. Without such an option, a program here reads its standard input."""
 CODE_FIRST: Final = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "gsed"})
 """Programs whose first operand is code."""
 GLOBAL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
@@ -49,12 +49,12 @@ GLOBAL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "make": frozenset({"-C", "-f", "-I", "-j", "-o", "-W"}), "terraform": frozenset(), "gh": frozenset({"-R", "--repo"}),
     "apt": frozenset({"-o", "-c", "-t"}), "apt-get": frozenset({"-o", "-c", "-t"}), "pip": frozenset({"--proxy", "--log", "--cache-dir"}),
 }
-"""Options in front of a program's command that take a word. Of a program that is not here any option may take one, or not."""
+"""Options before a program's subcommand that take a word. For programs not listed here, any option may take one."""
 # fmt: on
 
 
 def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Whether a command begins with these words, whatever options of its program stand between them."""
+    """Whether a command starts with these words, whatever options of its program are between them."""
     takes = GLOBAL_OPTIONS.get(prefix[0])
     places = {0}
     for word in prefix:
