@@ -1,6 +1,6 @@
-"""Protocols that programs of others speak, as translations: one file per wire. Pure.
+"""Translations of third-party wire protocols, one module per protocol. Pure.
 
-A bridge is a fold, of what a session publishes into frames, and a function, of what a client says into what is to be done. No
-connection, no clock and no library of a protocol may enter; who writes the frames, and who carries out what was decided, stands in
-`gateway/protocols`. A protocol is a translation and no second way in: it knows of no gate, and so it passes none by.
+A translation folds a session's events into frames, and maps a client's message to actions. It uses no
+connection, no clock and no protocol library. `gateway/protocols` writes the frames and carries out the actions.
+A protocol adds no second way in: it knows nothing of access checks, so it cannot bypass them.
 """

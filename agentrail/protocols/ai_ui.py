@@ -1,8 +1,9 @@
-"""The UI message stream, which `useChat` of the `ai` SDK reads: what a session publishes, as parts of one message of the assistant.
+"""The UI message stream of `useChat` in the `ai` SDK: a session's events as parts of one assistant message.
 
-Pure: a response and an event give the next response and the parts that go out. One cycle is one message, whatever interrupts it: its id
-follows from the number of the event that began it, so it is the same behind an approval, a reload or a restart. What a client sends is
-read in `ai_ui_messages`; who writes the parts, and when a stream ends, is decided elsewhere.
+Pure: a response and an event give the next response and its outgoing parts. One cycle is one message, whatever
+    interrupts it. Its id is derived from the number of the event that started it, so it stays the same after an
+    approval, a reload or a restart. `ai_ui_messages` reads the client's messages. The gateway writes the parts
+    and decides when a stream ends.
 """
 
 import zlib
@@ -55,16 +56,16 @@ from agentrail.messages import (
 )
 
 HEADER: Final = ("x-vercel-ai-ui-message-stream", "v1")
-"""By which a client knows the stream."""
+"""Response header that identifies the stream."""
 
 LAST_FRAME: Final = "[DONE]"
-"""What stands in the last frame, behind the part that ends the message."""
+"""Content of the last frame, after the part that ends the message."""
 
 UiPart: TypeAlias = Mapping[str, Any]
-"""One part of the stream: plain JSON with a `type`, as of `uiMessageChunkSchema`."""
+"""One part of the stream: plain JSON with a `type`, see `uiMessageChunkSchema`."""
 
 ReadText: TypeAlias = Callable[[AssistantMessage], str]
-"""Gives what people see of a response: without the tags that a session takes out of it."""
+"""Returns the visible text of a response, without the tags that a session removes."""
 
 _FINISH_REASONS: Final[Mapping[EndReason, str]] = MappingProxyType(
     {
@@ -84,11 +85,11 @@ _NO_RESULT: Final = "The response ended before this call had a result."
 
 
 class UiCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call that a client was shown.
+    """A tool call shown to a client.
 
     Attributes:
-        is_clients: Whether the client has to give its result: it runs the tool, or answers the question.
-        is_childs: Whether it is one of a session that works for a call of this one.
+        is_clients: Whether the client has to provide its result: it runs the tool, or answers the question.
+        is_childs: Whether it belongs to a child session that works for a call of this one.
     """
 
     name: str
@@ -100,11 +101,11 @@ class UiCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UiEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a response ends.
+    """The end of a response.
 
     Attributes:
-        reason: The reason of that part: one of the vendor's words for `finish`, a sentence for the others.
-        is_pause: Whether the cycle waits for people, and goes on behind their answer.
+        reason: The reason in that part: one of the vendor's values for `finish`, a sentence for the others.
+        is_pause: Whether the cycle waits for users, and continues after their answer.
     """
 
     kind: Literal["finish", "abort", "error"]
@@ -114,11 +115,11 @@ class UiEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was shown of the response that streams.
+    """The visible part of the streaming response.
 
     Attributes:
-        digest: Of that text, so that a gap is seen without keeping the text.
-        is_late: Whether its beginning was missed, so that its thinking comes whole when it is complete.
+        digest: Checksum of that text, which reveals a gap without keeping the text.
+        is_late: Whether its beginning was missed, so that its thinking is shown at once on completion.
     """
 
     ids: tuple[str, ...] = ()
@@ -137,18 +138,18 @@ def _whole_text(message: AssistantMessage) -> str:
 
 
 class UiResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the assistant, as far as its client has been shown it.
+    """An assistant message, as shown to its client so far.
 
     Attributes:
-        ref: The prompt that it answers; None for whatever the session works on.
-        message_id: Its id, `m` and a number; empty before it begins.
-        is_live: Whether what the session does now is part of it.
-        in_step: Whether a step is open: one request to the model, and the calls that it leads to.
-        open_part: The kind and the id of the text or the reasoning that is open.
-        last_id: The number of the last id that was made, and how many have it.
-        attempt: What was shown of the response that streams.
-        calls: The calls that were shown, by the id that the client knows them by.
-        end: How it ends; None while it goes on.
+        ref: The prompt that it answers, or None for the session's current work.
+        message_id: Its id, `m` and a number; empty before it starts.
+        is_live: Whether the session's current work is part of it.
+        in_step: Whether a step is open: one model request with its calls.
+        open_part: Kind and id of the open text or reasoning part.
+        last_id: The last number used in an id, and the number of ids that have it.
+        attempt: The visible part of the streaming response.
+        calls: The calls shown so far, by the id known to the client.
+        end: How it ends, or None while it continues.
     """
 
     ref: PromptRef | None = None
@@ -166,11 +167,11 @@ class UiResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Shown: TypeAlias = tuple[UiResponse, tuple[UiPart, ...]]
-"""What a response has become, and the parts that say so."""
+"""The next response, and the parts to send."""
 
 
 def show_event(response: UiResponse, event: Event) -> Shown:
-    """Show what a session has published next."""
+    """Return the next response and parts for an event of the session."""
     if type(event) is MessageDelta:  # by far the most frequent
         return _show_words(response, event, "text", event.delta)
     if type(event) is ThinkingDelta:
@@ -186,13 +187,13 @@ def show_event(response: UiResponse, event: Event) -> Shown:
 
 
 def resume_response(response: UiResponse, message_id: str) -> Shown:
-    """Go on with a message that its client has as far as the response was folded: behind an answer of a person."""
+    """Continue a message that its client already has up to here, after a user's answer."""
     after = replace(response, message_id=message_id, end=None, in_step=False)
     return after, ({"type": "start", "messageId": message_id},)
 
 
 def catch_up(response: UiResponse, text: str) -> Shown:
-    """Show what was said of the response that streams before anyone listened: its deltas are kept nowhere."""
+    """Show the beginning of the streaming response to a late client, because its deltas are not stored."""
     if not response.is_live or response.end is not None or response.attempt.is_late or not response.in_step:
         return response, ()
     late = replace(response, attempt=replace(response.attempt, is_late=True))
@@ -203,21 +204,21 @@ def catch_up(response: UiResponse, text: str) -> Shown:
 
 
 def pause(response: UiResponse) -> UiResponse:
-    """Let a response end because its cycle still waits for people: they answered a part of what was asked."""
+    """End a response whose cycle still waits for users, who have answered only a part of the questions."""
     if not response.is_live or response.end is not None:
         return response
     return replace(response, end=_finish(response, "tool_use", is_pause=True))
 
 
 def fail_response(response: UiResponse, reason: str) -> UiResponse:
-    """Let a response end without its cycle: its session has ended, or its stream cannot go on."""
+    """End a response without its cycle: its session has ended, or its stream cannot continue."""
     if response.end is not None:
         return response
     return replace(response, end=UiEnd(kind="error", reason=reason))
 
 
 def last_parts(response: UiResponse) -> tuple[UiPart, ...]:
-    """Give the parts that a stream ends with: what is open is closed, and exactly one part says how the message ended."""
+    """Return the last parts of a stream: they close every open part, and exactly one reports how the message ended."""
     end = response.end
     assert end is not None  # noqa: S101 - it has ended
     parts: list[UiPart] = [*_closing(response)]
@@ -235,18 +236,18 @@ def last_parts(response: UiResponse) -> tuple[UiPart, ...]:
     return tuple(parts)
 
 
-# --- where a message begins
+# --- the start of a message
 
 
 def _begin(response: UiResponse, event: Event) -> Shown | None:
-    """Begin a message where this event does so; None where it does not."""
+    """Start a message if this event does so. Otherwise return None."""
     wanted = response.ref
     match event:
         case AgentStart(ref=ref):
             if wanted is not None and ref != wanted:
                 return replace(response, is_live=False), ()
         case PromptTaken(ref=ref) if ref == wanted or (wanted is None and response.is_live):
-            pass  # a message of its own: the client has put the user's words between it and what they decided about
+            pass  # a separate message: in the client, the user's message comes between it and the decided calls
         case SteeringApplied(refs=refs) if wanted is not None and SteerRef(wanted) in refs:
             pass
         case _:
@@ -263,7 +264,7 @@ def _begin(response: UiResponse, event: Event) -> Shown | None:
 
 
 def _show_unbegun(response: UiResponse, event: Event) -> UiResponse:
-    """What becomes of a prompt that no cycle works on."""
+    """Handle the end of a prompt that no cycle works on."""
     if response.ref is None or response.end is not None:
         return response
     match event:
@@ -275,7 +276,7 @@ def _show_unbegun(response: UiResponse, event: Event) -> UiResponse:
             return response
 
 
-# --- what a cycle does
+# --- events of a cycle
 
 
 def _show_live(response: UiResponse, event: Event) -> Shown:
@@ -313,7 +314,7 @@ def _begin_step(response: UiResponse) -> Shown:
 
 
 def _wait(response: UiResponse, waiting: tuple[WaitingFor, ...]) -> Shown:
-    """End with what the client has to do: the call of a question is its own now, so that it can give its result."""
+    """End with pending tasks of the client. The call of a question becomes its own, so that it can provide the result."""
     after, parts = _close_part(response)
     for one in waiting:
         known = after.calls.get(one.call_id)
@@ -352,7 +353,7 @@ def _finish(response: UiResponse, stop_reason: EndReason, *, is_pause: bool = Fa
 
 
 def _closing(response: UiResponse) -> tuple[UiPart, ...]:
-    """Close what is open: words always, calls where nothing more comes of them."""
+    """Close open parts: text always, calls only if no more results can follow."""
     end = response.end
     parts = _close_part(response)[1]
     if not response.is_live or end is None or end.is_pause:
@@ -367,7 +368,7 @@ def _closing(response: UiResponse) -> tuple[UiPart, ...]:
     )
 
 
-# --- words
+# --- text
 
 
 def _show_words(response: UiResponse, event: Event, kind: str, delta: str) -> Shown:
@@ -406,7 +407,10 @@ def _close_part(response: UiResponse) -> Shown:
 
 
 def _complete(response: UiResponse, message: AssistantMessage, number: int) -> Shown:
-    """Show what is still missing of a response that is complete; all of it anew where what was shown is not how it begins."""
+    """Show the missing rest of a complete response.
+
+    If the shown text is not its beginning, the whole text is shown again.
+    """
     text = response.read_text(message)
     attempt = response.attempt
     parts: tuple[UiPart, ...] = ()
@@ -432,7 +436,7 @@ def _break_attempt(response: UiResponse, event: StreamError) -> Shown:
 
 
 def _discard(response: UiResponse, number: int, reason: str) -> Shown:
-    """Take back what was shown of an attempt: the session has no trace of it. What comes next has new ids."""
+    """Retract the shown part of an attempt, which the session has discarded. Later parts have new ids."""
     after, parts = _close_part(response)
     ids = response.attempt.ids
     after = replace(after, attempt=_FRESH)
@@ -468,7 +472,7 @@ def _show_calls(response: UiResponse, event: Event) -> Shown:
 def _show_call(
     response: UiResponse, call_id: str, name: str, arguments: JsonObject, *, is_clients: bool = False
 ) -> Shown:
-    """Show a call, or what has changed of one that is shown: it is opened once, whatever becomes of it."""
+    """Show a call, or its changes. Each call is opened once."""
     known = response.calls.get(call_id)
     if known is not None and known.is_over:
         return response, ()
@@ -477,7 +481,8 @@ def _show_call(
         return response, ()
     shown = UiCall(name=name, input=arguments) if known is None else known
     call = replace(shown, name=name, input=arguments, is_clients=is_clients)
-    # What runs on our side is none of the client's to run, and its result is none for which a client has to be waited for.
+    # A call that runs on our side must not be run by the client, nor does the client wait for a result of its
+    # own.
     facts = {"toolCallId": call_id, "toolName": name, "dynamic": True, "providerExecuted": not is_clients}
     closed, parts = _close_part(response)
     if known is None:
@@ -502,7 +507,7 @@ def _decided(response: UiResponse, call_id: str, *, is_denied: bool) -> UiRespon
 
 def _show_result(response: UiResponse, call_id: str, result: ToolResult) -> Shown:
     parts: tuple[UiPart, ...] = ()
-    # Its beginning is kept no longer; a result of a call that it does not know breaks a client.
+    # Its start is no longer stored, and a client breaks on the result of an unknown call.
     if call_id not in response.calls:
         response, parts = _show_call(response, call_id, result.name, {})
     call = response.calls[call_id]
@@ -519,18 +524,18 @@ def _output(call_id: str, call: UiCall, result: ToolResult) -> UiPart:
     named["dynamic"] = True
     if result.is_error:
         return {"type": "tool-output-error", **named, "errorText": result.text}
-    if call.is_clients and result.details is not None:  # as the client gave it
+    if call.is_clients and result.details is not None:  # as given by the client
         return {"type": "tool-output-available", **named, "output": result.details}
     if isinstance(result.details, dict) and not call.is_clients:
         named["toolMetadata"] = {"details": result.details}
     return {"type": "tool-output-available", **named, "output": result.words}
 
 
-# --- sessions that work for a call
+# --- child sessions that work for a call
 
 
 def _show_child(response: UiResponse, event: SubagentEvent) -> Shown:
-    """Show what people have to decide of a session that works for a call, and end where all that runs waits for that."""
+    """Show the decisions that a child session needs, and end if all running calls wait for them."""
     child_id, inner = event.child_id, event.event
     while isinstance(inner, SubagentEvent):
         child_id, inner = inner.child_id, inner.event
@@ -561,7 +566,7 @@ def _show_child(response: UiResponse, event: SubagentEvent) -> Shown:
     return (replace(after, end=None) if response.end is not None else after), ()
 
 
-# --- small things
+# --- helpers
 
 
 def _question(event: AskUser) -> UiPart:

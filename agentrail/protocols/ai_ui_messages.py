@@ -1,7 +1,8 @@
-"""What a client of the UI message stream says: which of its messages are new, and what it answers to what a session asked.
+"""Messages of a client of the UI message stream: which ones are new, and what the client answers.
 
-Pure: a call of the client and how its session stands give what is to be done, or why nothing is. History is the session's: a client sends
-all that it has, and of that only what the session does not know counts. Nothing in a message can approve but an answer to an approval.
+Pure: the client's call and the session's status give a plan, or a refusal. The session owns the history. A
+    client sends all its messages, and only those unknown to the session count. Only an answer to an approval
+    can approve anything.
 """
 
 import json
@@ -16,21 +17,21 @@ from agentrail.frozen import JsonValue
 
 MAX_UI_ID_CHARACTERS: Final = 128
 MAX_PAST: Final = 256
-"""How many messages of the user there may be without a response between them: of so many a session remembers that it took them."""
+"""Limit on user messages without a response between them: the session remembers that many as accepted."""
 
 _OURS: Final = re.compile(r"m([0-9]{1,16})")
 _ANSWERED: Final = ("output-available", "output-error")
 
 
-# --- what is to be done
+# --- the plan
 
 
 @frozen(kw_only=True)
 class UiRefusal:
-    """Why a call cannot be done; nothing of it is.
+    """Refusal of a whole call.
 
     Attributes:
-        place: Where it stands in the body; empty for all of it.
+        place: Place in the body; empty for the whole body.
     """
 
     code: str
@@ -41,10 +42,10 @@ class UiRefusal:
 
 @frozen(kw_only=True)
 class UiVerdict:
-    """A person's answer to an approval.
+    """A user's decision on an approval.
 
     Attributes:
-        reason: What the model reads, of one that may not.
+        reason: Reason of a rejection, for the model.
     """
 
     approval_id: str
@@ -54,10 +55,10 @@ class UiVerdict:
 
 @frozen(kw_only=True)
 class ClientOutcome:
-    """What a client's tool came to.
+    """Outcome of a tool that ran in the client.
 
     Attributes:
-        details: As the client gave it, where that is no text.
+        details: The client's value, unless it is text.
     """
 
     ref: str
@@ -68,7 +69,7 @@ class ClientOutcome:
 
 @frozen(kw_only=True)
 class QuestionAnswer:
-    """What a person answers to a question."""
+    """A user's answer to a question."""
 
     ref: str
     response: str | Mapping[str, Any] = field(repr=False)
@@ -79,10 +80,10 @@ UiAnswer: TypeAlias = UiVerdict | ClientOutcome | QuestionAnswer
 
 @frozen(kw_only=True)
 class UiWords:
-    """What the user says that is new.
+    """New text of the user.
 
     Attributes:
-        client_id: The id of the last message, by which the same words are known when they come again.
+        client_id: Id of the last message, which identifies the same text if it is sent again.
     """
 
     text: str = field(repr=False)
@@ -91,13 +92,13 @@ class UiWords:
 
 @frozen(kw_only=True)
 class UiPlan:
-    """What a call comes to.
+    """Actions that follow from a call.
 
     Attributes:
-        answers: To what the session asked, in order; all of them are applied, in front of the words.
-        words: What is said; None where a client only answers.
-        message_id: The message that goes on, where it only answers.
-        differs: Whether the client has messages of an assistant that the session does not know.
+        answers: Answers to the session's requests, in order. All of them are applied before the text.
+        words: New text, or None if the client only answers.
+        message_id: The message that continues, if the client only answers.
+        differs: Whether the client has assistant messages unknown to the session.
     """
 
     answers: tuple[UiAnswer, ...] = ()
@@ -106,17 +107,17 @@ class UiPlan:
     differs: bool = False
 
 
-# --- what came
+# --- input
 
 
 @frozen(kw_only=True)
 class UiToolPart:
-    """A tool call in a message of the assistant.
+    """A tool call in an assistant message.
 
     Attributes:
-        output: What the client says that it came to.
-        approval_id: What was asked; None where nothing was.
-        is_approved: What was decided; None where nothing was yet.
+        output: The client's result.
+        approval_id: Id of the requested approval, or None.
+        is_approved: The decision, or None if there is none yet.
     """
 
     call_id: str
@@ -130,10 +131,10 @@ class UiToolPart:
 
 @frozen(kw_only=True)
 class UiMessage:
-    """A message as a client has it.
+    """A message of the client.
 
     Attributes:
-        text: Of its text parts; those of a user.
+        text: Joined text parts of a user message.
     """
 
     id: str
@@ -144,23 +145,24 @@ class UiMessage:
 
 @frozen(kw_only=True)
 class UiCallBody:
-    """A call of a client, read.
+    """A parsed call of a client.
 
     Attributes:
-        messages: All that it has; at least one. Of those in front of the last one of the assistant only id and role are read.
+        messages: All its messages, at least one. For those before the last assistant message, only id and role
+            are read.
     """
 
     messages: tuple[UiMessage, ...]
 
     @property
     def past(self) -> tuple[UiMessage, ...]:
-        """Give the user's messages behind the last one of the assistant, oldest first: what a session is asked whether it knows it."""
+        """User messages after the last assistant message, oldest first. The session is asked which of them it knows."""
         behind = [place for place, one in enumerate(self.messages, 1) if one.role == "assistant"]
         return self.messages[behind[-1] if behind else 0 :]
 
 
 def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRefusal:
-    """Read what a client sends, strictly where it counts: what is past is read for its ids alone."""
+    """Parse the client's messages. Older messages are read only for their ids, newer ones strictly."""
     if trigger == "regenerate-message":
         return UiRefusal(
             code="field_invalid",
@@ -198,7 +200,7 @@ def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | UiRefus
     name, role, parts = one.get("id"), one.get("role"), one.get("parts")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_UI_ID_CHARACTERS:
         return _misfit(f"{place}.id", f"is no text of 1 to {MAX_UI_ID_CHARACTERS} characters")
-    if role == "system":  # what a session is told beforehand is its profile's
+    if role == "system":  # instructions for a session are part of its profile
         return None
     if role not in ("user", "assistant"):
         return _misfit(f"{place}.role", "is neither user nor assistant")
@@ -243,7 +245,7 @@ def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | UiRe
 
 
 def _read_tool(part: Any, place: str) -> UiToolPart | UiRefusal | None:
-    """Read a part of a message of the assistant; None for one that asks for nothing."""
+    """Parse a part of an assistant message. Return None for a part without an answer."""
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
         return _misfit(place, "is no object with a type")
     kind = part["type"]
@@ -284,11 +286,11 @@ def _misfit(place: str, what: str) -> UiRefusal:
     return UiRefusal(code="field_invalid", place=place, message=what)
 
 
-# --- what it comes to
+# --- the decision
 
 
 def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | UiRefusal:
-    """Decide what a call comes to."""
+    """Return the plan for a call, or a refusal."""
     assistants = [one for one in body.messages if one.role == "assistant"]
     last = body.messages[-1]
     differs = any(not _is_ours(one.id, status) for one in assistants)
@@ -309,13 +311,13 @@ def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str
 
 
 def _is_ours(name: str, status: Status | None) -> bool:
-    """Whether a message can be one that this session began."""
+    """Whether a message can be one that this session started."""
     found = _OURS.fullmatch(name)
     return found is not None and status is not None and int(found[1]) <= status.last_seq
 
 
 def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[UiAnswer, ...]:
-    """Give what is answered in a message; of what does not wait any more only where nothing else is said."""
+    """Return the answers in a message. Stale ones are included only if the client says nothing else."""
     waiting = {one.id for one in status.all_approvals}
     asked: dict[str, str] = {one.call_id: one.ref for one in status.questions}
     calls: dict[str, str] = {one.call_id: one.ref for one in status.client_calls}
@@ -331,7 +333,7 @@ def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[Ui
             answers.append(_outcome(calls[part.call_id], part))
         elif part.state == "output-available" and part.call_id in asked:
             answers.append(_answer(asked[part.call_id], part))
-    # In front, because the session refuses them: what is refused decides nothing, and so nothing of this call does.
+    # First, because the session refuses them, and a refusal must prevent all actions of this call.
     return (*stale, *answers) if is_all else tuple(answers)
 
 

@@ -1,9 +1,9 @@
-"""Python types as JSON Schema, and values both ways: for the parameters of tools, and for answers of a given type.
+"""JSON Schema of Python types, and conversion of values in both directions: for tool parameters, and for answers of a given type.
 
-`typed` makes of a type a `TypedValue`: its schema, `decode` from JSON, `encode` to JSON. It knows msgspec Structs, attrs
-classes, dataclasses, `TypedDict`s and `NamedTuple`s, unions of them, builtins and containers, and pydantic's models where the
-application has imported pydantic; it is never imported here. `described_names` reads what a docstring says of parameters
-and attributes.
+`typed` turns a type into a `TypedValue` with its schema, `decode` from JSON and `encode` to JSON. It supports
+msgspec Structs, attrs classes, dataclasses, `TypedDict`s and `NamedTuple`s, unions of them, builtins and
+containers. It also supports pydantic models if the application has imported pydantic, which is never imported
+here. `described_names` reads descriptions of parameters and attributes from a docstring.
 
     >>> from dataclasses import dataclass
     >>> from agentrail.typed import OutputFault, typed
@@ -20,7 +20,7 @@ and attributes.
     Traceback (most recent call last):
     agentrail.typed.faults.OutputFault: $.people: expected `int`, got `str`
 
-No tool and no session enters this room.
+This package knows nothing of tools or sessions.
 """
 
 from agentrail.typed.docstrings import described_names as described_names, described_whole as described_whole

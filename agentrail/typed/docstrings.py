@@ -1,7 +1,8 @@
-"""What a docstring says of parameters and attributes, in the three styles that are in use.
+"""Descriptions of parameters and attributes in a docstring, in the three common styles.
 
-Google writes `Args:`, NumPy underlines `Parameters`, Sphinx writes `:param x:`. What is none of them says nothing, and is no
-error: a docstring is for people first. No signature enters this file, so a name may be one that the function does not have.
+Google writes `Args:`, NumPy underlines `Parameters`, Sphinx writes `:param x:`. Other docstrings yield no
+descriptions and no error, because a docstring is written for people first. Signatures are not consulted, so a
+name may be one that the function does not have.
 """
 
 import functools
@@ -23,7 +24,7 @@ _BEGINS: Final = re.compile(
     rf"^(?:(?:{_TITLES}|{_OTHER_TITLES}):[ \t]*$|(?:{_TITLES}|{_OTHER_TITLES})[ \t]*\n[-=]{{3,}}[ \t]*$|:(?:param|parameter|arg|argument|key|keyword|ivar|var|cvar|type|vartype|returns?|rtype|raises?|yields?)\b[^:\n]*:)",
     re.MULTILINE,
 )
-"""Where the sections of a docstring begin, and the text about the whole ends."""
+"""Matches the start of the first section, where the general text ends."""
 
 _NAMES: Final = r"(\*{0,2}\w+(?:,[ \t]*\*{0,2}\w+)*)"
 _GOOGLE_ENTRY: Final = re.compile(rf"{_NAMES}[ \t]*(?:\((?:[^()]|\([^()]*\))*\))?[ \t]*:(?:[ \t]+(.*))?")
@@ -36,9 +37,9 @@ _UNDERLINE: Final = re.compile(r"[-=]{3,}[ \t]*")
 
 @functools.lru_cache(maxsize=256)
 def described_names(docstring: str | None) -> Mapping[str, str]:
-    """Read what a docstring says of each parameter or attribute."""
+    """Return the description of each parameter or attribute in a docstring."""
     found: dict[str, str] = {}
-    if docstring and (":" in docstring or "---" in docstring):  # most have no such section
+    if docstring and (":" in docstring or "---" in docstring):  # most docstrings have no such section
         lines = inspect.cleandoc(docstring).splitlines()
         for names, text in (*_google(lines), *_numpy(lines), *_sphinx(lines)):
             for name in names.split(","):
@@ -49,7 +50,7 @@ def described_names(docstring: str | None) -> Mapping[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def described_whole(docstring: str | None) -> str:
-    """Give what a docstring says before its first section, in the paragraphs that it has."""
+    """Return the text before the first section of a docstring, with its paragraphs."""
     if not docstring:
         return ""
     text = inspect.cleandoc(docstring)
@@ -64,7 +65,7 @@ def _google(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _section(lines: list[str]) -> list[str]:
-    """Take the lines up to the first that is not indented."""
+    """Return the lines up to the first one that is not indented."""
     end = next((at for at, line in enumerate(lines) if line and _indent(line) == 0), len(lines))
     return lines[:end]
 

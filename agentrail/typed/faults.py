@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words for a model; and how types and places are written in such words."""
+"""Faults of a value, worded for a model, and the notation of types and paths in these messages."""
 
 import re
 from typing import Any, Final
@@ -6,57 +6,60 @@ from typing import Any, Final
 from agentrail.core.values.bounded_schema import count_parts
 
 MAX_CLASS_REASON: Final = 500
-"""The longest reason that is taken from a class of the application."""
+"""Limit on the reason taken from a class of the application, in characters."""
 
 MAX_TRIED_AGAIN: Final = 10_000
-"""How often more than its size an object of one value may be looked at. Where classes hold unions of classes that hold unions, there
-are two to the power of the depth ways to try, and a model chooses the depth."""
+"""Decoding attempts allowed for one value beyond its size.
+
+Classes with unions of classes with unions allow two to the power of the depth attempts, and a model chooses the
+depth.
+"""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MODULES: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 class OutputFault(ValueError):
-    """A value is not of its type. The text is a sentence for the model that wrote it: where, what was expected, what came.
+    """A value does not have its type. The message tells the model where, the expected type and the given value.
 
     Attributes:
-        path: Where in the value, such as `$.cities[0].name`; `$` is all of it.
+        path: Place in the value, such as `$.cities[0].name`; `$` is the whole value.
     """
 
     def __init__(self, reason: str, *, path: str) -> None:
-        """Keep both halves."""
+        """Store path and reason."""
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
 
 
 class TooMuchDecoding(Exception):
-    """A value would be tried in more ways than one may."""
+    """A value would need more decoding attempts than allowed."""
 
 
 class DecodingBudget:
-    """What is left of the work that one value may cost."""
+    """Remaining decoding attempts for one value."""
 
     __slots__ = ("_left",)
 
     def __init__(self, value: object) -> None:
-        """Begin with enough to look at all of a value once, and at some of it again."""
+        """Allow each part of the value once, and `MAX_TRIED_AGAIN` repeated attempts."""
         self._left = count_parts(value) + MAX_TRIED_AGAIN
 
     def pay(self) -> None:
-        """Pay for a look at an object."""
+        """Count one attempt at an object."""
         self._left -= 1
         if self._left < 0:
             raise TooMuchDecoding
 
 
 def mismatch(came: object, *, expected: str, path: str) -> OutputFault:
-    """Say that JSON of one kind was expected, and one of another kind came."""
+    """Return the fault for JSON of another kind than expected."""
     return OutputFault(f"expected `{expected}`, got `{json_kind(came)}`", path=path)
 
 
 def json_kind(value: object) -> str:
-    """Name the kind of a JSON value, in the words of msgspec, which says most of such sentences here."""
+    """Return the kind of a JSON value, in msgspec's terms, which most of these messages use."""
     match value:
         case None:
             return "null"
@@ -77,12 +80,12 @@ def json_kind(value: object) -> str:
 
 
 def member(path: str, name: str) -> str:
-    """Give the path of a member of an object."""
+    """Return the path of a member of an object."""
     return f"{path}.{name}" if _NAME.fullmatch(name) else f"{path}[{name!r}]"
 
 
 def type_name(hint: Any) -> str:
-    """Write a type as one would in an annotation, without its modules."""
+    """Return a type as written in an annotation, without module names."""
     if hint is type(None):
         return "None"
     if isinstance(hint, type) and not hasattr(hint, "__args__"):
@@ -91,5 +94,5 @@ def type_name(hint: Any) -> str:
 
 
 def lowered(sentence: str) -> str:
-    """Begin a sentence of msgspec as the second half of one of ours."""
+    """Lower the first letter of a msgspec message, to append it to ours."""
     return sentence[:1].lower() + sentence[1:]

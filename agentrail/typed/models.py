@@ -1,7 +1,7 @@
-"""pydantic's models, where the application has them. pydantic is recognised among what was imported, and never imported here.
+"""Support for pydantic models. pydantic is detected among the imported modules and never imported here.
 
-A model describes itself and judges itself. What its schema refuses is refused first: a model on its own would read `"3"` as
-a number, and leave out what it does not know.
+A model provides its own schema and validation. Its schema is checked first: the model alone would accept `"3"`
+as a number and ignore unknown members.
 """
 
 import sys
@@ -23,16 +23,16 @@ _BY_NAME: Final = frozenset({"$defs", "properties", "patternProperties"})
 
 
 def is_model(kind: object) -> bool:
-    """Say whether this is a class of pydantic's, or one derived from it."""
+    """Return whether this is pydantic's base model or a subclass."""
     base = getattr(sys.modules.get("pydantic.main"), "BaseModel", None)
     return base is not None and isinstance(kind, type) and issubclass(kind, base)
 
 
 class PydanticModel(TypeNode):
-    """A model of pydantic's."""
+    """A pydantic model."""
 
     def __init__(self, kind: Any, where: str) -> None:
-        """Let the model describe itself."""
+        """Build the schema of the model."""
         self.name: str = kind.__name__
         self.python = kind
         try:
@@ -55,30 +55,30 @@ class PydanticModel(TypeNode):
         self.family: Family = _FAMILIES.get(self._schema.get("type"), "any")
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Refer to it."""
+        """Return a reference to its schema."""
         return definitions.adopt({"$ref": self._reference}, self._nested)
 
     def body(self, definitions: Definitions) -> Schema:
-        """Give its schema, with what it refers to."""
+        """Return its schema, with the definitions that it refers to."""
         own = self._reference.removeprefix(_REFERENCE)
         referred = {name: one for name, one in self._nested.items() if self._holds_itself or name != own}
         return definitions.adopt(self._schema, referred)
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Hold it against the schema, then let the model judge."""
+        """Check the value against the schema, then let the model validate it."""
         budget.pay()
         faults = self._judge.faults(value)
         if faults:
             raise _fault_of([_split(one) for one in faults[:_MAX_FAULTS]], path)
         kind: Any = self.python
         try:
-            # As JSON, because only there a strict model takes a text for a date.
+            # As JSON, because only then a strict model accepts a string for a date.
             return kind.model_validate_json(canonical_json(value))
         except ValueError as error:
             raise _worded(error, path) from None
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Let the model write itself, under the names that it reads, and without what it computes."""
+        """Return the model as JSON, under its input names and without computed fields."""
         if not self.takes(value):
             raise not_of_type(self, value, path)
         try:
@@ -88,18 +88,18 @@ class PydanticModel(TypeNode):
         return plain
 
     def takes(self, value: object) -> bool:
-        """Take what is one."""
+        """Return whether a value is an instance of the model."""
         return self.python is not None and isinstance(value, self.python)
 
 
 def _split(sentence: str) -> tuple[str, str]:
-    """Take the place from a sentence of a validator: `$.a: 3 is no text`, `$.a is required`."""
+    """Split a validator message into place and reason: `$.a: 3 is no text`, `$.a is required`."""
     place, _, reason = sentence.partition(" is required" if sentence.endswith(" is required") else ": ")
     return place.removeprefix("$"), reason or "is required"
 
 
 def _worded(error: ValueError, path: str) -> OutputFault:
-    """Say what pydantic says, in one sentence for each fault."""
+    """Return pydantic's errors as one fault, with a sentence for each."""
     list_faults = getattr(error, "errors", None)
     if not callable(list_faults):
         return OutputFault(str(error)[:MAX_CLASS_REASON], path=path)
@@ -119,7 +119,7 @@ def _place(path: str, steps: tuple[str | int, ...]) -> str:
 
 
 def _closed(schema: Any) -> Any:
-    """Refuse members that no field is for, as is done for all other classes; a model that allows them says so itself."""
+    """Forbid unknown members, as for all other classes, unless the model allows them."""
     match schema:
         case list():
             return [_closed(one) for one in schema]

@@ -1,8 +1,8 @@
-"""What types are made of. Each node knows its schema, and the way from JSON to Python and back.
+"""Nodes that represent types. Each node has its schema and converts in both directions.
 
-What one JSON value says (texts, numbers, dates, enums) msgspec describes and converts, and all such members of a union at
-once. What holds other values is a node of ours, in `containers`, `records` and `models`: msgspec takes no union of two classes,
-and ignores members that most of them do not know. Which node a type is stands in `reading`.
+msgspec describes and converts single JSON values (strings, numbers, dates, enums), and all such members of a
+union at once. Types with other values inside are nodes in `reading`, `records` and `models`: msgspec does not
+support unions of two classes, and ignores unknown members by default. `reading` decides the node of a type.
 """
 
 import abc
@@ -19,38 +19,38 @@ from agentrail.typed.faults import DecodingBudget, OutputFault, json_kind, lower
 
 Schema: TypeAlias = dict[str, Any]
 Family: TypeAlias = Literal["any", "scalar", "array", "object"]
-"""Which kinds of JSON a type is written as; a union asks that first."""
+"""JSON kinds of a type. A union checks this first."""
 
 _REFERENCE: Final = "#/$defs/"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class Definitions:
-    """What stands under `$defs`: each class once, under a name of its own."""
+    """The schemas under `$defs`: each class once, under its own name."""
 
     __slots__ = ("_names", "schemas")
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Create an empty collection."""
         self.schemas: dict[str, Schema] = {}
         self._names: dict[object, str] = {}
 
     def refer(self, key: object, name: str, describe: Callable[[], Schema]) -> Schema:
-        """Refer to a schema that is described where it is not yet there."""
+        """Return a reference to a schema. It is described on first use."""
         known = self._names.get(key)
         if known is None:
             known = self._names[key] = self._free(name)
-            self.schemas[known] = {}  # its place, and taken while it is described
+            self.schemas[known] = {}  # reserves the name while the schema is being described
             self.schemas[known] = describe()
         return {"$ref": f"{_REFERENCE}{known}"}
 
     def adopt(self, schema: Schema, nested: Mapping[str, Schema]) -> Schema:
-        """Take in a schema that was made elsewhere, with what it refers to; a name that is taken becomes another one."""
+        """Add an external schema with its definitions. Names that are already used are changed."""
         names: dict[str, str] = {}
         new: list[str] = []
         for name, part in nested.items():
             text = canonical_json(part)
-            # Two that read the same are the same, unless what they refer to may differ.
+            # Equal schemas are the same definition, unless their references may differ.
             key = ("adopted", name, text, canonical_json(dict(nested)) if b'"$ref"' in text else b"")
             if key not in self._names:
                 self._names[key] = self._free(name)
@@ -71,7 +71,7 @@ class Definitions:
 
 
 def _renamed(part: Any, names: Mapping[str, str]) -> Any:
-    """Copy a schema with other names of definitions, also where a discriminator maps to them."""
+    """Copy a schema with other definition names, including those in a discriminator mapping."""
     match part:
         case str() if part.startswith(_REFERENCE):
             name = part.removeprefix(_REFERENCE)
@@ -85,10 +85,10 @@ def _renamed(part: Any, names: Mapping[str, str]) -> Any:
 
 
 class TypeNode(abc.ABC):
-    """A type, or a part of one.
+    """A type or a part of one.
 
     Attributes:
-        python: The class of its values, where they have one that nothing else has.
+        python: The class of its values, if it identifies them.
     """
 
     name: str
@@ -97,32 +97,41 @@ class TypeNode(abc.ABC):
 
     @abc.abstractmethod
     def schema(self, definitions: Definitions) -> Schema:
-        """Describe it, for where it stands within another."""
+        """Return its schema for use within another."""
 
     def body(self, definitions: Definitions) -> Schema:
-        """Describe it, for where nothing is around it: in place, and without a reference."""
+        """Return its schema for use at the top level, without a reference."""
         return self.schema(definitions)
 
     @abc.abstractmethod
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Make a Python value of JSON, or raise `OutputFault`, or `TooMuchDecoding` where the budget is spent."""
+        """Convert JSON to a Python value.
+
+        Raises:
+            OutputFault: The value does not have this type.
+            TooMuchDecoding: The budget is spent.
+        """
 
     @abc.abstractmethod
     def encode(self, value: Any, path: str) -> Any:
-        """Make JSON of a Python value, or raise `TypeFault`."""
+        """Convert a Python value to JSON.
+
+        Raises:
+            TypeFault: The value does not have this type.
+        """
 
     def takes(self, value: object) -> bool:
-        """Say whether a Python value may be one of this type; `encode` knows better."""
+        """Return whether a Python value may have this type. `encode` decides exactly."""
         return True
 
 
 def not_of_type(node: TypeNode, value: object, path: str) -> TypeFault:
-    """Say that a Python value is of another type."""
+    """Return the fault for a Python value of another type."""
     return TypeFault(f"expected `{node.name}`, got `{type(value).__name__}`", where=path)
 
 
 def to_plain(value: object, path: str) -> Any:
-    """Let msgspec make JSON of a value, or raise `TypeFault`."""
+    """Convert a value to JSON with msgspec, or raise `TypeFault`."""
     try:
         return msgspec.to_builtins(value, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
@@ -130,14 +139,14 @@ def to_plain(value: object, path: str) -> Any:
 
 
 class Leaf(TypeNode):
-    """What msgspec describes and converts: one JSON value, or one of several kinds of them."""
+    """A type described and converted by msgspec: one JSON value, possibly of several kinds."""
 
     def __init__(self, hint: Any, name: str) -> None:
-        """Take a type, with its constraints; `Any` is one too."""
+        """Build the node of a type with its constraints. `Any` is allowed."""
         self.name: str = name
         self.hint = hint
         (self._schema,), self._nested = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
-        # In it, a default is the object itself.
+        # msgspec returns a default as the object itself.
         self._schema, self._nested = msgspec.to_builtins((self._schema, self._nested), str_keys=True)
         self._convert = converter_of(hint, str_keys=True)
         self._kinds = _kinds_of(self._schema, self._nested)
@@ -147,19 +156,19 @@ class Leaf(TypeNode):
 
     @property
     def is_name(self) -> bool:
-        """Whether it can be the name of a member: a text, or a number written as one."""
+        """Whether it can be a member name: a string, or a number written as one."""
         return self._kinds is not None and self._kinds <= {"string", "integer", "number"}
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Take over what msgspec says."""
+        """Return msgspec's schema."""
         return definitions.adopt(self._schema, self._nested)
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Convert it."""
+        """Convert the value with msgspec."""
         return self._converted(value, path)
 
     def _converted(self, value: Any, path: str) -> Any:
-        # msgspec finds the words.
+        # The messages are msgspec's.
         try:
             made = self._convert(value)
         except msgspec.ValidationError as error:
@@ -167,20 +176,21 @@ class Leaf(TypeNode):
             place = f"{path}{inner.strip('`').removeprefix('$')}" if reason else path
             raise OutputFault(self._worded(reason or str(error), value), path=place) from None
         if not self.may_be(value):
-            # A number for a `Decimal`, which msgspec takes and the schema does not: it has lost digits already.
+            # A number for a `Decimal`: msgspec accepts it, the schema does not, because it has already lost
+            # digits.
             kinds = " or ".join(sorted(self._kinds or ()))
             reason = f"expected `{self.name}` as {kinds}, got `{json_kind(value)}`"
             raise OutputFault(reason, path=path)
         return made
 
     def name_schema(self, definitions: Definitions) -> Schema:
-        """Say of names which texts they may be; nothing where they are all, or are read as something else."""
+        """Return the constraints on member names, or nothing if all strings are allowed or names are converted."""
         if self._kinds != frozenset({"string"}):
             return {}
         return {word: said for word, said in self.schema(definitions).items() if word != "type"}
 
     def may_be(self, value: object) -> bool:
-        """Say whether a JSON value is of a kind that the type is written as."""
+        """Return whether a JSON value has one of the kinds of this type."""
         return self._kinds is None or _kind_of(value) in self._kinds
 
     def _worded(self, sentence: str, value: object) -> str:
@@ -193,7 +203,7 @@ class Leaf(TypeNode):
         return f"expected one of {offered}, got {_in_json(value)}"
 
     def encode(self, value: Any, path: str) -> Any:
-        """Write it as msgspec does, and hold it against the type."""
+        """Convert with msgspec, and check the result against the type."""
         plain = to_plain(value, path)
         try:
             self._converted(plain, path)
@@ -214,7 +224,7 @@ def _kind_of(value: object) -> str:
 
 
 def _kinds_of(schema: Schema, nested: Mapping[str, Schema]) -> frozenset[str] | None:
-    """Say which kinds of JSON a schema takes, as far as it says; None for all."""
+    """Return the JSON kinds that a schema accepts, or None for all."""
     if "$ref" in schema:
         return _kinds_of(nested[schema["$ref"].removeprefix(_REFERENCE)], nested)
     if "anyOf" in schema:
@@ -232,10 +242,10 @@ def _kinds_of(schema: Schema, nested: Mapping[str, Schema]) -> frozenset[str] | 
 
 
 class Remarked(TypeNode):
-    """A type with remarks: a description, a title, examples."""
+    """A type with annotations: a description, a title, examples."""
 
     def __init__(self, inner: TypeNode, remarks: Schema) -> None:
-        """Take the type, and the keywords that stand beside it."""
+        """Wrap a type with schema annotations."""
         self.inner: TypeNode = inner
         self._remarks = remarks
         self.name: str = inner.name
@@ -243,55 +253,55 @@ class Remarked(TypeNode):
         self.python: type | None = inner.python
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Put the remarks beside what the type says, which they win over."""
+        """Return the schema of the type, in which the annotations take precedence."""
         return {
             **self._remarks,
             **{k: v for k, v in self.inner.schema(definitions).items() if k not in self._remarks},
         }
 
     def body(self, definitions: Definitions) -> Schema:
-        """The same, around the type in place."""
+        """Return the body of the type with the annotations."""
         return {**self.inner.body(definitions), **self._remarks}
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """As the type does."""
+        """Convert with the inner type."""
         return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
-        """As the type does."""
+        """Convert with the inner type."""
         return self.inner.encode(value, path)
 
     def takes(self, value: object) -> bool:
-        """As the type does."""
+        """Return the answer of the inner type."""
         return self.inner.takes(value)
 
 
 class Named(TypeNode):
-    """A type with a name that stands under `$defs`, so that it may hold itself."""
+    """A named type under `$defs`, so that it may contain itself."""
 
     inner: TypeNode
 
     def __init__(self, name: str, family: Family) -> None:
-        """Take the name, and what it will be written as; `inner` is set when the type behind the name is read."""
+        """Create the node of a name. `inner` is set once the named type has been read."""
         self.name: str = name
         self.family: Family = family
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Refer to it."""
+        """Return a reference to its schema."""
         return definitions.refer(self, self.name, lambda: self.body(definitions))
 
     def body(self, definitions: Definitions) -> Schema:
-        """Describe the type."""
+        """Return the schema of the inner type."""
         return self.inner.body(definitions)
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """As the type does."""
+        """Convert with the inner type."""
         return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
-        """As the type does."""
+        """Convert with the inner type."""
         return self.inner.encode(value, path)
 
     def takes(self, value: object) -> bool:
-        """As the type does."""
+        """Return the answer of the inner type."""
         return self.inner.takes(value)

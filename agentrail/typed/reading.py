@@ -1,4 +1,7 @@
-"""From an annotation to nodes, and what no JSON Schema describes: which type it is, where, and what to write instead."""
+"""Conversion of annotations to nodes.
+
+A type without a JSON Schema is reported with its name, its place and an alternative.
+"""
 
 import collections.abc
 import enum
@@ -36,7 +39,7 @@ from agentrail.typed.nodes import (
 )
 from agentrail.typed.records import TYPE_MARKS, ClassField, RecordType, class_fields, is_struct
 
-# Types that hold others: lists, sets, tuples and dictionaries; and unions, which are one of several.
+# Types that contain others: lists, sets, tuples and dictionaries, and unions.
 
 _MAX_SAID: Final = 5
 
@@ -49,13 +52,13 @@ class _Array(TypeNode):
     def __init__(
         self, name: str, item: TypeNode, make: Callable[[Iterable[Any]], Any], bounds: msgspec.Meta
     ) -> None:
-        """Take what makes the Python value of the items, and how many there may be."""
+        """Create the node. `make` builds the Python value from the items, `bounds` limits their number."""
         self.name: str = name
         self._item, self._make, self._bounds = item, make, bounds
         self.python: type | None = make if isinstance(make, type) else None
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Say what is in it. Not that all in a set differ: an item that stands twice is no reason to ask again."""
+        """Return the schema. It does not require unique items in a set: a duplicate needs no new model request."""
         made: Schema = {"type": "array"}
         if items := self._item.schema(definitions):
             made["items"] = items
@@ -70,11 +73,11 @@ class _Array(TypeNode):
         items = [self._item.decode(one, f"{path}[{at}]", budget) for at, one in enumerate(value)]
         try:
             return self._make(items)
-        except TypeError as error:  # an item of a set that cannot be in one
+        except TypeError as error:  # an unhashable item of a set
             raise OutputFault(lowered(str(error)), path=path) from None
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode each item; a set in the order of what it is written as, which is the same in each process."""
+        """Encode each item. A set is sorted by its JSON form, which is the same in every process."""
         if not self.takes(value):
             raise not_of_type(self, value, path)
         if fault := _fault_of_size(self._bounds, "array", len(value)):
@@ -84,32 +87,32 @@ class _Array(TypeNode):
         return [self._item.encode(one, f"{path}[{at}]") for at, one in enumerate(value)]
 
     def takes(self, value: object) -> bool:
-        """Take what has items."""
+        """Return whether a value is a set or a sequence other than text."""
         return isinstance(value, set | frozenset | Sequence) and not isinstance(
             value, str | bytes | bytearray
         )
 
 
 class Places(TypeNode):
-    """A tuple whose places have types of their own."""
+    """A tuple with a type for each position."""
 
     family: Family = "array"
     python: type | None = tuple
 
     def __init__(self, name: str, items: Sequence[TypeNode]) -> None:
-        """Take a node for each place."""
+        """Create the node with a node for each position."""
         self.name: str = name
         self._items = items
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Say what is where, and that nothing follows."""
+        """Return the schema: a type per position, and no more items."""
         made: Schema = {"type": "array", "minItems": len(self._items), "maxItems": len(self._items)}
         if self._items:
             made |= {"prefixItems": [item.schema(definitions) for item in self._items], "items": False}
         return made
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> tuple[Any, ...]:
-        """Decode each place."""
+        """Decode each position."""
         if not isinstance(value, list | tuple):
             raise mismatch(value, expected="array", path=path)
         if len(value) != len(self._items):
@@ -119,32 +122,32 @@ class Places(TypeNode):
         return tuple(item.decode(one, f"{path}[{at}]", budget) for at, (item, one) in enumerate(pairs))
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode each place."""
+        """Encode each position."""
         if not isinstance(value, list | tuple) or len(value) != len(self._items):
             raise not_of_type(self, value, path)
         pairs = zip(self._items, value, strict=True)
         return [item.encode(one, f"{path}[{at}]") for at, (item, one) in enumerate(pairs)]
 
     def takes(self, value: object) -> bool:
-        """Take tuples."""
+        """Return whether a value is a tuple."""
         return isinstance(value, tuple)
 
 
 class _DictType(TypeNode):
-    """A dictionary: names that the type does not know."""
+    """A dictionary, whose keys are not fixed by the type."""
 
     family: Family = "object"
     python: type | None = dict
 
     def __init__(self, name: str, key: Leaf | None, item: TypeNode, bounds: msgspec.Meta) -> None:
-        """Take the type of keys, None for any text, and that of values."""
+        """Create the node. `key` is the type of keys, None for any string."""
         self.name: str = name
         self._key, self._item, self._bounds = key, item, bounds
-        # Only as a name msgspec reads a number from a text.
+        # msgspec reads a number from a string only in a key.
         self._names = converter_of(dict[key.hint if key else str, None], str_keys=True)  # type: ignore[misc]  # made at run time
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Say what the values are, and the names where the type knows them."""
+        """Return the schema of the values, and of the keys if they are constrained."""
         made: Schema = {"type": "object"}
         if self._key is not None and (names := self._key.name_schema(definitions)):
             made["propertyNames"] = names
@@ -153,7 +156,7 @@ class _DictType(TypeNode):
         return made | _size_limits(self._bounds, "Properties")
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> dict[Any, Any]:
-        """Decode names and values."""
+        """Decode keys and values."""
         if not isinstance(value, dict):
             raise mismatch(value, expected="object", path=path)
         if fault := _fault_of_size(self._bounds, "object", len(value)):
@@ -175,7 +178,7 @@ class _DictType(TypeNode):
         return made
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode names and values."""
+        """Encode keys and values."""
         if not isinstance(value, Mapping):
             raise not_of_type(self, value, path)
         if fault := _fault_of_size(self._bounds, "object", len(value)):
@@ -194,7 +197,7 @@ class _DictType(TypeNode):
             raise TypeFault(fault.reason, where=fault.path) from None
 
     def takes(self, value: object) -> bool:
-        """Take mappings."""
+        """Return whether a value is a mapping."""
         return isinstance(value, Mapping)
 
 
@@ -212,18 +215,18 @@ def _fault_of_size(bounds: msgspec.Meta, kind: str, size: int) -> str | None:
 
 
 class _UnionNode(TypeNode):
-    """One of several types. Where more than one is an object, they are tried in the order in which they were written."""
+    """One of several types. If several are objects, they are tried in their written order."""
 
     def __init__(
         self, name: str, scalars: Leaf | None, array: TypeNode | None, objects: Sequence[TypeNode]
     ) -> None:
-        """Take what tells itself apart by its kind, and the objects."""
+        """Create the node from members that differ by JSON kind, and the objects."""
         self.name: str = name
         self._scalars, self._array, self._objects = scalars, array, objects
         self.family: Family = "object" if scalars is None and array is None else "any"
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Offer each."""
+        """Return the schema of all members."""
         offered = [node.schema(definitions) for node in (*self._objects, self._array) if node is not None]
         if self._scalars is not None:
             said = self._scalars.schema(definitions)
@@ -231,7 +234,7 @@ class _UnionNode(TypeNode):
         return {"anyOf": offered}
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Take the first that fits; where none does, say of each why."""
+        """Return the first member that fits. If none fits, report the reason for each."""
         match value:
             case dict() if len(self._objects) > 1:
                 return self._first_that_fits(value, path, budget)
@@ -259,7 +262,7 @@ class _UnionNode(TypeNode):
         raise OutputFault(reason, path=path)
 
     def encode(self, value: Any, path: str) -> Any:
-        """Find the type that a value is of: the very class first, then any that takes it."""
+        """Encode with the member that has exactly this class, otherwise with any that accepts the value."""
         offered = (*self._objects, self._array, self._scalars)
         holding = [node for node in offered if node is not None and node.takes(value)]
         holding.sort(key=lambda node: node.python is not type(value))
@@ -268,7 +271,7 @@ class _UnionNode(TypeNode):
             try:
                 return node.encode(value, path)
             except TypeFault as fault:
-                if node is not self._scalars:  # which takes everything, and would speak of itself alone
+                if node is not self._scalars:  # it accepts everything, so its message would be misleading
                     faults.append(fault)
         raise faults[0] if faults else not_of_type(self, value, path)
 
@@ -285,21 +288,21 @@ _ARRAYS: Final[Mapping[Any, Callable[[Iterable[Any]], Any]]] = {
 }
 _TABLES: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _NO_SCHEMA: Final = (TypeError, ValueError, LookupError, NameError, AttributeError, RuntimeError)
-"""What msgspec raises of types that it does not know; `NotImplementedError` and `RecursionError` are among the last."""
+"""Errors that msgspec raises for unsupported types, including `NotImplementedError` and `RecursionError`."""
 _NO_CLASS: Final = "use str, int, float, bool, lists, dicts, Literal, enums, or a class with fields"
 _BOUNDS: Final = ("ge", "gt", "le", "lt", "multiple_of", "pattern", "min_length", "max_length", "tz")
 _Metas: TypeAlias = tuple[msgspec.Meta, ...]
 
 
 class TypeReader:
-    """Reads one type. A class that it meets again is the same node, so a class may hold itself."""
+    """Reads one type. A class that occurs again is the same node, so a class may contain itself."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Create a reader without known classes."""
         self._met: dict[object, TypeNode] = {}
 
     def read(self, hint: Any, where: str) -> TypeNode:
-        """Find out what a type is."""
+        """Return the node of a type."""
         hint, metas = _unwrapped(hint)
         remarks = _remarks(metas)
         bounds = tuple(meta for meta in metas if _binds(meta))
@@ -310,7 +313,7 @@ class TypeReader:
         origin = typing.get_origin(hint)
         kind = hint if origin is None else origin
         if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
-            # A variable that nothing was put in is what it is bound to, or anything.
+            # A type variable without a value stands for its bound, or for anything.
             bound = getattr(hint, "__bound__", None)
             return Leaf(Any, "Any") if bound is None else self.read(bound, where)
         if kind is typing.Union or kind is types.UnionType:
@@ -355,7 +358,7 @@ class TypeReader:
             hash(hint)
         except TypeError:
             return repr(hint)
-        # `Box[A | B]` equals `Box[B | A]`, and is not the same here: so the text counts too.
+        # `Box[A | B]` equals `Box[B | A]`, but the order matters here, so the text is part of the key.
         return hint, repr(hint)
 
     def _alias(self, hint: Any, kind: Any, where: str) -> TypeNode:
@@ -432,13 +435,13 @@ class TypeReader:
             return scalar
         if scalar is None and len(arrays) + len(objects) + len(tables) == 1:
             return (*arrays, *objects, *tables)[0]
-        # A dict takes any object, so it comes after the classes.
+        # A dict accepts any object, so it comes after the classes.
         name = " | ".join(type_name(_unwrapped(one)[0]) for one in members)
         return _UnionNode(name, scalar, arrays[0] if arrays else None, (*objects, *tables))
 
 
 def leaf(hint: Any, metas: _Metas, where: str) -> Leaf:
-    """Let msgspec describe a type."""
+    """Return the node of a type that msgspec describes."""
     try:
         return Leaf(Annotated[(hint, *metas)] if metas else hint, type_name(hint))
     except _NO_SCHEMA as error:
@@ -446,7 +449,7 @@ def leaf(hint: Any, metas: _Metas, where: str) -> Leaf:
 
 
 def _family_of(hint: Any) -> Family:
-    """Say what a type will be written as, before it is read; of a union nothing, which is taken apart where it stands."""
+    """Return the JSON kinds of a type before it is read. A union is `any`: it is taken apart where it is used."""
     bare, _ = _unwrapped(hint)
     kind = typing.get_origin(bare) or bare
     if kind is tuple or any(kind is one for one in _ARRAYS):
@@ -455,7 +458,7 @@ def _family_of(hint: Any) -> Family:
 
 
 def _reason(error: Exception) -> str:
-    # The last line is the reason; the ones before speak of hooks that are not offered here.
+    # The last line is the reason. The ones before it mention hooks, which do not exist here.
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
@@ -477,11 +480,11 @@ def _way_out(hint: Any) -> str:
     return _NO_CLASS
 
 
-# --- what stands around a type
+# --- wrappers of a type
 
 
 def _unwrapped(hint: Any) -> tuple[Any, _Metas]:
-    """Take off what says something of a type and is none: `Annotated`, `NewType`, `Final`, `Required`."""
+    """Remove wrappers of a type: `Annotated`, `NewType`, `Final`, `Required`."""
     metas: _Metas = ()
     while True:
         origin = typing.get_origin(hint)
@@ -530,7 +533,7 @@ def _sizes(kind: type, bounds: _Metas, where: str) -> msgspec.Meta:
 
 
 def _members_of(hint: Any) -> Iterator[Any]:
-    """List what a union offers, with the unions in it taken apart, and those that a name stands for."""
+    """Yield the members of a union, with nested and named unions taken apart."""
     bare, _ = _unwrapped(hint)
     behind = bare
     seen: list[Any] = []

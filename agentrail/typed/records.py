@@ -1,7 +1,7 @@
 """Classes with fields: msgspec Structs, attrs classes, dataclasses, `TypedDict`s and `NamedTuple`s.
 
-All are objects in JSON, a `NamedTuple` too: names say more to a model than places. Values are made by calling the class, so
-what it checks and converts is checked and converted. Members that no field is for are refused.
+All of them are objects in JSON, even a `NamedTuple`, because names tell a model more than positions. Values are
+created by calling the class, so its own checks and conversions apply. Unknown members are refused.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from agentrail.typed.nodes import Definitions, Family, Schema, TypeNode, not_of_
 
 _NOTHING: Final = object()
 TYPE_MARKS: Final = frozenset({"Required", "NotRequired", "ReadOnly"})
-"""What stands around the type of a key of a `TypedDict`."""
+"""Wrappers of the type of a `TypedDict` key."""
 _EMPTY_FACTORIES: Final = (list, dict, set, frozenset, tuple)
 
 
@@ -31,8 +31,8 @@ class ClassField:
     """One field.
 
     Attributes:
-        attribute: Of the object; the key of a `TypedDict`.
-        default: What it is where it is left out, if that is one value.
+        attribute: Attribute of the object, or key of a `TypedDict`.
+        default: Value of an omitted field, if it is a single value.
     """
 
     name: str
@@ -49,7 +49,7 @@ class RecordType(TypeNode):
     family: Family = "object"
 
     def __init__(self, kind: Any, name: str, key: object) -> None:
-        """Take the class, and what tells it from others; its fields come later, because they may hold the class itself."""
+        """Create the node without fields. They are added later, because they may contain the class itself."""
         self.name = name
         self._key = key
         self.python = kind
@@ -68,11 +68,11 @@ class RecordType(TypeNode):
     # --- the schema
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Refer to it."""
+        """Return a reference to its schema."""
         return definitions.refer(self._key, self.name, lambda: self.body(definitions))
 
     def body(self, definitions: Definitions) -> Schema:
-        """Describe its fields, in the words of its docstring where the type has none."""
+        """Return the schema of its fields, with descriptions from the docstring if the type has none."""
         docstring = own_docstring(self.python)
         said = described_names(docstring)
         properties: dict[str, Schema] = {}
@@ -99,13 +99,13 @@ class RecordType(TypeNode):
         try:
             return {"default": self._nodes[name].encode(one.default, "$")}
         except TypeFault:
-            return {}  # None, most often, for what is None until it is set: nothing that a model could write
+            return {}  # usually None for a field that is set later: a model could not write it
 
     def _is_required(self, name: str) -> bool:
         one = self._members.get(name)
         return one is None or one.is_required
 
-    # --- both ways
+    # --- both directions
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """Decode each field, and call the class."""
@@ -121,7 +121,7 @@ class RecordType(TypeNode):
         kind: Any = self.python
         try:
             return kind(**given)
-        except (ValueError, TypeError) as error:  # what the class itself checks
+        except (ValueError, TypeError) as error:  # from checks of the class itself
             reason = str(error)[:MAX_CLASS_REASON] or f"no `{self.name}`: the class refused it"
             raise OutputFault(reason, path=path) from None
 
@@ -144,7 +144,7 @@ class RecordType(TypeNode):
             raise OutputFault(reason, path=member(path, tag_field))
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode each field that is there."""
+        """Encode each field that is present."""
         if not self.takes(value):
             raise not_of_type(self, value, path)
         made: dict[str, JsonValue] = {} if self._tag is None else {self._tag[0]: self._tag[1]}
@@ -165,38 +165,38 @@ class RecordType(TypeNode):
         return made
 
     def takes(self, value: object) -> bool:
-        """Take an object of the class; of a `TypedDict`, any dictionary."""
+        """Return whether a value is an instance of the class, or any dictionary for a `TypedDict`."""
         kind: Any = self.python
         return isinstance(value, dict if is_typed_dict(kind) else kind)
 
 
-# --- what a class is, and what it says of itself
+# --- kinds of classes, and their docstrings
 
 
 def is_struct(kind: Any) -> bool:
-    """Say whether a class is a msgspec Struct."""
+    """Return whether a class is a msgspec Struct."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def is_typed_dict(kind: Any) -> bool:
-    """Say whether a class is a `TypedDict`, of `typing` or of the package that has it for older Pythons."""
+    """Return whether a class is a `TypedDict` of `typing` or of the backport package."""
     return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__total__")
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """Say whether a class is a tuple with names."""
+    """Return whether a class is a named tuple."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def own_docstring(kind: Any) -> str | None:
-    """Give the docstring that was written for a class: none that it inherits, and none that was made."""
+    """Return the docstring written for a class, neither inherited nor generated."""
     docstring = vars(kind).get("__doc__") if isinstance(kind, type) else None
     made_up = f"{getattr(kind, '__name__', '')}("
     return None if not isinstance(docstring, str) or docstring.startswith(made_up) else docstring
 
 
 def class_fields(kind: Any, arguments: tuple[Any, ...], where: str) -> Sequence[ClassField] | None:
-    """List the fields of a class; None where it is no class with fields."""
+    """Return the fields of a class, or None if it has no fields."""
     if is_struct(kind):
         return list(_struct_fields(kind, _hints(kind, arguments, where)))
     if isinstance(kind, type) and attrs.has(kind):
@@ -211,7 +211,7 @@ def class_fields(kind: Any, arguments: tuple[Any, ...], where: str) -> Sequence[
 
 
 def _struct_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[ClassField]:
-    # Not through `msgspec.structs.fields`, which knows no class inside of a function that holds itself.
+    # Not `msgspec.structs.fields`, which fails for a recursive class defined inside a function.
     names = kind.__struct_fields__
     defaults = (msgspec.NODEFAULT,) * (len(names) - len(kind.__struct_defaults__)) + kind.__struct_defaults__
     for name, written, given in zip(names, kind.__struct_encode_fields__, defaults, strict=True):

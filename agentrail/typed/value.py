@@ -1,4 +1,4 @@
-"""One type, ready for use: its schema, and the way from JSON and back."""
+"""A type ready for use: its schema, and conversion from and to JSON."""
 
 import functools
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from agentrail.typed.reading import TypeReader
 # JSON has one number type, Python and msgspec have two: 3.0 is the integer 3.
 
 AS_THEY_ARE: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
-"""Types of values that have no whole number to make."""
+"""Types of values without numbers to convert."""
 
 
 def with_whole_numbers(value: JsonValue) -> JsonValue:
-    """Make 3.0 the integer 3, all the way down. A float that is asked for is still a float."""
+    """Return the value with every whole float as an integer, at any depth. A float type still accepts it."""
     if type(value) in AS_THEY_ARE:  # before the match, whose check for mappings costs ten times as much
         return value
     match value:
@@ -29,7 +29,7 @@ def with_whole_numbers(value: JsonValue) -> JsonValue:
         case list():
             return [with_whole_numbers(item) for item in value]
         case dict() | Mapping():
-            # Asked here too, as in `frozen_json`: this is done with the arguments of each call.
+            # Checked here too, as in `frozen_json`, because this runs for the arguments of each call.
             return {
                 key: item if type(item) in AS_THEY_ARE else with_whole_numbers(item)
                 for key, item in value.items()
@@ -43,13 +43,13 @@ T = TypeVar("T")
 
 @final
 class TypedValue(Generic[T]):
-    """A type that JSON can say. Made by `typed`, and shared.
+    """A type that JSON can represent. Created by `typed`, and shared.
 
     Attributes:
-        schema: JSON Schema, draft 2020-12, frozen. Objects refuse members that they do not name.
-        is_object: Whether all values of it are JSON objects, as the schema says at its top.
-        wire_schema: The schema, where that is of one object; else of an object with one member, `value`, of that schema,
-            because vendors take nothing but an object at the top.
+        schema: JSON Schema, draft 2020-12, frozen. Objects refuse unknown members.
+        is_object: Whether all its values are JSON objects, as the top level of the schema states.
+        wire_schema: The schema itself for an object. Otherwise the schema of an object with one member,
+            `value`, because vendors accept only objects at the top level.
     """
 
     __slots__ = ("_name", "_node", "is_object", "schema", "wire_schema")
@@ -58,7 +58,7 @@ class TypedValue(Generic[T]):
     wire_schema: JsonObject
 
     def __init__(self, kind: Any) -> None:
-        """Read a type; `typed` does, and keeps what it made."""
+        """Read a type. Called by `typed`, which caches the result."""
         self._name = type_name(kind)
         definitions = Definitions()
         try:
@@ -69,7 +69,7 @@ class TypedValue(Generic[T]):
             raise TypeFault(reason, where=self._name, way_out=way_out) from None
         nested = {"$defs": definitions.schemas} if definitions.schemas else {}
         self.is_object: bool = body.get("type") == "object"
-        # Looked at in its longer form, which holds the other.
+        # Checked in its longer form, which contains the other.
         self.wire_schema = self._checked({**(body if self.is_object else enclosed(body)), **nested})
         self.schema = self.wire_schema if self.is_object else frozen_json(body | nested)
 
@@ -86,7 +86,12 @@ class TypedValue(Generic[T]):
         return frozen
 
     def decode(self, value: JsonValue, *, path: str = "$") -> T:
-        """Make a value of JSON that fits the schema. `3.0` is the integer 3."""
+        """Convert JSON that matches the schema to a value. `3.0` is the integer 3.
+
+        Raises:
+            OutputFault: The value does not match the schema, is nested too deeply, or needs too many decoding
+                attempts.
+        """
         try:
             plain = with_whole_numbers(value)
             made: T = self._node.decode(plain, path, DecodingBudget(plain))
@@ -99,7 +104,7 @@ class TypedValue(Generic[T]):
         return made
 
     def decode_wire(self, value: JsonValue) -> T:
-        """Make a value of JSON that fits `wire_schema`."""
+        """Convert JSON that matches `wire_schema` to a value."""
         if self.is_object:
             return self.decode(value)
         if not isinstance(value, dict):
@@ -110,7 +115,7 @@ class TypedValue(Generic[T]):
         return self.decode(value[ENVELOPE], path=f"$.{ENVELOPE}")
 
     def decode_text(self, text: str) -> T:
-        """Make a value of a JSON text that fits `wire_schema`: without a fence, and with nothing around it."""
+        """Convert a JSON text that matches `wire_schema` to a value. Text or code fences around it are refused."""
         try:
             value = decode_strictly(text)
         except NotJson as error:
@@ -119,7 +124,11 @@ class TypedValue(Generic[T]):
         return self.decode_wire(value)
 
     def encode(self, value: T) -> JsonValue:
-        """Make JSON of a value, that fits the schema."""
+        """Convert a value to JSON that matches the schema.
+
+        Raises:
+            TypeFault: The value does not have this type, or cannot be written as JSON.
+        """
         try:
             plain: JsonValue = self._node.encode(value, "$")
         except RecursionError:
@@ -131,11 +140,11 @@ class TypedValue(Generic[T]):
         return plain
 
     def schema_among(self, definitions: Definitions) -> dict[str, Any]:
-        """Give the schema for a place in a larger one; classes come under its `$defs`."""
+        """Return the schema for use within a larger one. Classes are added to its `$defs`."""
         return self._node.schema(definitions)
 
     def __repr__(self) -> str:
-        """Show the type."""
+        """Return the name of the type."""
         return f"TypedValue({self._name})"
 
 
@@ -148,9 +157,9 @@ def typed(kind: Any) -> TypedValue[Any]: ...
 
 
 def typed(kind: Any) -> TypedValue[Any]:
-    """Read a type, once: of equal types it is the same object."""
+    """Return the `TypedValue` of a type. Equal types share one object."""
     try:
-        # `A | B` equals `B | A`, and is not the same here: so the text counts too.
+        # `A | B` equals `B | A`, but the order matters here, so the text is part of the key.
         return _read_once(kind, repr(kind))
     except TypeError:
         return TypedValue(kind)  # it cannot be a key
