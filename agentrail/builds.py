@@ -1,4 +1,4 @@
-"""The build that runs: the pure one, or one with compiled hot modules; and whether the compiled modules belong together.
+"""The build that runs: the pure one, or one with compiled hot modules. It also checks whether the compiled modules belong together.
 
 Compiled modules call each other without the interpreter, so either all of them are used or none. The build writes a record
 next to them. If a module is missing, was replaced, or its source has changed, all of them are ignored and the sources next to
@@ -54,9 +54,9 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The build of a package.
 
     Attributes:
-        modules: Number of modules that run compiled; 0 is the pure build.
+        modules: Number of modules that run compiled. 0 is the pure build.
         compiled: Number of modules that were compiled, whether they run or not.
-        fault: Why compiled modules are not used, or should not exist; None if there is no fault.
+        fault: Why compiled modules are not used, or should not exist. None if there is no fault.
     """
 
     modules: int = 0

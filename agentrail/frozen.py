@@ -57,7 +57,7 @@ def _refuse_class(cls: type) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """An immutable JSON object. `dict(it)` is a mutable copy of the first level; `copy.deepcopy` of all levels."""
+    """An immutable JSON object. `dict(it)` is a mutable copy of the first level. `copy.deepcopy` of all levels."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """An immutable JSON array. `list(it)` is a mutable copy of the first level; `copy.deepcopy` of all levels."""
+    """An immutable JSON array. `list(it)` is a mutable copy of the first level. `copy.deepcopy` of all levels."""
 
     __slots__ = ()
 

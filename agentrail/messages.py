@@ -82,7 +82,7 @@ class Thinking(TaggedValue, frozen=True, kw_only=True):
 
     Attributes:
         text: May be empty if a vendor sends only a signature.
-        signature: The vendor's proof that it produced this block; None when the stream was cut before it arrived.
+        signature: The vendor's proof that it produced this block. None when the stream was cut before it arrived.
         provider: Vendor of the block.
     """
 
@@ -96,7 +96,7 @@ class Opaque(TaggedValue, frozen=True, kw_only=True):
 
     Attributes:
         provider: Vendor of the block.
-        payload: As received; frozen.
+        payload: As received. Frozen.
     """
 
     provider: str
@@ -111,9 +111,9 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
     """A tool call requested by the model.
 
     Attributes:
-        call_id: Unique in its session; the same in deltas, events, history and approvals.
-        name: As the model wrote it; the tool may not exist.
-        arguments: The JSON object that the model sent, frozen; None if it sent anything else.
+        call_id: Unique in its session. The same in deltas, events, history and approvals.
+        name: As the model wrote it. The tool may not exist.
+        arguments: The JSON object that the model sent, frozen. None if it sent anything else.
         malformed: The text it sent instead of a JSON object, otherwise None.
     """
 
@@ -139,7 +139,7 @@ class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit
         name: The tool's name, as in the call.
         text: Never empty.
         is_error: Whether the model should treat it as a failure.
-        details: JSON for events and user interfaces, frozen; never sent to a model.
+        details: JSON for events and user interfaces, frozen. Never sent to a model.
         images: Images of the result, as the tool returned them. They are sent if the wire format allows them in a result,
             and otherwise described in words.
     """
@@ -274,7 +274,7 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
     Args:
         message: The message.
         wire: Name of the format. Two providers with the same format share the bytes.
-        encode: Encodes a message; a pure function.
+        encode: Encodes a message. A pure function.
     """
     kept: _Memo = getattr(message, "_encoded", ())  # empty until it is written
     for name, form in kept:
@@ -299,7 +299,7 @@ class TokenUsage(Value, frozen=True, kw_only=True):
         cache_read: The part of `input` that came from the vendor's cache.
         cache_write: The part of `input` that was written into it.
         reasoning: The part of `output` that is not shown.
-        cost_usd: US dollars; None as soon as one part of the sum has no known price. Never 0 for unknown.
+        cost_usd: US dollars. None as soon as one part of the sum has no known price. Never 0 for unknown.
         estimated: Whether any part was estimated because the vendor did not report it.
     """
 
@@ -328,11 +328,11 @@ class TokenUsage(Value, frozen=True, kw_only=True):
 
     @property
     def cached_share(self) -> float:
-        """Share of the input that came from the vendor's cache, from 0 to 1; 0 when nothing was read."""
+        """Share of the input that came from the vendor's cache, from 0 to 1. 0 when nothing was read."""
         return self.cache_read / self.input if self.input else 0.0
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
-        """Sum two usages; an unknown price makes the sum's price unknown."""
+        """Sum two usages. An unknown price makes the sum's price unknown."""
         if self == _NOTHING_USED:  # the case at the beginning of each cycle
             return other
         known = self.cost_usd is not None and other.cost_usd is not None

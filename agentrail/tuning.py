@@ -1,4 +1,4 @@
-"""Tuning of the cyclic garbage collector for processes with many sessions; only on request.
+"""Tuning of the cyclic garbage collector for processes with many sessions. It changes settings only on request.
 
 CPython starts a collection whenever allocations exceed deallocations by a threshold, and scans live objects. Its thresholds
 suit programs with few objects. With ten thousand sessions these scans take most of the CPU and find next to nothing, because
@@ -118,14 +118,14 @@ def many_sessions(*, collect: bool = True) -> CollectorChange:
             imported modules so far.
 
     Returns:
-        The change, with `undo()`; also a context manager. A second call finds nothing to change, and its `undo` changes
+        The change, with `undo()`. Also a context manager. A second call finds nothing to change, and its `undo` changes
         nothing: the first one's does. Thresholds are raised and never lowered. A collector that is off, by `gc.disable()` or
             a
         threshold of 0, stays off. If the program has frozen objects already, no more are frozen.
 
     Threads: The collector belongs to the process, so the change applies to all threads and all their Trio runs. The function
         may
-        be called from any thread. Two concurrent calls set the same; let one of them keep the result.
+        be called from any thread. Two concurrent calls set the same. Let one of them keep the result.
 
     Cancellation: Not a checkpoint.
     Source: docs/how-to/run-many-sessions.md
@@ -156,9 +156,7 @@ def _raised(thresholds: Thresholds) -> Thresholds:
 def no_looks() -> Iterator[None]:
     """Pause the collector of this process for a block of imports: scans take a quarter of the import time.
 
-    Imported objects stay, so there is next to nothing to free.
-
-    A collector that was off stays off. The first scan after the block finds the garbage.
+    Imported objects stay, so there is next to nothing to free. A collector that was off stays off. The first scan after the block finds the garbage.
     """
     was_enabled = gc.isenabled()
     gc.disable()

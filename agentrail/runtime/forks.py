@@ -79,7 +79,7 @@ class Forks:
         self._check_free, self._begin = check_free, begin
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
-        """Read the journal of a session; see `Journals.look_back`."""
+        """Read the journal of a session. See `Journals.look_back`."""
         return await self._journals.look_back(cell, read)
 
     async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:

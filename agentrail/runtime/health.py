@@ -32,7 +32,7 @@ class PluginUse:
         name: Name of the plugins.
         sessions: Number of sessions that have one now.
         hooks: For each hook that was called: number of calls, their duration, and number of exceptions.
-        last_failure: The last exception; None if there was none.
+        last_failure: The last exception. None if there was none.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Health:
         """Return the last hundred sessions that crashed too often and were parked, newest last.
 
         Args:
-            scope: Only those of this scope, `""` for those without one; None for all.
+            scope: Only those of this scope, `""` for those without one. None for all.
 
         Raises:
             OptionError: Your move: an invalid scope.
@@ -102,7 +102,7 @@ class Health:
         ])  # fmt: skip
 
     def fault_of_model(self, options: SessionOptions) -> str | None:
-        """Return why no session with these options could use its model, such as a missing key; None if no fault is found.
+        """Return why no session with these options could use its model, such as a missing key. None if no fault is found.
 
         No connection is made: only the first request shows whether a key is valid.
 

@@ -70,7 +70,7 @@ What: TypeAlias = Literal["idle", "due"]
 _FALL_ASLEEP: Final = FallAsleep()
 
 Revive: TypeAlias = Callable[[StoredOpening], SessionOptions | Mapping[str, Any] | None]
-"""Returns the code that a stored session needs: all options, or some by name; None for a session that needs none."""
+"""Returns the code that a stored session needs: all options, or some by name. None for a session that needs none."""
 
 Resume: TypeAlias = Literal["none", "working", "all"]
 """Stored sessions to resume when a supervisor opens: none, those with unfinished work, or all that have not ended."""
@@ -213,7 +213,7 @@ class Hibernation:
     # --- waking
 
     def hollow_of(self, key: str) -> SessionCell | None:
-        """Return the cell of a suspended session; None for any other."""
+        """Return the cell of a suspended session. None for any other."""
         row = self._shared.asleep.get(key)
         if row is None:
             return None
@@ -386,16 +386,16 @@ class Hibernation:
             options: All options as one object. Values in the journal take precedence.
             force: Whether to take it from an owner that the store considers alive. That owner then ends it.
             on_drift: What happens if the code here folds its journal to different operations. `park` leaves it unchanged and raises
-                `JournalDrifted`; `go_on` continues it with the state of the code here. In that case, each `once` or `reconcilable`
+                `JournalDrifted`. `go_on` continues it with the state of the code here. In that case, each `once` or `reconcilable`
                 call that had begun without an end in that state is answered as unknown. So is an equal call until the next
-                prompt begins; `pure` and `idempotent` calls run again. None for the setting of the supervisor.
-            model: Same as `start_session`; None for the model string that it was started with.
-            **given: Other options of `start_session`, such as `tools`; and `scope`, the scope that it was started in.
+                prompt begins. `pure` and `idempotent` calls run again. None for the setting of the supervisor.
+            model: Same as `start_session`. None for the model string that it was started with.
+            **given: Other options of `start_session`, such as `tools`, and `scope`, the scope that it was started in.
 
         Raises:
             OptionError: Your move: there is no store, the id of a child, or invalid options.
-            SessionNotFound: Your move: the store has no session with this id; `nearest` has similar ids.
-            AlreadyStarted: It is live here; `handle` is its handle.
+            SessionNotFound: Your move: the store has no session with this id. `nearest` has similar ids.
+            AlreadyStarted: It is live here. `handle` is its handle.
             HeldBy: Another node owns it.
             SessionDown: It has ended, or the supervisor is closing.
             Unrevivable: Your move: lists each tool, plugin, agent or model that it had and that is missing. It is unchanged.

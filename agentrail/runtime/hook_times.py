@@ -51,7 +51,7 @@ class Durations:
             classes[place] = 1
 
     def percentile_ms(self, share: float) -> float:
-        """Return a percentile in milliseconds: the upper bound of a class, so never too low; 0.0 without durations."""
+        """Return a percentile in milliseconds: the upper bound of a class, so never too low. 0.0 without durations."""
         left = math.ceil(self.count * share)
         for place in sorted(self.classes):
             left -= self.classes[place]
@@ -68,7 +68,7 @@ class HookCount:
         hook: Its name.
         calls: Number of calls.
         failures: Number of failures.
-        p50_ms: Median duration in milliseconds; at most 9 % too high.
+        p50_ms: Median duration in milliseconds. At most 9 % too high.
         p99_ms: 99th percentile in milliseconds.
     """
 
@@ -140,7 +140,7 @@ class PluginTally:
         ])  # fmt: skip
 
     def last_failure_of(self, plugin: str) -> LastFailure | None:
-        """Return the last failure of a plugin; None without one."""
+        """Return the last failure of a plugin. None without one."""
         return self._last.get(plugin)
 
     def _hook(self, plugin: str, hook: str) -> _Hook:
@@ -165,7 +165,7 @@ class PluginTallies:
     _by_scope: dict[str, PluginTally] = field(factory=dict)
 
     def of(self, scope: str) -> PluginTally:
-        """Return the tally of a scope, for counting and reading; `NO_TALLY` if there are too many scopes."""
+        """Return the tally of a scope, for counting and reading. `NO_TALLY` if there are too many scopes."""
         found = self._by_scope.get(scope)
         if found is None and len(self._by_scope) < MAX_SCOPES:
             found = self._by_scope[scope] = PluginTally()

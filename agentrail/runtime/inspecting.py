@@ -38,13 +38,13 @@ class WantedRecords:
 
     Attributes:
         after: Record number after which to begin.
-        before: Record number before which to end; None for the end of the journal. If set, the last records are returned,
+        before: Record number before which to end. None for the end of the journal. If set, the last records are returned,
             otherwise the first.
         limit: Maximum number of records.
-        kinds: Only these kinds; empty for all.
+        kinds: Only these kinds. Empty for all.
         plugin: Only records of this plugin: it contributed to the step, or the record names it. None for all.
-        text: Only records that contain this text, ignoring case, in their body or in their decisions; None for all.
-        with_bodies: Whether to include the bodies of the records; otherwise their `body` is empty.
+        text: Only records that contain this text, ignoring case, in their body or in their decisions. None for all.
+        with_bodies: Whether to include the bodies of the records. Otherwise their `body` is empty.
     """
 
     after: int = 0
@@ -67,8 +67,8 @@ class JournalPage:
 
     Attributes:
         entries: Records in order.
-        next: `after` of the next page; None after the last record.
-        previous: `before` of the previous page; None before the first record.
+        next: `after` of the next page. None after the last record.
+        previous: `before` of the previous page. None before the first record.
         first: Number of the first record that is kept.
         last: Number of the last one.
     """
@@ -87,7 +87,7 @@ class InspectedState:
     Attributes:
         at: Number of the record.
         state: Same as `plain_state`, without secrets.
-        patch: JSON Patch from the state after another record; None if no other record was named.
+        patch: JSON Patch from the state after another record. None if no other record was named.
     """
 
     at: int

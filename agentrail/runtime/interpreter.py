@@ -104,7 +104,7 @@ class Turnstile:
         self._last: trio.Event | None = None
 
     def number(self) -> "Ticket":
-        """Return the next ticket; tasks begin in the order of these calls."""
+        """Return the next ticket. Tasks begin in the order of these calls."""
         ticket = Ticket(self._last)
         self._last = ticket.begun
         return ticket
@@ -224,7 +224,7 @@ class SignsOfLife(msgspec.Struct, frozen=True):
     """Activity of a stream that its session has not been notified of.
 
     Attributes:
-        chunks: The stream; one without `pinged_at` reports no activity of its own.
+        chunks: The stream. One without `pinged_at` reports no activity of its own.
     """
 
     chunks: object
@@ -232,7 +232,7 @@ class SignsOfLife(msgspec.Struct, frozen=True):
 
     @property
     def pinged_at(self) -> float | None:
-        """Time of the last activity, on Trio's clock; None when there was none."""
+        """Time of the last activity, on Trio's clock. None when there was none."""
         signs = (getattr(self.chunks, "pinged_at", None), self.buffer.touched_at)
         return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
@@ -303,7 +303,7 @@ class Interpreter:
         pending_calls: PendingCalls,
         journal: KeptJournal | None = None,
     ) -> None:
-        """Store the collaborators of effects; inside a Trio run. Streams are read while the store accepts records; None for always."""
+        """Store the collaborators of effects. Requires a Trio run. Streams are read while the store accepts records. None for always."""
         self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports
@@ -701,7 +701,7 @@ class Interpreter:
 
 
 def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
-    """Return the outcome of a call stopped before it began; its result was set when it was stopped."""
+    """Return the outcome of a call stopped before it began. Its result was set when it was stopped."""
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms

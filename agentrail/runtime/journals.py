@@ -85,7 +85,7 @@ class Journals:
 
         Args:
             filters: Conditions on the sessions.
-            after: Scope and id after which to continue; None to begin.
+            after: Scope and id after which to continue. None to begin.
             limit: Maximum number of sessions.
 
         Returns:
@@ -107,7 +107,7 @@ class Journals:
         return self._owed_store is not None
 
     async def owed(self, kind: str, *, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Return the owed rows of the store; see `OwedStore.owed`.
+        """Return the owed rows of the store. See `OwedStore.owed`.
 
         Raises:
             OptionError: Your move: there is no store that keeps owed rows.
@@ -120,11 +120,11 @@ class Journals:
         return await self._shared.store_of("owed").read(partial(store.owed, kind, after, limit))
 
     async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Add and remove owed rows in the store; see `OwedStore.change_owed`.
+        """Add and remove owed rows in the store. See `OwedStore.change_owed`.
 
         Raises:
             OptionError: Your move: there is no store that keeps owed rows.
-            StoreUnavailable: The store accepts no writes for now. The outcome is unknown; try again.
+            StoreUnavailable: The store accepts no writes for now. The outcome is unknown. Try again.
 
         Cancellation: A change that has not begun is not made.
         """
@@ -183,12 +183,12 @@ class Journals:
             scope: Scope that it was started in.
 
         Returns:
-            Records in order, from number `after + 1`; empty after the last one.
+            Records in order, from number `after + 1`. Empty after the last one.
 
         Raises:
             OptionError: Your move: there is no store, or an invalid argument.
             SessionNotFound: Your move: the store has no session with this id.
-            Trimmed: The requested records were dropped; `first` is the first remaining one.
+            Trimmed: The requested records were dropped. `first` is the first remaining one.
             StoreUnavailable, CodecError: It cannot be read.
 
         Cancellation: At once.
@@ -216,7 +216,7 @@ class Journals:
         Args:
             session_id: Its id.
             scope: Scope that it was started in.
-            plugins: Code of its plugins, same as `resume_session`; others are imported from where they were defined.
+            plugins: Code of its plugins, same as `resume_session`. Others are imported from where they were defined.
 
         Returns:
             The state after its last record, and its conversation.
@@ -253,7 +253,7 @@ class Journals:
             session_id: Its id.
             wanted: Conditions on the records.
             scope: Scope that it was started in.
-            plugins: Code of its plugins, same as `stored_state`; used only for records of a plugin.
+            plugins: Code of its plugins, same as `stored_state`. Used only for records of a plugin.
 
         Returns:
             Records in order, with the currently known secrets redacted, and where to continue. One call reads at most 20,000
@@ -262,7 +262,7 @@ class Journals:
         Raises:
             OptionError: Your move: there is no store, or an invalid argument.
             SessionNotFound: Your move: the store has no session with this id.
-            Trimmed: The requested records were dropped; `first` is the first remaining one.
+            Trimmed: The requested records were dropped. `first` is the first remaining one.
             Unrevivable, Erased, JournalCorrupt: Same as `stored_state`, for records of a plugin.
             StoreUnavailable, CodecError: It cannot be read.
 
@@ -299,7 +299,7 @@ class Journals:
         Args:
             session_id: Its id.
             number: Number of the record, from 1.
-            since: Number of the record whose state the JSON Patch starts from; None for no patch.
+            since: Number of the record whose state the JSON Patch starts from. None for no patch.
             scope: Scope that it was started in.
             plugins: Same as `stored_state`.
 
@@ -307,9 +307,9 @@ class Journals:
             The state, with the currently known secrets redacted, and the patch.
 
         Raises:
-            OptionError: Your move: there is no store, or no such record; the message has the range.
+            OptionError: Your move: there is no store, or no such record. The message has the range.
             SessionNotFound: Your move: the store has no session with this id.
-            Trimmed: The records needed were dropped; `first` is the first number that still works.
+            Trimmed: The records needed were dropped. `first` is the first number that still works.
             Unrevivable, Erased, JournalCorrupt, CodecError, StoreUnavailable: Same as `stored_state`.
 
         Cancellation: At once. The work runs in a thread, at most four at a time.
@@ -368,9 +368,9 @@ class Journals:
         plugins: Iterable[PluginEntry],
         read: Callable[[Journal], T],
     ) -> T:
-        """Read the journal of a session in a worker thread, with the code of its plugins; at most four at a time.
+        """Read the journal of a session in a worker thread, with the code of its plugins. At most four at a time.
 
-        Cancellation: At once; the result is discarded.
+        Cancellation: At once. The result is discarded.
         """
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of(call)
@@ -415,7 +415,7 @@ class Journals:
             before: Event number before which to end. Without `before` and `after`, the last part is returned.
             after: Event number after which to begin.
             limit: Maximum number of events, up to 5,000.
-            kinds: Only events of these classes; None for all.
+            kinds: Only events of these classes. None for all.
             scope: Scope that it was started in.
             plugins: Code of its plugins, same as `stored_state`. A session that is here uses its own.
 
@@ -470,8 +470,8 @@ class Journals:
         """Return the usage of sessions from their journals, including ended ones. Child sessions are listed separately.
 
         Args:
-            scope: Only sessions of this scope, `""` for those without one; None for all.
-            since_ms: Only sessions written since then, in milliseconds since 1970; None for all.
+            scope: Only sessions of this scope, `""` for those without one. None for all.
+            since_ms: Only sessions written since then, in milliseconds since 1970. None for all.
 
         Raises:
             OptionError: Your move: there is no store, or an invalid scope.
@@ -513,7 +513,7 @@ class Journals:
             format: `jsonl` is complete, includes child sessions, and can be imported. `markdown` is the conversation, for people.
                 `otlp` is OpenTelemetry spans, one line of JSON per session, in the format of its file exporter: for cycles, requests,
                 calls and children. The same journal results in the same spans.
-            content: Whether to include the content of messages; otherwise only kinds, numbers, times and sizes.
+            content: Whether to include the content of messages. Otherwise only kinds, numbers, times and sizes.
             scope: Scope that it was started in.
 
         Returns:
@@ -560,15 +560,15 @@ class Journals:
         Identical sessions that are already stored stay unchanged.
 
         Returns:
-            The ids, root first; `resume_session` resumes it.
+            The ids, root first. `resume_session` resumes it.
 
         Raises:
             OptionError: Your move: there is no store, the data is not an export, or the export has no content.
-            JournalCorrupt: The export was changed; the error has the number of the first changed record. Nothing was written.
+            JournalCorrupt: The export was changed. The error has the number of the first changed record. Nothing was written.
             AlreadyExists: Your move: the store has a different session with this id.
             StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: A write that has not begun is not made; completed writes stay.
+        Cancellation: A write that has not begun is not made. Completed writes stay.
         """
         if not isinstance(data, bytes):
             raise OptionError([f"data is {data!r:.80}: expected the bytes of an export"])
@@ -590,10 +590,10 @@ class Journals:
         Raises:
             OptionError: Your move: there is no store, no snapshot, or no such record.
             SessionNotFound: Your move: the store has no session with this id.
-            StillNeeded: Your move: a fork begins at one of the records, or the session was rewound to one; `by` names it.
+            StillNeeded: Your move: a fork begins at one of the records, or the session was rewound to one. `by` names it.
             StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: A write that has not begun is not made; completed writes stay.
+        Cancellation: A write that has not begun is not made. Completed writes stay.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         if type(before) is not int or before < 1:
@@ -627,10 +627,10 @@ class Journals:
         Raises:
             OptionError: Your move: there is no store, or the id of a child.
             SessionNotFound: Your move: the store has no session with this id.
-            StillNeeded: Your move: it is live, here or on another node, or a fork names it; `by` says which.
+            StillNeeded: Your move: it is live, here or on another node, or a fork names it. `by` says which.
             StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: A write that has not begun is not made; completed writes stay.
+        Cancellation: A write that has not begun is not made. Completed writes stay.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         await trio.lowlevel.checkpoint()
@@ -643,9 +643,9 @@ class Journals:
             return await (keeping.overwriter.purge(remove) if purge else keeping.write(remove))
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
-        """Read the journal of a session that is here; see `_fold`.
+        """Read the journal of a session that is here. See `_fold`.
 
-        Cancellation: At once; the result is discarded.
+        Cancellation: At once. The result is discarded.
         """
         keeping, ports = self._shared.store_of("journal"), cell.ports
         finder, watch = self._code_of(

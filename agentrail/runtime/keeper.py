@@ -36,8 +36,8 @@ class StoreOptions:
         revive: Returns the code that each of them needs.
         on_drift: For a stored session that the code here folds to different operations: leave it unchanged (`park`), or
             continue.
-        keep: Limits on age and size of stored sessions; None to keep all.
-        hibernate_after: Idle seconds before a session hibernates; None for never, and without a store.
+        keep: Limits on age and size of stored sessions. None to keep all.
+        hibernate_after: Idle seconds before a session hibernates. None for never, and without a store.
     """
 
     patience: float = STORE_PATIENCE_SECONDS

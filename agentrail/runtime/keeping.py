@@ -80,9 +80,9 @@ class Keeping:
     Attributes:
         store: The store.
         writer: Its writer.
-        node: Owner of the sessions started here; new at each start.
+        node: Owner of the sessions started here. New at each start.
         on_drift: What happens to a session that the code here folds to different operations.
-        retention: Deletes sessions that are too old or too many; None if all are kept.
+        retention: Deletes sessions that are too old or too many. None if all are kept.
         overwriter: Overwrites purged or expired data in files.
         past_events: Returns pages of published events.
     """
@@ -156,7 +156,7 @@ class Keeping:
     async def close(self) -> None:
         """Wait until all records are written. Retention stops.
 
-        Cancellation: Records not written by then are lost; none of them was acknowledged.
+        Cancellation: Records not written by then are lost. None of them was acknowledged.
         """
         if self.retention is not None:
             self.retention.stop()
@@ -167,7 +167,7 @@ class Keeping:
     async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
         """Begin the journal of a session, and return when that is durable.
 
-        Cancellation: Nothing was begun; data that the store may have is deleted.
+        Cancellation: Nothing was begun. Data that the store may have is deleted.
         """
         opening, tail = self._opening_of(cell, forked_from)
         await self._create(opening)
@@ -201,13 +201,13 @@ class Keeping:
         self.writer.put(_Unheard(), records)
 
     async def write(self, function: Callable[[], T]) -> T:
-        """Run a write of the store, and wait for it; same as `Writer.call`."""
+        """Run a write of the store, and wait for it. Same as `Writer.call`."""
         return function() if self.store.is_immediate else await self.writer.call(function)
 
     async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
         """Make this node the owner of a tree. Concurrent requests are combined in one call of the store.
 
-        Cancellation: It may still be taken over; use `give_back` to undo that.
+        Cancellation: It may still be taken over. Use `give_back` to undo that.
         """
         if self.store.is_immediate:
             return self.store.take(scope, root, self.node.id, cause, force=force)
@@ -221,7 +221,7 @@ class Keeping:
     async def read(self, function: Callable[[], T]) -> T:
         """Run a read of the store, next to the writer.
 
-        Cancellation: At once; the result is discarded.
+        Cancellation: At once. The result is discarded.
         """
         if self.store.is_immediate:
             return function()
@@ -230,7 +230,7 @@ class Keeping:
     async def fold(self, function: Callable[[], T]) -> T:
         """Run a function that reads and folds a journal in a worker thread, a few at a time.
 
-        Cancellation: At once; the result is discarded.
+        Cancellation: At once. The result is discarded.
         """
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
 

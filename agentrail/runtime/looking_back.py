@@ -100,13 +100,13 @@ class LookingBackHandle(AskingHandle):
         session are undone. Later writes by commands stay in the copy.
 
         Args:
-            at: Record number after which to fork; None for the last durable one.
+            at: Record number after which to fork. None for the last durable one.
             turn: Turn after which to fork, counted from 1 over all cycles, instead of a number.
             files: Whether it works in a copy of the working directory: in `working_dir`, which must not exist or must be
                 empty. Otherwise
                 next to the directory of this session, with the same name followed by the id of the fork. The copy is never
                 removed.
-            model: Same as `start_session`; None for the model at that point.
+            model: Same as `start_session`. None for the model at that point.
             **options: Options of `start_session` that differ from this session, such as `tools`, `budget` or `session_id`.
 
         Returns:
@@ -117,11 +117,11 @@ class LookingBackHandle(AskingHandle):
                 turn (the
                 message has the range), or invalid options; or with `files` a sandbox that does not keep the writes of its
                 tools.
-            SandboxError: Your move: with `files`, the copy failed; nothing of it is left.
+            SandboxError: Your move: with `files`, the copy failed. Nothing of it is left.
             Trimmed, Erased, Unrevivable, JournalCorrupt: Same as `state_at`.
             AlreadyExists, AlreadyStarted, SessionRefused, SessionDown, StoreUnavailable: Same as `start_session`.
 
-        Cancellation: Nothing is done until the journal of the fork has begun; after that it is live.
+        Cancellation: Nothing is done until the journal of the fork has begun. After that it is live.
         """
         refuse(
             fault_of_place(at, turn),
@@ -221,7 +221,7 @@ def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms:
 
 
 def options_of_root(cell: SessionCell, call: str) -> SessionOptions:
-    """Return the options that a root session was started with; only a root can fork and rewind."""
+    """Return the options that a root session was started with. Only a root can fork and rewind."""
     path, options = cell.bus.path, cell.options
     if len(path) > 1 or options is None:  # a child session has none
         fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"

@@ -1,7 +1,7 @@
 """Detection of a blocked event loop: a debug mode that names the task whose step blocked all others.
 
 A Trio instrument reads the clock around each step of a task. While a step takes too long, a separate thread samples its
-stack;
+stack.
 Trio's own thread cannot, because it is blocked. None of this runs while the mode is off.
 """
 
@@ -43,7 +43,7 @@ class SlowStep:
         seconds: How long all other tasks waited.
         cpu_seconds: CPU time of the thread in that time. If it is much less, the step waited for something, such as a file or
             a lock, or the machine was busy with other programs. Up to two milliseconds of it may belong to earlier steps.
-        where: The stack while it was blocked, innermost last; empty if the step ended before a sample.
+        where: The stack while it was blocked, innermost last. Empty if the step ended before a sample.
     """
 
     task: str
@@ -122,7 +122,7 @@ class LoopWatch(trio.abc.Instrument):
         self._on_held(SlowStep(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))
 
     def look(self) -> None:
-        """Sample the stack of the current step if it takes too long; called from another thread."""
+        """Sample the stack of the current step if it takes too long. Called from another thread."""
         began = self._began
         if began is None or perf_counter() - began <= self._seconds:
             return
@@ -152,10 +152,10 @@ class LoopWatch(trio.abc.Instrument):
 
 @contextmanager
 def watch_loop(on_held: OnHeld = log_held, *, seconds: float = HELD_SECONDS) -> Iterator[None]:
-    """Report blocking steps during the block; inside a Trio run. A block inside another does nothing.
+    """Report blocking steps during the block. Requires a Trio run. A block inside another does nothing.
 
     Args:
-        on_held: Called with each such step, in Trio's thread; logs it by default.
+        on_held: Called with each such step, in Trio's thread. Logs it by default.
         seconds: How long a step may take.
     """
     if _WATCHED.get():

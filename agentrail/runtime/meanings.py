@@ -12,7 +12,7 @@ from agentrail.logs import Logger
 LOGGER: Final = Logger("agentrail.runtime")
 
 QUERY_SECONDS: Final = 2.0
-"""Seconds that a search waits for the vector of its query; after that it uses words only."""
+"""Seconds that a search waits for the vector of its query. After that it uses words only."""
 
 REST_SECONDS: Final = 30.0
 """Seconds without calls after an embedder failed: otherwise each search would wait for it."""
@@ -43,11 +43,11 @@ StartTask = Callable[..., None]
 
 
 class NoMeaning(Exception):
-    """No vector of the query is available now; the message has the reason."""
+    """No vector of the query is available now. The message has the reason."""
 
 
 class VectorSource(Protocol):
-    """Source of packed vectors; see `EmbedderEdge`."""
+    """Source of packed vectors. See `EmbedderEdge`."""
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ class Meanings:
         raise NoMeaning(message)
 
     async def vector_or_words(self, query: str, tell: Callable[[str], None] | None) -> bytes | None:
-        """Return the vector of a query; None to search by words only, with the reason reported.
+        """Return the vector of a query. None to search by words only, with the reason reported.
 
         Cancellation: Same as `vector_of`.
         """
@@ -116,7 +116,7 @@ class Meanings:
             self._start(self._fill, keeper, tenant, carry)
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        """Compute all missing vectors, and wait for them; same arguments as `look_after`.
+        """Compute all missing vectors, and wait for them. Same arguments as `look_after`.
 
         Cancellation: Same as for `NoMeaning`.
         """

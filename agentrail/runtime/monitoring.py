@@ -13,7 +13,7 @@ class SessionGone:
 
     Attributes:
         session_id: Its id.
-        scope: Its scope; empty for none.
+        scope: Its scope. Empty for none.
         reason: Reason for the end, on one line, as in `SessionDown`.
         incarnation: The last one: the number of restarts plus one.
     """
@@ -39,7 +39,7 @@ class SessionMonitor:
         Raises:
             NoTrioRun: Your move: Trio is not running.
 
-        Cancellation: Always a checkpoint. The end is not lost; wait again.
+        Cancellation: Always a checkpoint. The end is not lost. Wait again.
         """
         need_trio()
         reason = await self._cell.wait_down()

@@ -32,7 +32,7 @@ MAX_OLD_EVENTS: Final = 100_000
 
 
 class OldEvents:
-    """Rebuilds the events of stored sessions; one per supervisor."""
+    """Rebuilds the events of stored sessions. One per supervisor."""
 
     def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
         """Start with nothing read."""
@@ -45,7 +45,7 @@ class OldEvents:
     ) -> tuple[Event, ...]:
         """Return the events of a session between two numbers, without those that are never replayed.
 
-        Cancellation: At once; the result is discarded.
+        Cancellation: At once. The result is discarded.
         """
         if before - after > MAX_OLD_EVENTS:
             await trio.lowlevel.checkpoint()
@@ -70,7 +70,7 @@ class OldEvents:
 def old_events(  # noqa: PLR0913 - the requested range
     store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
-    """Fold the required part of a journal; same arguments and result as `OldEvents.read`. This blocks, and never raises."""
+    """Fold the required part of a journal. Same arguments and result as `OldEvents.read`. This blocks, and never raises."""
 
     def read() -> tuple[Event, ...]:
         stored = store.get(scope, session)

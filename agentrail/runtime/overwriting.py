@@ -1,7 +1,7 @@
 """Overwriting of deleted data: once for all deletions within a period, because it rewrites the whole file.
 
 A store overwrites deleted data in place. Pages of a file may keep other copies, and only `Store.overwrite_removed` reaches
-those; sessions wait for it. So it runs after a `purge`, and after a sweep if the file is small. The store records that it is
+those. Sessions wait for it. So it runs after a `purge`, and after a sweep if the file is small. The store records that it is
 owed
 before any deletion, so that after a crash the next process completes it.
 """
@@ -51,7 +51,7 @@ class Write(Protocol):
 
 
 def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
-    """Return an exception handler for `call_guarded`. Expected exceptions of a store propagate; others are logged and become a `StoreBug`."""
+    """Return an exception handler for `call_guarded`. Expected exceptions of a store propagate. Others are logged and become a `StoreBug`."""
 
     def tell(error: BaseException) -> NoReturn:
         if isinstance(error, AgentrailError):
@@ -79,7 +79,7 @@ class Overwriter:
     async def purge(self, remove: Callable[[], T]) -> T:
         """Delete from the store, and have the data overwritten later.
 
-        Cancellation: A deletion that has not begun is not made; one that has begun completes.
+        Cancellation: A deletion that has not begun is not made. One that has begun completes.
         """
         if self._store.is_immediate:  # deleted data is nowhere else there
             return await self._write(remove)

@@ -107,7 +107,7 @@ class StoreDesk(Generic[S]):
     async def meaning_of(
         self, port: Callable[..., VectorKeeper], tenant: str, query: str, tell: Callable[[str], None] | None
     ) -> tuple[bytes, str] | None:
-        """Return the vector of a query and its kind; None to compare words only, with the reason reported."""
+        """Return the vector of a query and its kind. None to compare words only, with the reason reported."""
         meanings = self.look_after(port, tenant, is_new=False) if query.strip() else None
         vector = None if meanings is None else await meanings.vector_or_words(query, tell)
         return None if meanings is None or vector is None else (vector, meanings.kind)
@@ -166,11 +166,11 @@ class OwnMemories(Memories):
         return self._owner
 
     def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
-        """Return the same, with a listener for failures to compare meanings; see `Memories.telling`."""
+        """Return the same, with a listener for failures to compare meanings. See `Memories.telling`."""
         return OwnMemories(self._desk, self._owner, self._session, tell)
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
-        """Remember a text; see `Memories.put`."""
+        """Remember a text. See `Memories.put`."""
         minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
         entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
         await self._desk.write(partial(self._desk.store.put, self._owner, entry))
@@ -178,13 +178,13 @@ class OwnMemories(Memories):
         return entry
 
     async def get(self, entry_id: str) -> MemoryEntry | None:
-        """Return one memory; see `Memories.get`."""
+        """Return one memory. See `Memories.get`."""
         return await self._desk.read(partial(self._desk.store.get, self._owner, entry_id))
 
     async def search(
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Search the memories; see `Memories.search`."""
+        """Search the memories. See `Memories.search`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         check_limit(limit, MAX_FOUND)
         store = self._desk.store
@@ -197,16 +197,16 @@ class OwnMemories(Memories):
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
     ) -> tuple[MemoryEntry, ...]:
-        """Return the newest memories; see `Memories.newest`."""
+        """Return the newest memories. See `Memories.newest`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         return await self._desk.read(partial(self._desk.store.list, self._owner, tags, limit=limit))
 
     async def delete(self, entry_id: str) -> bool:
-        """Delete one memory; see `Memories.delete`."""
+        """Delete one memory. See `Memories.delete`."""
         return await self._desk.write(partial(self._desk.store.delete, self._owner, entry_id))
 
     async def forget(self) -> Forgotten:
-        """Delete all memories of the owner; for programs, not for tools."""
+        """Delete all memories of the owner. For programs, not for tools."""
         return await self._desk.write(partial(self._desk.store.forget, self._owner))
 
 
@@ -260,17 +260,17 @@ class OwnNotes(Notes):
         self._session = session
 
     async def read(self) -> str:
-        """Return the whole text; see `Notes.read`."""
+        """Return the whole text. See `Notes.read`."""
         return await self._desk.read(partial(self._desk.store.read, self._owner, self._session))
 
     async def topics(self) -> tuple[NoteTopic, ...]:
-        """Return the index; see `Notes.topics`."""
+        """Return the index. See `Notes.topics`."""
         return topics_of(await self.read())
 
     async def add(
         self, topic: str, notes: Iterable[str], *, only_new: bool = False
     ) -> tuple[tuple[str, ...], tuple[NoteTopic, ...]]:
-        """Append notes to those of a topic; see `Notes.add`."""
+        """Append notes to those of a topic. See `Notes.add`."""
         given = tuple(notes)
         faults = [fault_of_memory_text("text", note, MAX_NOTE_BYTES) for note in given]
         wrong = [fault for fault in faults if fault is not None]
@@ -288,7 +288,7 @@ class OwnNotes(Notes):
         return tuple(added), topics_of(written)
 
     async def remove(self, topic: str) -> bool:
-        """Remove a topic; see `Notes.remove`."""
+        """Remove a topic. See `Notes.remove`."""
         found: list[str] = []
 
         def edit(text: str) -> str:
@@ -319,17 +319,17 @@ class OwnKnowledge(Knowledge):
         self._reader = reader
 
     def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
-        """Return the same, with a listener for failures to compare meanings; see `Knowledge.telling`."""
+        """Return the same, with a listener for failures to compare meanings. See `Knowledge.telling`."""
         return OwnKnowledge(self._desk, self._reader, tell)
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
-        """Return the bases; see `Knowledge.bases`."""
+        """Return the bases. See `Knowledge.bases`."""
         return await self._desk.read(partial(self._desk.store.bases, self._reader))
 
     async def documents(
         self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
     ) -> tuple[KnowledgeDocument, ...]:
-        """Return the documents of a base; see `Knowledge.documents`."""
+        """Return the documents of a base. See `Knowledge.documents`."""
         within = DocumentFilter(folder=folder, tags=tags)
         return await self._desk.read(partial(self._desk.store.readable, self._reader, base, within))
 
@@ -342,7 +342,7 @@ class OwnKnowledge(Knowledge):
         folder: str | None = None,
         tags: Iterable[str] = (),
     ) -> tuple[Passage, ...]:
-        """Search the passages; see `Knowledge.search`."""
+        """Search the passages. See `Knowledge.search`."""
         check_limit(limit, MAX_FOUND_PASSAGES)
         within = DocumentFilter(folder=folder, tags=tags)
         store = self._desk.store
@@ -355,7 +355,7 @@ class OwnKnowledge(Knowledge):
         return await self._desk.read(partial(both, within=within, limit=limit))
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Return a passage with its neighbours; see `Knowledge.read`."""
+        """Return a passage with its neighbours. See `Knowledge.read`."""
         return await self._desk.read(partial(self._desk.store.read, self._reader, passage_id, around=around))
 
 
@@ -369,7 +369,7 @@ def search_passages(  # noqa: PLR0913 - same as the port, and the vector of the 
     within: DocumentFilter = ALL_DOCUMENTS,
     limit: int,
 ) -> tuple[Passage, ...]:
-    """Search by words and by meaning, and merge both rankings; same arguments as `search_both` of memories."""
+    """Search by words and by meaning, and merge both rankings. Same arguments as `search_both` of memories."""
     count = min(max(limit, FUSED_FROM_EACH), MAX_FOUND_PASSAGES)
     said = store.search(reader, query, base, within, limit=count)
     vector, kind = meaning
@@ -383,14 +383,14 @@ def search_passages(  # noqa: PLR0913 - same as the port, and the vector of the 
 
 @frozen(kw_only=True)
 class SharedStores:
-    """Stores of a supervisor for all its sessions; the caller closes them.
+    """Stores of a supervisor for all its sessions. The caller closes them.
 
     Attributes:
-        recall: Store of memories; None without memories.
-        notes: Store of working notes; None without notes.
-        knowledge: Store of knowledge; None without knowledge.
-        embedder: Computes vectors of texts, so that memories and knowledge are also found by meaning; None: by words only.
-        instructions: Returns a reader of the instruction files above a working directory; None to read none of them.
+        recall: Store of memories. None without memories.
+        notes: Store of working notes. None without notes.
+        knowledge: Store of knowledge. None without knowledge.
+        embedder: Computes vectors of texts, so that memories and knowledge are also found by meaning. None: by words only.
+        instructions: Returns a reader of the instruction files above a working directory. None to read none of them.
     """
 
     recall: RecallStore | None = None
@@ -409,9 +409,9 @@ class OwnStores:
     """Additional stores of one session, shared with its children.
 
     Attributes:
-        memories: Memories of its owner; None without memories.
-        notes: Its working notes; None without notes.
-        knowledge: Knowledge that its owner may read; None without knowledge.
+        memories: Memories of its owner. None without memories.
+        notes: Its working notes. None without notes.
+        knowledge: Knowledge that its owner may read. None without knowledge.
     """
 
     memories: Memories | None = None
@@ -433,11 +433,11 @@ class StoreDesks:
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
 
     def memories_of(self, owner: MemoryOwner) -> Memories | None:
-        """Return the memories of an owner, outside of any session; None without a memory store."""
+        """Return the memories of an owner, outside of any session. None without a memory store."""
         return None if self._memories is None else OwnMemories(self._memories, owner)
 
     async def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Delete all memories of an owner; does nothing without a memory store.
+        """Delete all memories of an owner. Does nothing without a memory store.
 
         Cancellation: A call that has begun completes, and only its answer is lost.
         """

@@ -38,7 +38,7 @@ class JournalEntry:
         at_ms: Time, on the clock of signals.
         kind: `opened`, `taken`, `heard`, `changed`, `drifted`, `rewound`, `closed`, `erased`, or the kind of a signal, such
             as `prompt`.
-        body: Its content, read-only; for a signal all fields, including those omitted from storage because they hold their
+        body: Its content, read-only. For a signal all fields, including those omitted from storage because they hold their
             default.
         does: Decisions of the step, one line for each effect that is not ephemeral.
         events: Number of the last event after it.
@@ -108,7 +108,7 @@ class Journal:
             raise
 
     def past_state(self, number: int) -> PastState:
-        """Return the past state after a record; same as `state_behind`."""
+        """Return the past state after a record. Same as `state_behind`."""
         state = self.state_behind(number)
         (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
         return PastState(
@@ -154,7 +154,7 @@ class Journal:
             raise
 
     def _beginning_of(self, effect_id: EffectId, before: int) -> int | None:
-        """Return the record that began an effect; None if it was dropped. It is usually a few records earlier."""
+        """Return the record that began an effect. None if it was dropped. It is usually a few records earlier."""
         stored, end = self.stored, before
         while end > stored.first_seq:
             after = max(stored.first_seq - 1, end - 1 - _LOOKED_BACK)

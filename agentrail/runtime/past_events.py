@@ -34,7 +34,7 @@ MAX_RUN_BYTES: Final = 16 << 20
 """Maximum bytes kept of one folded session, for the previous page."""
 
 MAX_RUNS_BYTES: Final = 48 << 20
-"""Maximum bytes kept of all sessions together; the oldest fold is dropped first."""
+"""Maximum bytes kept of all sessions together. The oldest fold is dropped first."""
 
 _CHUNK: Final = 2_000
 _RECORDS: Final = 1_000
@@ -68,7 +68,7 @@ class PageAsked:
         before: Event number before which to end.
         after: Event number after which to begin.
         limit: Maximum number of events.
-        kinds: Only these classes; None for all.
+        kinds: Only these classes. None for all.
     """
 
     before: int | None = None
@@ -121,7 +121,7 @@ def number_of(event: Event) -> int:
 
 
 def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Sequence[Event], int]:
-    """Return a range of the events in memory, which end with the last number; a `ReadRange` for a session without a store."""
+    """Return a range of the events in memory, which end with the last number. A `ReadRange` for a session without a store."""
     return [one for one in kept if low <= number_of(one) <= high], last - len(kept) + 1
 
 
@@ -143,7 +143,7 @@ class FoldedRun:
 
     Attributes:
         size_bytes: Their size, in their wire form.
-        behind: Number and hash of the record of the last one; another journal with this id has another hash.
+        behind: Number and hash of the record of the last one. Another journal with this id has another hash.
     """
 
     first: int
@@ -154,7 +154,7 @@ class FoldedRun:
 
 
 class PastEvents:
-    """Events of stored sessions; one per store. All methods block, and may run in several threads."""
+    """Events of stored sessions. One per store. All methods block, and may run in several threads."""
 
     def __init__(self, store: Store) -> None:
         """Start with nothing read."""
@@ -232,7 +232,7 @@ class PastEvents:
     def _start_of(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int
     ) -> tuple[SessionState | None, Tail, int]:
-        """Return the state to fold from, and the first readable event number after it; beyond all numbers if there is none."""
+        """Return the state to fold from, and the first readable event number after it. Beyond all numbers if there is none."""
         store = self._store
         start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
         if start is not None or stored.first_seq == 1:

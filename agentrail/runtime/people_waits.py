@@ -36,7 +36,7 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
 
 
 def waiting_error(cell: SessionCell) -> CycleWaiting | None:
-    """Return the error for a cycle that waits for users while no user can answer; None for any other.
+    """Return the error for a cycle that waits for users while no user can answer. None for any other.
 
     A user can answer if the program is subscribed, a host owns the session, or every pending item has a deadline.
     """

@@ -50,7 +50,7 @@ from agentrail.runtime.scrubbing import Scrub
 
 
 MOST_PRUNED: Final = 100
-"""Maximum number of old memories that one request deletes, in addition to the one it adds; the next request continues."""
+"""Maximum number of old memories that one request deletes, in addition to the one it adds. The next request continues."""
 
 
 async def run_memory_request(

@@ -122,7 +122,7 @@ class PluginWatch:
             self._is_rehearsing = False
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler and measure it; see `_call_handler`."""
+        """Call a handler and measure it. See `_call_handler`."""
         stopwatch = self._stopwatch
         began = stopwatch()
         try:
@@ -158,7 +158,7 @@ class PluginWatch:
         self._tally = tally
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call other code of a plugin, such as `init`; its exception propagates."""
+        """Call other code of a plugin, such as `init`. Its exception propagates."""
         try:
             return function(*args)
         except OptionError:  # invalid arguments are reported to their caller, and do not count as a crash

@@ -48,13 +48,13 @@ class ReadyAgent:
 
     Attributes:
         spec: Description of the agent for the core.
-        max_turns: Model calls in one of its cycles; None for the limit of the session.
-        tools: Its own by name; None for those of the session.
-        plugins: Its own, in addition to the guards of the session; None for those of the session.
-        result: Schema of its answer to a call; None: any text.
-        user_data: Data for its tools; None for that of the session.
-        deps: Dependencies of its tools; None for those of the session.
-        replace_sections: Texts that replace sections of its prompt; None for those of the session.
+        max_turns: Model calls in one of its cycles. None for the limit of the session.
+        tools: Its own by name. None for those of the session.
+        plugins: Its own, in addition to the guards of the session. None for those of the session.
+        result: Schema of its answer to a call. None: any text.
+        user_data: Data for its tools. None for that of the session.
+        deps: Dependencies of its tools. None for those of the session.
+        replace_sections: Texts that replace sections of its prompt. None for those of the session.
     """
 
     spec: AgentSpec
@@ -91,7 +91,7 @@ class Ports:
     Attributes:
         session_id: Id of the session.
         providers: By model string.
-        tools: By name, and by the change of the session's tools that added them; 0 for those of the start.
+        tools: By name, and by the change of the session's tools that added them. 0 for those of the start.
         find_provider: Turns a model string and provider options into a provider.
         spec_of: Returns the checked description of a tool for an audience.
         run_child: Runs a child session for a call, or for a running tool.
@@ -99,20 +99,20 @@ class Ports:
         resume_child: Continues a resumed child session for a call.
         workspace: Provides the place where files are read and commands run.
         working_dir: The root of the file tools.
-        user_data: The application's own data, frozen; visible to every tool, plugin and child.
+        user_data: The application's own data, frozen. Visible to every tool, plugin and child.
         deps: Dependencies that the application gave its tools.
-        own: Memories, notes and knowledge of its owner; shared with its children.
-        above: Reads the instruction files above its working directory; None if it has only its sandbox.
+        own: Memories, notes and knowledge of its owner. Shared with its children.
+        above: Reads the instruction files above its working directory. None if it has only its sandbox.
         provider_opts: By model string, newest last: options for providers that are not in `providers`.
         tool_timeout_seconds: For tools without their own timeout.
         event_buffer_size: Number of committed events kept for returning subscribers.
-        group_id: Its group, or None; its children are in the same group.
-        scope: Namespace of its id; its children are in the same scope.
+        group_id: Its group, or None. Its children are in the same group.
+        scope: Namespace of its id. Its children are in the same scope.
         threads: Threads for tools that are plain functions.
         context_providers: Providers that add to the requests of a turn, in the order of their calls.
         outside: The machine, or its replacement when the supervisor was opened.
         agents: Agents that may work for it, by name, without the general one.
-        host: Called about its calls; `SessionConfig.host_hooks` has the same setting for the core.
+        host: Called about its calls. `SessionConfig.host_hooks` has the same setting for the core.
         withheld: The secrets that it knows, shared with its children.
         key: Unique name among the sessions of all scopes.
     """
@@ -155,7 +155,7 @@ class ChildWork:
     """The task of a child session, for a call or its tool.
 
     Attributes:
-        number: Its number in the incarnation if a tool requested it; None if it answers the call.
+        number: Its number in the incarnation if a tool requested it. None if it answers the call.
     """
 
     effect: SpawnChild
@@ -205,7 +205,7 @@ class AgentWork:
 
     @property
     def own_name(self) -> str:
-        """Name that distinguishes the session from others of its parent; no call has such a name."""
+        """Name that distinguishes the session from others of its parent. No call has such a name."""
         return f":{self.effect.name}"
 
     @property
@@ -219,8 +219,8 @@ class ChildUsage:
     """Usage and outcome of a call's child session. A shared object, so that the code that stops the call can read it too.
 
     Attributes:
-        receipt: The work stopped with it, including its own children; empty until it has ended.
-        session_id: Id of the session; None before it has begun.
+        receipt: The work stopped with it, including its own children. Empty until it has ended.
+        session_id: Id of the session. None before it has begun.
     """
 
     spent: Spent = NOTHING_SPENT
@@ -229,7 +229,7 @@ class ChildUsage:
 
     @property
     def receipts(self) -> tuple[ChildReceipt, ...]:
-        """Outcome of the session and its descendants, the deepest first; empty if it never began."""
+        """Outcome of the session and its descendants, the deepest first. Empty if it never began."""
         below = self.receipt
         if self.session_id is None:
             return below.children
@@ -276,8 +276,8 @@ class AgentLine:
     """Connection to an agent while its task runs.
 
     Attributes:
-        prompt: Sends it another prompt; None before it has begun.
-        reason: Why it was stopped; None otherwise.
+        prompt: Sends it another prompt. None before it has begun.
+        reason: Why it was stopped. None otherwise.
         usage: Its usage and outcome.
     """
 
@@ -287,7 +287,7 @@ class AgentLine:
 
 
 RunAgent: TypeAlias = Callable[[StartAgent, "Ports", Callable[[Signal], None], "AgentLine"], Awaitable[str]]
-"""Executes a `StartAgent` until the session of the agent has ended, and returns the reason; delivers its events."""
+"""Executes a `StartAgent` until the session of the agent has ended, and returns the reason. Delivers its events."""
 
 ResumeChildWork: TypeAlias = Callable[
     [ResumeChild, "Ports", Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]

@@ -99,7 +99,7 @@ class Processes:
         return bool(self._opened)
 
     async def aclose(self) -> None:
-        """End all of them, and wait for that; at once if there were none.
+        """End all of them, and wait for that. At once if there were none.
 
         Cancellation: Shielded and bounded by six seconds.
         """

@@ -31,11 +31,11 @@ class Rested:
 
     Attributes:
         session_id: Its id.
-        scope: Its scope; empty for none.
+        scope: Its scope. Empty for none.
         state: Its whole state, in the format of `decode_session` in `agentrail.abc.stored_states`.
-        last_seq: Number of its last event; readers continue after it.
+        last_seq: Number of its last event. Readers continue after it.
         at_boundary: Whether it stopped without running work. Otherwise it was cut, and the state lists the running work.
-        cut_calls: Calls that ran when it was cut, so that their outcome is unknown; empty at a boundary.
+        cut_calls: Calls that ran when it was cut, so that their outcome is unknown. Empty at a boundary.
     """
 
     session_id: SessionId
@@ -68,7 +68,7 @@ class RestRequest:
 def is_boundary(state: SessionState, effects: Sequence[Effect]) -> bool:
     """Return whether a session may stop after a step, before the step's effects are executed.
 
-    It may stop while idle, also if a cycle waits for a user; and between two turns, when the next request is decided but
+    It may stop while idle, also if a cycle waits for a user, and between two turns, when the next request is decided but
     not sent, so that it is sent only once.
     """
     data = state.data

@@ -50,7 +50,7 @@ class RestoredFiles:
     Attributes:
         restored: Files restored to their earlier content.
         removed: Files created since, now deleted.
-        conflicts: Files changed since by another program or a user. They are left unchanged; with `force` they are
+        conflicts: Files changed since by another program or a user. They are left unchanged. With `force` they are
             overwritten.
         failed: Files that could not be restored, even with `force`, such as one whose content is not kept.
         untold: Calls that ran commands. Their writes are unknown to the sandbox, and stay.
@@ -71,7 +71,7 @@ class Rewound:
         number: The record after which the session continues.
         calls: External effects since then, which are not undone: calls whose tools do not promise that running them twice is
             harmless, or that had a child session.
-        files: Outcome for the files written by its tools since; None if `files` was not requested.
+        files: Outcome for the files written by its tools since. None if `files` was not requested.
     """
 
     number: int
@@ -123,7 +123,7 @@ async def put_files_back(
 
 
 class _WhileAlive:
-    """Stops waiting when the session has ended; see `FileKeeper`."""
+    """Stops waiting when the session has ended. See `FileKeeper`."""
 
     def __init__(self, keeper: NotingKeeper, cell: SessionCell) -> None:
         self._cell = cell
@@ -146,7 +146,7 @@ class _WhileAlive:
 
 
 class FilesOfFork:
-    """The copy of a workspace for a fork; removed if the fork fails.
+    """The copy of a workspace for a fork. Removed if the fork fails.
 
     Attributes:
         directory: Its path.
@@ -171,7 +171,7 @@ class FilesOfFork:
     async def remove(self) -> None:
         """Remove it.
 
-        Cancellation: Shielded; the duration depends on the file system.
+        Cancellation: Shielded. The duration depends on the file system.
         """
         with trio.CancelScope(shield=True):
             await self.sandbox.aclose()
@@ -222,7 +222,7 @@ async def copy_files(
 
 
 class _NoNotes:
-    """Records nothing: a fork starts with its current files; see `FileKeeper`."""
+    """Records nothing: a fork starts with its current files. See `FileKeeper`."""
 
     async def keep(self, changes: object, contents: object) -> Refusal | None:
         await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Resumption of stored sessions: a tree is read, taken over and prepared; after that it runs like any other.
+"""Resumption of stored sessions: a tree is read, taken over and prepared. After that it runs like any other.
 
 The order is fixed. Read the tree and check that all its code is available, so that a failure leaves it unchanged. Take it
 over,
@@ -58,7 +58,7 @@ ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
 """Tools by origin and name."""
 
 GiveOptions = Callable[[StoredOpening], Any]
-"""Returns the code that a stored session needs: `SessionOptions`, or a mapping of some of them; None for nothing."""
+"""Returns the code that a stored session needs: `SessionOptions`, or a mapping of some of them. None for nothing."""
 
 MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
 """Creates the cell of a root from its state, its ports, and its last published events."""
@@ -74,7 +74,7 @@ class WantedSession:
 
     Attributes:
         is_asked: Whether a caller named it. In that case its failed attempts to resume are not counted.
-        on_drift: What happens if the code here folds it to different operations; None for the setting of its supervisor.
+        on_drift: What happens if the code here folds it to different operations. None for the setting of its supervisor.
     """
 
     session_id: SessionId
@@ -120,7 +120,7 @@ class Resumption:
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
         """Read, check, take over, and prepare.
 
-        Cancellation: Nothing is done until it is taken over; after that it is released, and has no owner.
+        Cancellation: Nothing is done until it is taken over. After that it is released, and has no owner.
         """
         keeping, wanted = self._keeping, self._wanted
         top = await keeping.read(partial(self._look, wanted))

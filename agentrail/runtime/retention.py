@@ -52,8 +52,8 @@ class KeepLimits:
     """Limits on stored sessions.
 
     Attributes:
-        days: Days to keep a session after the last record of its tree, on the clock of the store; None for no limit.
-        size_bytes: Maximum bytes of the sessions of one scope; None for no limit.
+        days: Days to keep a session after the last record of its tree, on the clock of the store. None for no limit.
+        size_bytes: Maximum bytes of the sessions of one scope. None for no limit.
     """
 
     days: float | None = None
@@ -61,7 +61,7 @@ class KeepLimits:
 
 
 def keep_limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
-    """Combine both limits; None if all sessions are kept."""
+    """Combine both limits. None if all sessions are kept."""
     return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
 
 
@@ -71,7 +71,7 @@ class StoredTree:
 
     Attributes:
         written_at_ms: Time of the last record of any of its sessions, on the clock of the store.
-        size_bytes: Size of its sessions; 0 if no limit depends on it.
+        size_bytes: Size of its sessions. 0 if no limit depends on it.
         is_own: Whether the sweeping node owns it: it is live here.
     """
 
@@ -110,7 +110,7 @@ class SweepPlan:
         heapq.heapify(self._queue)
 
     def next(self) -> tuple[StoredTree, str] | None:
-        """Return the next tree to delete, and the reason; None when no tree is left to try."""
+        """Return the next tree to delete, and the reason. None when no tree is left to try."""
         while self._queue:
             _, scope, root = heapq.heappop(self._queue)
             one = self._trees[scope, root]

@@ -55,9 +55,9 @@ class StoredOpening:
 
     Attributes:
         session_id: Its id.
-        scope: Its scope; empty for none.
-        origin: Source of its code, as given at its start; empty for none, and if its first record was trimmed.
-        config: Its initial configuration; the current model may be another one.
+        scope: Its scope. Empty for none.
+        origin: Source of its code, as given at its start. Empty for none, and if its first record was trimmed.
+        config: Its initial configuration. The current model may be another one.
         tools: Names of its tools at its start, or at its newest snapshot if it was trimmed. The same holds for `plugins`.
         plugins: Records of its plugins at its start.
     """
@@ -81,8 +81,8 @@ class Revived:
         begun: Open effects that may have begun.
         attempt: Number of consecutive owners without any progress.
         events: Events of its last records, oldest first, without those that are never replayed.
-        snapshot: Record number of its newest snapshot; 0 for none.
-        drift: Where the code here folds the journal differently; None if it does not.
+        snapshot: Record number of its newest snapshot. 0 for none.
+        drift: Where the code here folds the journal differently. None if it does not.
         set_aside: How often verdicts of plugins on calls were ignored, because the records show whether those ran, by plugin.
     """
 
@@ -110,7 +110,7 @@ class PluginFinder:
         self.missing: dict[str, None] = {}
 
     def __call__(self, record: PluginRecord) -> Plugin | type[Plugin] | None:
-        """Return the code of a plugin; None if it is missing."""
+        """Return the code of a plugin. None if it is missing."""
         found = self._given.get(record.name) or _made_at(record)
         if found is None:
             self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
@@ -118,7 +118,7 @@ class PluginFinder:
 
 
 def _made_at(record: PluginRecord) -> Any:
-    """Create a plugin from the class at its origin; None if the result has another name.
+    """Create a plugin from the class at its origin. None if the result has another name.
 
     A plugin that its caller created with arguments or under another name must be given by the caller.
     """
@@ -131,7 +131,7 @@ def _made_at(record: PluginRecord) -> Any:
 
 
 def found_at(origin: str) -> Any:
-    """Return the object at `package.module:NAME`; None if it does not exist or cannot be imported.
+    """Return the object at `package.module:NAME`. None if it does not exist or cannot be imported.
 
     An origin may come from a foreign journal. The standard library defines no plugins, so none of it is imported.
     """
@@ -159,7 +159,7 @@ def fault_of_origin(record: PluginRecord) -> str | None:
 
 
 def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
-    """Read the start of a session; for a trimmed one, its state at its newest snapshot. This blocks.
+    """Read the start of a session. For a trimmed one, its state at its newest snapshot. This blocks.
 
     Raises:
         SessionNotFound, Trimmed, StoreUnavailable: Same as `Store.read`.
@@ -243,7 +243,7 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
 def revive_ended(
     store: Store, scope: str, session: SessionId, finder: PluginFinder, ask: Ask
 ) -> Revived | None:
-    """Read the outcome of an ended session; None if this id does not exist. This blocks.
+    """Read the outcome of an ended session. None if this id does not exist. This blocks.
 
     Raises:
         Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: Same as `revive`.
@@ -288,7 +288,7 @@ def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
     """Return the row of a session. This blocks.
 
     Raises:
-        SessionNotFound: Your move: it does not exist; `nearest` has similar ids.
+        SessionNotFound: Your move: it does not exist. `nearest` has similar ids.
     """
     stored = store.get(scope, session_id)
     while stored is None:
@@ -384,7 +384,7 @@ def newest_snapshot(  # noqa: PLR0913 - its conditions, by name
     at_most: int | None = None,
     last_event: int | None = None,
 ) -> tuple[SessionState | None, Tail, tuple[EffectId, ...]]:
-    """Return the newest snapshot of this journal that is intact and readable; None and the beginning if there is none.
+    """Return the newest snapshot of this journal that is intact and readable. None and the beginning if there is none.
 
     Its open effects that may have begun are returned with it.
 
@@ -393,8 +393,8 @@ def newest_snapshot(  # noqa: PLR0913 - its conditions, by name
         stored: The session.
         finder: Same as `revive`.
         ask: Same as `revive`.
-        at_most: Only snapshots up to this record; None for any.
-        last_event: Only snapshots without events after this number; None for any.
+        at_most: Only snapshots up to this record. None for any.
+        last_event: Only snapshots without events after this number. None for any.
     """
     for snapshot in store.snapshots(
         stored.scope, stored.session, stored.tail.seq if at_most is None else at_most

@@ -11,8 +11,8 @@ class RewindRequest(Control):
     """Control message: rewind the session if it has no running or pending work.
 
     Attributes:
-        seq: Number of the record of the rewind; 0 before it is made.
-        answered: Set when the session has checked the request; new for each attempt.
+        seq: Number of the record of the rewind. 0 before it is made.
+        answered: Set when the session has checked the request. New for each attempt.
         told: Set when the rewind is durable, and its subscribers are notified.
     """
 

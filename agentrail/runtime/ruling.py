@@ -63,8 +63,8 @@ class WaitingCall(Generic[RulingT]):
     """A call that waits for a user.
 
     Attributes:
-        tool: The object that will run it; None if it no longer exists.
-        path: The sessions from the root to the call's session, each with its title and its first words; None for missing
+        tool: The object that will run it. None if it no longer exists.
+        path: The sessions from the root to the call's session, each with its title and its first words. None for missing
             ones.
     """
 
@@ -109,7 +109,7 @@ async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[st
 
 
 def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str | None]:
-    """Return the title and the first words of a session or a descendant; None for unknown ones."""
+    """Return the title and the first words of a session or a descendant. None for unknown ones."""
     is_own = session_id == above.ports.session_id
     cell = above if is_own else above.find(above.ports.scope, session_id)
     if cell is None or cell.is_asleep:

@@ -107,7 +107,7 @@ class SleepingSession:
         options: Options that it was started with, for its forks.
         workspace: Workspace of its files. Background commands keep running there.
         plugins: Its plugins. Their state is in the journal.
-        due_at_ms: Time of its next automatic wake-up, on the clock of signals; None for no timer.
+        due_at_ms: Time of its next automatic wake-up, on the clock of signals. None for no timer.
     """
 
     ports: Ports
@@ -124,7 +124,7 @@ class Waking:
     """A pending wake-up. Every caller that waits for it gets the same result.
 
     Attributes:
-        error: Why it failed; None when the session is awake.
+        error: Why it failed. None when the session is awake.
     """
 
     __slots__ = ("done", "error")
@@ -139,8 +139,8 @@ class Sleep:
 
     Attributes:
         stage: The current stage.
-        waking: The pending wake-up; None without one.
-        row: The part that stays in memory while hibernated; None while awake.
+        waking: The pending wake-up. None without one.
+        row: The part that stays in memory while hibernated. None while awake.
         was_asleep: Whether it was ever woken here.
     """
 
@@ -320,7 +320,7 @@ class SessionCrashed(Exception):
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """State of a session and its children; calling it draws their status. Not a closure, which has nine more objects for the collector."""
+    """State of a session and its children. Calling it draws their status. Not a closure, which has nine more objects for the collector."""
 
     state: SessionState
     at_ms: int
@@ -342,24 +342,24 @@ class SessionCell(SleepingCell):
     Attributes:
         state: The last result of `step`.
         ports: Its adapters.
-        mailbox: Unread messages; an accepted message is never lost.
+        mailbox: Unread messages. An accepted message is never lost.
         bus: Its subscribers.
         pending_calls: Its callers.
         undone: Effects of the last step that were not executed when the actor crashed, last one first.
         scrub: Removes the secrets of the session from a text.
-        crash: One line about the crash of the last incarnation; `None` without one.
-        ending: Reason for the end of the session, as sent to callers and subscribers; `None` before.
+        crash: One line about the crash of the last incarnation. `None` without one.
+        ending: Reason for the end of the session, as sent to callers and subscribers. `None` before.
         is_gone: Whether all work of the session has ended.
-        journal: Its records, and effects that wait for them; `None` without a store.
-        late_ephemeral: Number of ephemeral signals that came too late; the state counts the others.
-        interpreter: Executes the effects of this incarnation; `None` before the first.
+        journal: Its records, and effects that wait for them. `None` without a store.
+        late_ephemeral: Number of ephemeral signals that came too late. The state counts the others.
+        interpreter: Executes the effects of this incarnation. `None` before the first.
         find: Finds another session of the same supervisor by its scope and id.
-        resting: The pending request to rest; `None` without one.
-        rested: The state it left when it was put to rest; `None` otherwise.
-        readers: Decoders of answers for callers that want values; empty for most sessions.
-        branching: Reads its journal and starts its forks; `None` without a store.
-        options: Options that it was started with, for its forks; `None` without a store and for child sessions.
-        sleep: Hibernation state; `None` if it never hibernates. A hibernated session has no `state`.
+        resting: The pending request to rest. `None` without one.
+        rested: The state it left when it was put to rest. `None` otherwise.
+        readers: Decoders of answers for callers that want values. Empty for most sessions.
+        branching: Reads its journal and starts its forks. `None` without a store.
+        options: Options that it was started with, for its forks. `None` without a store and for child sessions.
+        sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
     """
 
     __slots__ = (
@@ -540,7 +540,7 @@ class SessionCell(SleepingCell):
         return self.ending or ""
 
     def say_last_words(self, last: Signal) -> None:
-        """End the session without an actor. Only effects that publish or answer are executed; see `drain`."""
+        """End the session without an actor. Only effects that publish or answer are executed. See `drain`."""
         self._finish_last_step()
         for clean in self._cleaned(last):
             if self.journal is not None:
@@ -551,7 +551,7 @@ class SessionCell(SleepingCell):
             self._finish_last_step()
 
     def handle(self, item: MailboxItem | Control) -> bool:
-        """Handle one item; return False if it was the last."""
+        """Handle one item. Return False if it was the last."""
         assert self.interpreter is not None  # noqa: S101 - the calling loop belongs to an interpreter
         if isinstance(item, Control):
             return self._obey(item, self.interpreter)
@@ -566,7 +566,7 @@ class SessionCell(SleepingCell):
         return not (self.state.ended or self.rested is not None)
 
     def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
-        """Return the signals to step in place of a signal, without known secrets; see `SignalCleaner`."""
+        """Return the signals to step in place of a signal, without known secrets. See `SignalCleaner`."""
         known = self.ports.withheld.known
         if known is None:
             return (signal,)
@@ -764,7 +764,7 @@ class SessionCell(SleepingCell):
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
     def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
-        """Create a subscription, registered when its block is entered; same as `EventBus.subscribe`."""
+        """Create a subscription, registered when its block is entered. Same as `EventBus.subscribe`."""
         earlier = None if self.journal is None and self.sleep is None else self.events_between
         awake = None if self.sleep is None else self.awake
         return self.bus.subscribe(
@@ -772,7 +772,7 @@ class SessionCell(SleepingCell):
         )
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
-        """Return the events between two numbers from its journal; empty if the journal does not have them.
+        """Return the events between two numbers from its journal. Empty if the journal does not have them.
 
         Cancellation: At once.
         """
@@ -852,7 +852,7 @@ class SessionCell(SleepingCell):
             self._tell(self.undone.pop())
 
     def _tell(self, effect: Effect) -> None:
-        """Execute an effect that only publishes or answers; skip all others."""
+        """Execute an effect that only publishes or answers. Skip all others."""
         match effect:
             case Publish(event):
                 self.bus.publish(event)

@@ -27,8 +27,8 @@ class SessionFacts:
     Attributes:
         session_id: Its id.
         root_id: Root of its tree, which may be itself.
-        user_data: Data that it was started with; for a child session that of its root.
-        is_here: Whether it is live here, awake or hibernated; otherwise it is only in the store.
+        user_data: Data that it was started with. For a child session that of its root.
+        is_here: Whether it is live here, awake or hibernated. Otherwise it is only in the store.
         has_ended: Whether it is in the store and has ended there.
     """
 

@@ -76,7 +76,7 @@ class HandedNote:
 
     Attributes:
         contents: Contents stored next to its record, by SHA-256.
-        number: Number of its record; 0 without one.
+        number: Number of its record. 0 without one.
         is_handed: Set when it is handed to the writer, or never will be.
     """
 
@@ -172,7 +172,7 @@ class KeptJournal(Protocol):
 
 
 class NotingKeeper:
-    """Records the writes of a call, or of a rewind, as reported by a sandbox; see `FileKeeper`."""
+    """Records the writes of a call, or of a rewind, as reported by a sandbox. See `FileKeeper`."""
 
     __slots__ = ("_call_id", "_deliver", "_effect_id", "_has_command", "_noted", "_notes", "_tool")
 
@@ -194,7 +194,7 @@ class NotingKeeper:
         self._noted: dict[str, FileWrite] = {}
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
-        """Keep the contents before a write; see `FileKeeper.keep`."""
+        """Keep the contents before a write. See `FileKeeper.keep`."""
         secret = await self._secret_ones(contents)
         scrub = self._notes.scrub
         kept = {digest: content for digest, content in contents.items() if digest not in secret}
@@ -298,7 +298,7 @@ class Stepped:
     """A completed step, and its records.
 
     Attributes:
-        drafts: The records; may be empty.
+        drafts: The records. May be empty.
     """
 
     __slots__ = ("after", "before", "drafts", "effects")
@@ -320,15 +320,15 @@ class SessionJournal:
     """Records of a live session, and the effects that wait for them.
 
     Attributes:
-        first: The first signal of a resumed session; None after it, and for a new session.
-        gone_tools: Names of tools that a resumed session no longer has; its first signal removes them.
+        first: The first signal of a resumed session. None after it, and for a new session.
+        gone_tools: Names of tools that a resumed session no longer has. Its first signal removes them.
         seen_up_to: Number of the last event published before it resumed.
         outbox: Waiting effects.
         durable: Number up to which its records are durable.
         files: Notes of the files that its tools are about to write.
-        old_events: Rebuilds events that are no longer kept; None if there is nothing to rebuild.
-        recorded_at: Time of its last record, on Trio's clock; 0 before the first.
-        refusal: Why no more records are accepted; None while they are.
+        old_events: Rebuilds events that are no longer kept. None if there is nothing to rebuild.
+        recorded_at: Time of its last record, on Trio's clock. 0 before the first.
+        refusal: Why no more records are accepted. None while they are.
         tail: End of the journal, including records handed over.
         writer: Writer of the records.
     """

@@ -84,8 +84,8 @@ class Shared:
 
     Attributes:
         nursery: Runs the tasks of sessions, and outlives each of them.
-        keeping: The store with its writer; None without a store.
-        down: Why no more sessions are accepted; None while they are.
+        keeping: The store with its writer. None without a store.
+        down: Why no more sessions are accepted. None while they are.
     """
 
     nursery: trio.Nursery

@@ -1,4 +1,4 @@
-"""Shutdown of sessions: stop, rest or end with a parent; and release of the resources that they hold."""
+"""Shutdown of sessions: stop, rest or end with a parent. And release of the resources that they hold."""
 
 from contextlib import suppress
 from typing import Final
@@ -93,7 +93,7 @@ def fault_of_within(within: object) -> str | None:
 
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:
-    """Put a session to rest, and wait until none of its work is running; see `SessionSupervisor.rest`."""
+    """Put a session to rest, and wait until none of its work is running. See `SessionSupervisor.rest`."""
     await cell.awake()
     path = cell.state.data.config.path
     if len(path) > 1:

@@ -1,4 +1,4 @@
-"""Usage of the sessions in a store: each journal is folded once, and after that only new records. Blocks; uses no event loop.
+"""Usage of the sessions in a store: each journal is folded once, and after that only new records. Blocks. Uses no event loop.
 
 A book belongs to one thread at a time. Other modules sum and show its contents.
 """
@@ -60,10 +60,10 @@ class SessionSpending:
         session_id: Its id.
         root_id: Root of its tree.
         scope: Its scope.
-        agent_id: Its profile; empty without one.
-        user_id: Its user; empty if unknown.
-        spendings: Its own usage, in order of time; child sessions have their own entries.
-        fault: Why its journal could not be read; None if it was. If set, `spendings` are from an earlier call, or empty.
+        agent_id: Its profile. Empty without one.
+        user_id: Its user. Empty if unknown.
+        spendings: Its own usage, in order of time. Child sessions have their own entries.
+        fault: Why its journal could not be read. None if it was. If set, `spendings` are from an earlier call, or empty.
     """
 
     session_id: SessionId

@@ -1,7 +1,7 @@
 """The store writer: sends the records of all sessions to their store in batches, from one thread at a time. No session waits for it.
 
 A loop of three steps: `take_batch`, `commit`, `report`. Only `commit` blocks, in a worker thread. So the driver, a task or a
-simulation, decides when each happens. A lone record is committed at once; records that arrive meanwhile are the next batch.
+simulation, decides when each happens. A lone record is committed at once. Records that arrive meanwhile are the next batch.
 If
 the store fails, the batch is kept and retried. This is safe, because writing the same records again has no effect.
 """
@@ -109,8 +109,8 @@ class BatchOutcome:
     """Outcome of a batch.
 
     Attributes:
-        answers: For each job None if it is durable, or why it never will be; empty if the outcome is unknown.
-        trouble: Why the outcome is unknown, as reported to callers; None if it is known.
+        answers: For each job None if it is durable, or why it never will be. Empty if the outcome is unknown.
+        trouble: Why the outcome is unknown, as reported to callers. None if it is known.
         is_bug: Whether the store raised an unexpected error, so that one of the jobs may have caused it.
     """
 
@@ -248,7 +248,7 @@ class Writer:
     # --- the three steps
 
     def take_batch(self) -> tuple[WriterJob, ...]:
-        """Return the next jobs to write; empty if there are none."""
+        """Return the next jobs to write. Empty if there are none."""
         if self._again:
             self._under_way = (self._again.popleft(),)
             return self._under_way
@@ -271,7 +271,7 @@ class Writer:
         return BatchOutcome(answers)
 
     def report(self, batch: Sequence[WriterJob], outcome: BatchOutcome) -> bool:
-        """Report the outcome of a batch to the sessions. Return whether it is done; otherwise it must be committed again."""
+        """Report the outcome of a batch to the sessions. Return whether it is done. Otherwise it must be committed again."""
         if outcome.trouble is not None:
             self._trouble = outcome.trouble
             return outcome.is_bug and self._set_apart(batch, outcome.trouble)
@@ -351,7 +351,7 @@ class Writer:
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
 
     def _next_calls(self) -> list[_Call]:
-        """Return the next call. If it takes over a tree, also all directly following calls that do; batches go between other calls."""
+        """Return the next call. If it takes over a tree, also all directly following calls that do. Batches go between other calls."""
         calls = [self._calls.popleft()]
         while calls[0].tree is not None and self._calls and self._calls[0].tree is not None:
             calls.append(self._calls.popleft())
@@ -389,7 +389,7 @@ class Writer:
 
 
 def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
-    """Make one call, or take over many trees at once; this blocks.
+    """Make one call, or take over many trees at once. This blocks.
 
     If that fails, each is tried alone, because one of them may be the cause.
     """
@@ -422,7 +422,7 @@ def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
 # if the store hangs, and remove the stopped effects from the outbox. No Trio, no store and no clock.
 
 MAX_EPHEMERAL_BYTES: Final = 1 << 20
-"""Maximum bytes of waiting events that are never replayed; beyond it the oldest are dropped."""
+"""Maximum bytes of waiting events that are never replayed. Beyond it the oldest are dropped."""
 
 _BYTES_OF_AN_EVENT: Final = 200
 """Approximate bytes of an event in addition to its texts."""
@@ -472,7 +472,7 @@ class HeldStep:
 
     Attributes:
         before: State of the session before it.
-        effects: In order; None in the place of a removed one.
+        effects: In order. None in the place of a removed one.
         begun: Ids under which some of them can be found.
     """
 

@@ -2,7 +2,7 @@
 
 Each session is a child of a dynamic supervisor of `agentrail.actors`, which restarts it with back-off and counts its
 restarts separately. A session's state outlives its actor: its handle, its subscribers and its unread messages continue with
-the next incarnation. A session that crashes too often is parked; the others continue.
+the next incarnation. A session that crashes too often is parked. The others continue.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -298,20 +298,20 @@ class SessionSupervisor:
 
         Args:
             options: All options as one object, without keywords. Or a blueprint, whose options the keywords override.
-            **given: The same options as keywords; see `SessionOptions`. They override those of `blueprint`, an object with
+            **given: The same options as keywords. See `SessionOptions`. They override those of `blueprint`, an object with
                 `.options()`.
 
         Raises:
-            OptionError: Your move: unknown options or wrong values, all faults at once; nothing was started.
+            OptionError: Your move: unknown options or wrong values, all faults at once. Nothing was started.
             ToolDefinitionError: Your move: two tools with one name, or an invalid schema.
-            ModelNotFound: Your move: unknown provider; the message suggests the nearest name.
-            Authentication: Your move: no API key; the message names the variable, and `demo:` as a way to try.
-            AlreadyStarted: A live session of this scope has this id; `handle` is its handle.
-            PluginError: Your move: a plugin that cannot be loaded, or an invalid stack; all faults at once.
-            SessionRefused: No one's move: a plugin refused this session; nothing was started.
+            ModelNotFound: Your move: unknown provider. The message suggests the nearest name.
+            Authentication: Your move: no API key. The message names the variable, and `demo:` as a way to try.
+            AlreadyStarted: A live session of this scope has this id. `handle` is its handle.
+            PluginError: Your move: a plugin that cannot be loaded, or an invalid stack. All faults at once.
+            SessionRefused: No one's move: a plugin refused this session. Nothing was started.
             SessionDown: The supervisor is closing.
-            AlreadyExists: Your move: the store has a session with this id; resume it, or use another id.
-            StoreUnavailable: The store accepts no writes for now; nothing was started.
+            AlreadyExists: Your move: the store has a session with this id. Resume it, or use another id.
+            StoreUnavailable: The store accepts no writes for now. Nothing was started.
 
         Cancellation: Always a checkpoint. If cancelled here, nothing was started.
         """
@@ -335,7 +335,7 @@ class SessionSupervisor:
             name: Name of a tool in the options.
             arguments: Arguments of the call. Arguments that its schema rejects result in an `Error`, as they do for a model. None
                 for no arguments.
-            options: Same as `start_session`. The model and its options are ignored; a tool or plugin that requests one is
+            options: Same as `start_session`. The model and its options are ignored. A tool or plugin that requests one is
                 refused. A crash of the session ends the call, which is never repeated.
             **given: The same options as keywords.
 
@@ -343,10 +343,10 @@ class SessionSupervisor:
             The tool's result. A refused, rejected or stopped call returns an `Error` with the reason.
 
         Raises:
-            UnknownTool: Your move: the options have no such tool; nothing was started.
+            UnknownTool: Your move: the options have no such tool. Nothing was started.
             OptionError: Your move: an invalid name, arguments or options. All faults at once.
             CycleAborted: A plugin or an operator ended it before the call began.
-            CycleFailed: It failed before the call began; `error` has the reason.
+            CycleFailed: It failed before the call began. `error` has the reason.
             ToolDefinitionError, AlreadyStarted, PluginError, SessionRefused, SessionDown: Same as `start_session`.
 
         Cancellation: The tool and all its work are stopped before the cancellation propagates, within four seconds.
@@ -406,7 +406,7 @@ class SessionSupervisor:
         """Return the live sessions, oldest first, without hibernated ones (see `session` and `find`).
 
         Args:
-            scope: Only sessions of this scope, `""` for those without one; None for all.
+            scope: Only sessions of this scope, `""` for those without one. None for all.
 
         Raises:
             OptionError: Your move: an invalid scope.
@@ -434,11 +434,11 @@ class SessionSupervisor:
                 fails, `EventsLost` is the first event of that session.
             kinds: Same as `Session.subscribe`.
             deltas: Same as `Session.subscribe`.
-            buffer: Same as `Session.subscribe`; one buffer for all sessions together.
-            scope: Only sessions of this scope, `""` for those without one; None for all.
+            buffer: Same as `Session.subscribe`. One buffer for all sessions together.
+            scope: Only sessions of this scope, `""` for those without one. None for all.
 
         Returns:
-            An async context manager to iterate over; `event.meta` names the session of an event. Each session's events come in
+            An async context manager to iterate over. `event.meta` names the session of an event. Each session's events come in
             their order. Iteration ends when the supervisor closes.
 
         Raises:
@@ -549,7 +549,7 @@ class SessionSupervisor:
         """Stream reports of restarts and parked sessions, as they happen.
 
         Args:
-            scope: Only reports about sessions of this scope, `""` for those without one; None for all.
+            scope: Only reports about sessions of this scope, `""` for those without one. None for all.
             buffer: Reports that may wait for the reader. When it is full the oldest are dropped, and `dropped` counts them. No
                 session ever waits.
 
@@ -568,9 +568,9 @@ class SessionSupervisor:
         """Return the whole tree as data: the supervisor, its sessions, and their children.
 
         Args:
-            scope: Only sessions of this scope, `""` for those without one; None for all.
-            after: Continue after the session with this number, the last part of its `key`; None to begin.
-            limit: Maximum number of sessions, in the order in which they started; None for all.
+            scope: Only sessions of this scope, `""` for those without one. None for all.
+            after: Continue after the session with this number, the last part of its `key`. None to begin.
+            limit: Maximum number of sessions, in the order in which they started. None for all.
 
         Returns:
             The root; for each session its id (`scope/id`, if it has a scope), phase, restarts, uptime and mailbox.
@@ -914,7 +914,7 @@ def _fault_of_arguments(arguments: object) -> str | None:
 async def run_call(session: Session, name: str) -> Ok | Error:
     """Make the call in a session, and return its result.
 
-    Cancellation: The session continues; the caller stops it.
+    Cancellation: The session continues. The caller stops it.
     """
     result: ToolResult | None = None
     async with session.subscribe(kinds=[ToolExecutionEnd, AgentEnd, AgentAbort, AgentError]) as events:

@@ -172,7 +172,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of the runner in addition to the effect.
 
     Attributes:
-        tool: The object that the call started with; a later change of the session's tools does not affect it.
+        tool: The object that the call started with. A later change of the session's tools does not affect it.
         withheld: Secrets that must not appear in its output.
         refusal: Checked right before the run: returns a reason not to run that no step could know. None without such a check.
     """
@@ -252,7 +252,7 @@ async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObjec
 
 
 def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
-    """Return the outcome that a tool found for its earlier attempt; None to run it again."""
+    """Return the outcome that a tool found for its earlier attempt. None to run it again."""
     match found:
         case Done(result=result):
             return result
@@ -465,7 +465,7 @@ class RunningCall:
         *,
         at_ms: int,
     ) -> None:
-        """Start without reports, at a given time; inside the Trio run of the call."""
+        """Start without reports, at a given time, inside the Trio run of the call."""
         self._calls = calls
         self._scope = began.scope
         self._processes = processes
@@ -774,7 +774,7 @@ class ToolCallRunner:
         ports: Ports of the session.
         pending_calls: Waiting callers of the session. A tool that calls its own session would wait for itself.
         task_group: Runs work that outlasts a step of a call, and delivers the reports of calls.
-        files: Records the files that calls write; None for a session without a store.
+        files: Records the files that calls write. None for a session without a store.
     """
 
     __slots__ = ("_children", "_commands", "files", "pending_calls", "ports", "task_group")
@@ -786,7 +786,7 @@ class ToolCallRunner:
         task_group: TaskGroup,
         journal: KeptJournal | None = None,
     ) -> None:
-        """Store the collaborators of calls; inside a Trio run."""
+        """Store the collaborators of calls. Requires a Trio run."""
         self.files: FileNotes | None = None if journal is None else journal.files
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls

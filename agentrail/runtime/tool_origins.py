@@ -1,4 +1,4 @@
-"""Origins of tools that are added to a running session, for the process that resumes it; and placeholders for missing tools.
+"""Origins of tools that are added to a running session, for the process that resumes it. Also placeholders for missing tools.
 
 Code is not stored: for such a tool the journal has `package.module:NAME`. Importing blocks, and runs in a thread.
 """
@@ -28,7 +28,7 @@ _NOT_RUN: Final = "[Not run: the tool is not there any more]"
 
 
 def tool_origin(tool: Tool) -> str | None:
-    """Return where another process finds a tool, `package.module:NAME`; None if it would not surely find the same.
+    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same.
 
     It is the name of the tool itself, in any loaded module. Or that of its class, if the tool equals one created without
     arguments: the arguments of a tool are not stored.
@@ -64,7 +64,7 @@ class GoneTool:
     """Placeholder for a tool that no longer exists. It answers the open calls and does nothing else.
 
     Attributes:
-        description: For inspection; never sent to a model.
+        description: For inspection. Never sent to a model.
     """
 
     name: str
@@ -119,7 +119,7 @@ def _is_plain(tool: Any, kind: type) -> bool:
 
 
 def _default_of(kind: type, parameter: inspect.Parameter) -> Any:
-    """Return the default of an argument; for an attrs class the one it would create."""
+    """Return the default of an argument. For an attrs class the one it would create."""
     if parameter.default is not attrs.NOTHING:
         return parameter.default
     made: Any = attrs.fields_dict(kind)[parameter.name].default

@@ -96,7 +96,7 @@ _members_of: Final[Callable[[ToolSpec], tuple[object, ...]]] = attrgetter(
 
 
 def _content_of(spec: ToolSpec) -> _Content | None:
-    """Return a key that identifies a spec, including the order of its properties; None if its values have unusual classes.
+    """Return a key that identifies a spec, including the order of its properties. None if its values have unusual classes.
 
     For its schema the JSON: two schemas with the same JSON are sent as the same bytes, and validate alike. It is known to be
         JSON.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 MAX_TOOL_THREADS: Final = 40
 MAX_LEFT_BEHIND: Final = 16
-"""Maximum number of threads left running after their calls were stopped; beyond it, no further one starts."""
+"""Maximum number of threads left running after their calls were stopped. Beyond it, no further one starts."""
 
 TOO_MANY: Final = "Too many tools are still running in the background."
 
@@ -47,7 +47,7 @@ class ToolThreads:
     __slots__ = ("_jobs", "_limiter")
 
     def __init__(self) -> None:
-        """Start without threads; inside a Trio run."""
+        """Start without threads. Requires a Trio run."""
         self._jobs: list[_Job] = []
         self._limiter = trio.CapacityLimiter(MAX_TOOL_THREADS)
 

@@ -58,16 +58,16 @@ class UserErasure:
 
         The `user_data` of a session names its user, as for memories. This covers the journals of the user's sessions, their
         child
-        sessions and all forks. Each record is replaced by one with its kind, length and hash; snapshots and large values are
+        sessions and all forks. Each record is replaced by one with its kind, length and hash. Snapshots and large values are
         deleted.
         A journal can still be verified but no longer read. Memories are deleted with their words in the index, and working
         notes with their
-        files. Then the files are rewritten, so that no unused part of them holds erased data. Other sessions continue; while
+        files. Then the files are rewritten, so that no unused part of them holds erased data. Other sessions continue. While
         a file is
         copied they wait for the store.
 
         Args:
-            user_id: The user; 1 character or more.
+            user_id: The user. 1 character or more.
             tenant_id: Tenant of the user. It is the scope of sessions whose `user_data` names no tenant.
 
         Returns:
@@ -75,9 +75,9 @@ class UserErasure:
 
         Raises:
             OptionError: Your move: `user_id` is empty.
-            StoreUnavailable: A store accepts no writes for now. Completed steps stay done; call again.
+            StoreUnavailable: A store accepts no writes for now. Completed steps stay done. Call again.
 
-        Cancellation: Completed steps stay done, and a step that has begun completes; call again.
+        Cancellation: Completed steps stay done, and a step that has begun completes. Call again.
         """
         refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
         if not user_id:
@@ -97,10 +97,10 @@ class UserErasure:
         return evolve(told, is_overwritten=told.is_overwritten and is_overwritten)
 
     def memories_of(self, user_id: str, *, tenant_id: str = "") -> Memories | None:
-        """Return the memories of a user, for programs that write them outside of sessions; None if there are no memories here.
+        """Return the memories of a user, for programs that write them outside of sessions. None if there are no memories here.
 
         Args:
-            user_id: The user; empty for memories that belong to no particular user.
+            user_id: The user. Empty for memories that belong to no particular user.
             tenant_id: Same as `forget_user`.
 
         Raises:

@@ -22,7 +22,7 @@ from agentrail.logs import withhold_from_logs
 V = TypeVar("V")
 
 MAX_VALUES: Final = 200
-"""Number of values remembered; of keys that change with each request the oldest are dropped first."""
+"""Number of values remembered. Of keys that change with each request the oldest are dropped first."""
 
 _MADE: Final[WeakValueDictionary[tuple[str, ...], KnownSecrets]] = WeakValueDictionary()
 """Cache of search forms by value, while a session uses them: ten thousand sessions with one key share one entry.
@@ -35,7 +35,7 @@ class Withheld:
     """Secrets of one tree of sessions.
 
     Attributes:
-        known: The search forms; None without secrets, which is checked before each step.
+        known: The search forms. None without secrets, which is checked before each step.
     """
 
     __slots__ = ("_values", "known")
@@ -60,7 +60,7 @@ class Withheld:
             self._take([secret.reveal() for secret in keys_in(options)])
 
     def learn_from(self, adapter: object) -> None:
-        """Add the `secrets` attribute of a provider or a sandbox; most have none."""
+        """Add the `secrets` attribute of a provider or a sandbox. Most have none."""
         held = secrets_held_by(adapter)
         if held:
             self._take(held)
@@ -70,7 +70,7 @@ class Withheld:
         return text if self.known is None else self.known.replaced(text)
 
     def in_value(self, value: Any) -> Any:
-        """Return a value without known secrets; the same object if there is nothing to replace."""
+        """Return a value without known secrets. The same object if there is nothing to replace."""
         return value if self.known is None else withheld(value, self.known)
 
     def in_tools(self, tools: Toolbox) -> Toolbox:
@@ -114,14 +114,14 @@ def without_known(text: str) -> str:
 
 
 def without_known_in(value: V) -> V:
-    """Return a value that leaves the process without the secrets of any session in it; same as `withheld`."""
+    """Return a value that leaves the process without the secrets of any session in it. Same as `withheld`."""
     for known in tuple(_MADE.values()):
         value = withheld(value, known)
     return value
 
 
 def handles_in(value: Any) -> Any:
-    """Return data in which each `Secret` is replaced by its handle, for a state that is stored; the same object without any."""
+    """Return data in which each `Secret` is replaced by its handle, for a state that is stored. The same object without any."""
     match value:
         case Secret():
             return repr(value)
