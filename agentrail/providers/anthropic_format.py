@@ -65,7 +65,7 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 
 
 class _Block:
-    """A content block that is open."""
+    """An open content block."""
 
     __slots__ = ("call_index", "payload", "pieces")
 
@@ -76,10 +76,10 @@ class _Block:
 
 
 class MessagesStream:
-    """Understands one response. Feed it the data of each event, then close it."""
+    """Decodes one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response; see `MakeReader`."""
+        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider="anthropic", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -89,10 +89,10 @@ class MessagesStream:
         self._stop_reason: str | None = None
         self._is_finished = False
         self.ignored_events: int = 0
-        """How many events came after the terminal, or are of a kind that is not known here."""
+        """Number of events that came after the end or are of an unknown kind."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event."""
+        """Decode the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -126,7 +126,7 @@ class MessagesStream:
                 return []
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means: a response is over when it said so, and not before."""
+        """Handle the end of the stream: only an explicit event ends a response."""
         if not self._is_finished:
             raise cut_short(self._vendor)
         return []
@@ -151,7 +151,7 @@ class MessagesStream:
                 block.call_index = started.index
                 return [started]
             case _:
-                return []  # redacted thinking, blocks of hosted tools: whole now, or with input to come
+                return []  # redacted thinking, hosted tools: complete, or with input to follow
 
     def _delta(self, event: dict[str, Any]) -> list[Chunk]:
         block, delta = self._block_of(event), event.get("delta")
@@ -166,10 +166,10 @@ class MessagesStream:
                 piece = text_of(delta, "partial_json")
                 if not piece:
                     return []
-                if block.call_index is None:  # of a hosted tool's call, which goes back as it came
+                if block.call_index is None:  # of a hosted tool's call, which goes back unchanged
                     block.pieces.append(piece)
                     return []
-                block.payload["input"] = None  # what stood in the start was a placeholder
+                block.payload["input"] = None  # the start had a placeholder
                 return [self.draft.arguments(block.call_index, piece)]
             case "thinking_delta":
                 text = text_of(delta, "thinking")
@@ -178,7 +178,7 @@ class MessagesStream:
                 signature = text_of(delta, "signature")
                 return [self.draft.thinking("", signature)] if signature else []
             case _:
-                self.ignored_events += 1  # citations, and what will be invented
+                self.ignored_events += 1  # citations, and future kinds
                 return []
 
     def _stop(self, event: dict[str, Any]) -> list[Chunk]:
@@ -204,7 +204,7 @@ class MessagesStream:
         return block
 
     def _whole(self, event: dict[str, Any]) -> list[Chunk]:
-        """Take a whole message where a stream was asked for: the same events, made from it."""
+        """Handle a whole message instead of a stream by generating the same events from it."""
         chunks = self._take_usage(event.get("usage"))
         for index, payload in enumerate(pieces_in(event.get("content"))):
             chunks += self._start({"index": index, "content_block": payload})
@@ -216,7 +216,7 @@ class MessagesStream:
     # --- the end
 
     def _take_usage(self, usage: object) -> list[Chunk]:
-        """Take the totals that are named; one that is not named keeps its earlier value."""
+        """Update the totals present in an event. A missing total keeps its value."""
         if not isinstance(usage, dict):
             return []
         for name in _COUNTS:
@@ -260,7 +260,7 @@ _VENDOR_URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
 _KEY_HELP: Final = "set ANTHROPIC_API_KEY or the option 'api_key', or try demo: which needs none"
 _DEFAULT_MAX_TOKENS: Final = 16_384  # the format requires a number
-_MAX_CACHE_POINTS: Final = 4  # a request with more of them is refused
+_MAX_CACHE_POINTS: Final = 4  # a request with more is refused
 _OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("assistant", "user")}
 _TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
@@ -269,7 +269,7 @@ _WITHOUT_SCHEMAS: Final = (
     *("claude-instant", "claude-2", "claude-3"),
     *("claude-sonnet-4-0", "claude-sonnet-4-2025", "claude-opus-4-0", "claude-opus-4-2025"),
 )
-"""Models from before `output_config.format`, which came with Opus 4.1 and Sonnet 4.5."""
+"""Models older than `output_config.format`, which came with Opus 4.1 and Sonnet 4.5."""
 
 
 class MessagesFormat:
@@ -279,10 +279,10 @@ class MessagesFormat:
     make_reader: MakeReader = MessagesStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Take the options."""
+        """Store the options."""
         self.options = options
         base_url = options.base_url or _VENDOR_URL
-        # The address of this vendor ends before the version, that of all others behind it, so people write both.
+        # This vendor's base URL excludes the version, all others' include it, so users write both.
         url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
         self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
@@ -300,11 +300,11 @@ class MessagesFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Give the address of a request; the model stands in the body."""
+        """Return the address of a request. The model is in the body."""
         return self.endpoint.url
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        """Encode the body of a request, joining cached parts. Only new messages are encoded."""
         options = options_for(request, self.options)
         max_tokens, thinking = _bounds(output_bound(request, options), options.reasoning)
         members: dict[str, bytes | list[bytes]] = {
@@ -320,7 +320,7 @@ class MessagesFormat:
                 members["system"] = b"[%b]" % _cached(encode_json({"type": "text", "text": request.system}))
         if len(request.tools):
             tools = request.tools.encoded(NAME, _tools)
-            # Tools stand before the system prompt, so a mark on that covers them.
+            # Tools come before the system prompt, so a cache mark on the prompt covers them.
             members["tools"] = b"%b]" % _cached(tools[:-1]) if starts_cached and not request.system else tools
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
         elif self._grouping.has_kind(ToolMessage):
@@ -340,10 +340,10 @@ class MessagesFormat:
         return joined_object(members, options.extra_body)
 
     def _messages(self, messages: Sequence[Message], marked: frozenset[int]) -> list[bytes]:
-        """Join the blocks of all messages; neighbours of one role become one message, results before words.
+        """Join the blocks of all messages. Consecutive messages of one role become one message, results before text.
 
-        What is kept of a message is its blocks without brackets: they can be joined to a neighbour's. A mark is put on
-        what is kept, and is not kept with it: the next request has it elsewhere.
+        The cached form of a message has no brackets, so that it can be joined to its neighbours. Cache marks are added later
+        and not kept, because the next request has them elsewhere.
         """
 
         def wrap(group: Sequence[Placed]) -> Sequence[bytes]:
@@ -377,7 +377,7 @@ def _role_of(message: Message) -> str:
 
 
 def _marked(request: ModelRequest) -> frozenset[int]:
-    """Give the positions of messages behind which the cache ends; responses end in thinking at times, and take no mark."""
+    """Return the positions of messages that end a cached prefix. Responses may end in thinking, which cannot be marked."""
     points = (point for point in request.cache_points[:_MAX_CACHE_POINTS] if isinstance(point, int))
     return frozenset(
         point
@@ -392,7 +392,7 @@ def _cached(blocks: bytes) -> bytes:
 
 
 def _bounds(bound: int | None, reasoning: str | int | None) -> tuple[int, dict[str, object] | None]:
-    """Return `max_tokens` and the thinking to ask for; the budget is a part of the former and stays below it."""
+    """Return `max_tokens` and the thinking setting. The thinking budget is part of `max_tokens` and stays below it."""
     match reasoning:
         case None:
             return bound or _DEFAULT_MAX_TOKENS, None
@@ -416,7 +416,7 @@ def _user_block(block: UserBlock) -> dict[str, object] | None:
 
 
 def _assistant_blocks(message: AssistantMessage) -> list[object]:
-    """Give the blocks of a response: what was thought and said, then the calls, because their results come right behind them."""
+    """Return the blocks of a response: thinking and text, then the calls, because their results follow directly."""
     blocks: list[object] = []
     calls: list[object] = []
     for block in message.content:
@@ -424,7 +424,7 @@ def _assistant_blocks(message: AssistantMessage) -> list[object]:
             case Text(text=text) if text.strip():
                 blocks.append({"type": "text", "text": text})
             case Thinking(provider="anthropic", signature=str(signature)):
-                # An unsigned one was cut: it is refused.
+                # An unsigned block was cut, and would be refused.
                 blocks.append({"type": "thinking", "thinking": block.text, "signature": signature})
             case Opaque(provider="anthropic", payload=payload):
                 blocks.append(payload)
@@ -471,9 +471,10 @@ def _tools(tools: Toolbox) -> bytes:
 
 
 def _stand_ins(messages: Sequence[Message]) -> bytes:
-    """Declare the tools of old calls where the session has none any more.
+    """Declare the tools of old calls if the session has no tools any more.
 
-    The API refuses a conversation with calls and without a list of tools. No model can call these: the choice is `none`.
+    The API refuses a conversation with calls but without a list of tools. The choice `none` keeps the model from calling
+    them.
     """
     called = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
     names = {wire_name(call.name) for call in called}

@@ -1,7 +1,7 @@
-"""`demo:`, a model without intelligence: newcomers without a key see streaming, tools and errors.
+"""`demo:`, a scripted model: newcomers without a key see streaming, tools and errors.
 
-`respond` is a pure function of the request: the same request gives the same chunks. `Demo` only adds the pauses. Under the names of
-`demo_scenes` it plays what is written there, and does all else as without a name.
+`respond` is a pure function of the request: the same request gives the same chunks. `Demo` only adds the pauses. The names of
+`demo_scenes` play their scenes, and otherwise behave like no name.
 """
 
 import re
@@ -37,11 +37,11 @@ from agentrail.providers.response_builder import ResponseBuilder
 
 # The scenes of `demo:support`, `demo:coder` and `demo:reader`.
 #
-# `agentrail serve --demo` plays them, so that a newcomer without a key sees agents at work. Data and two plain functions: no clock, no
-# randomness and no request enters this file, and the tools that are called stand with the profiles.
+# `agentrail serve --demo` plays them, so that a newcomer without a key sees working agents. Data and two plain
+# functions, without clock, randomness or requests. The tools that they call are defined with the profiles.
 
 SLOW: Final = 8.0
-"""How much longer the pauses between words are in a text that is to be watched for a while."""
+"""Factor for the pauses between words in a text meant to be watched."""
 
 _SMALL_NUMBER: Final = re.compile(r"\d{1,9}")
 _PLAIN_WORD: Final = re.compile(r"[a-z]{3,}")
@@ -52,10 +52,10 @@ class SceneTurn:
     """One response.
 
     Attributes:
-        text: What is said; `{number}` stands for the number in the prompt.
-        calls: Names and arguments of the tools that are called behind it.
-        pace: How much longer than usual the pauses between words are.
-        otherwise: What is answered instead, where a call of the turn before failed or was refused.
+        text: The text. `{number}` is replaced by the number in the prompt.
+        calls: Names and arguments of the tools called after it.
+        pace: Factor for the pauses between words.
+        otherwise: Alternative response if a call of the previous turn failed or was refused.
     """
 
     text: str
@@ -67,11 +67,11 @@ class SceneTurn:
 
 @frozen(kw_only=True)
 class Scene:
-    """What happens on one kind of prompt.
+    """The responses to one kind of prompt.
 
     Attributes:
-        words: Those that stand in the prompt, in any order.
-        number: What stands for the number of a prompt without one.
+        words: Words that the prompt must contain, in any order.
+        number: Default for the number, for a prompt without one.
     """
 
     words: frozenset[str]
@@ -80,12 +80,12 @@ class Scene:
 
 
 def is_staged(model_name: str) -> bool:
-    """Say whether a model plays scenes, by its name behind `demo:`."""
+    """Return whether a model plays scenes, given its name after `demo:`."""
     return model_name in SCENES
 
 
 def decide_turn(model_name: str, prompt: str, place: int, *, has_failed: bool = False) -> SceneTurn | None:
-    """Choose the response of a scene."""
+    """Return the response of a scene."""
     words = frozenset(_PLAIN_WORD.findall(prompt.lower()))
     scene = next((one for one in SCENES.get(model_name, ()) if one.words <= words), None)
     if scene is None:
@@ -348,7 +348,7 @@ SCENES: Final[Mapping[str, tuple[Scene, ...]]] = MappingProxyType(
         "reader": (_COMPARE, _PROMISES, _ARCHIVE, _REPORT),
     }
 )
-"""By the name of a model: the scenes, of which the first whose words stand in a prompt is played."""
+"""Scenes by model name. The first scene whose words occur in the prompt is played."""
 
 
 NAME: Final = "demo"
@@ -357,13 +357,13 @@ INTRODUCTION: Final = (
     "OPENAI_BASE_URL, brings a real model. "
 )
 _PIECES: Final = re.compile(r"\S+\s*|\s+")
-# What a model of the middle costs, so that the pages that show what was spent have something to show.
+# Price of a mid-range model, so that pages about spending have something to show.
 _PRETENDED: Final = Price(input=3.0, output=15.0, cache_read=0.3)
 _WINDOW: Final = 200_000
 _MAX_FILES: Final = 3
 _SHOWN: Final = 200
 _BYTES_PER_TOKEN: Final = 4
-# A caller that brings a tool of one of these names means the same by it.
+# Tools with these names are assumed to behave like the built-in ones.
 _BUILT_IN: Final = frozenset({
     "read_file", "write_file", "edit_file", "shell", "grep", "glob", "list_dir",
     "task", "write_todos", "ask_user", "compact_conversation",
@@ -375,7 +375,7 @@ _FILE_LINE: Final = re.compile(r"^\[file\] (.+) \(\d+ bytes\)$", re.MULTILINE)
 _DIR_LINE: Final = re.compile(r"^\[dir\]\s+(.+)$", re.MULTILINE)
 _MAX_NUMBER: Final = 1e15
 _NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
-# Not the single quotes, which are apostrophes more often.
+# Single quotes are excluded, because they are usually apostrophes.
 _QUOTED: Final = re.compile(r"[\"“`]([^\"“”`]+)[\"”`]")
 _CAPITALISED: Final = re.compile(r"\b[A-ZÀ-Þ][\w’-]*(?:\s+[A-ZÀ-Þ][\w’-]*)*")
 _WORD: Final = re.compile(r"[^\W_]{3,}")
@@ -387,27 +387,27 @@ _SAYS_NOTHING: Final = frozenset(_FILLERS.split())
 
 
 class Demo:
-    """The provider `demo`: no server is asked."""
+    """The provider `demo`. It contacts no server."""
 
     name = NAME
 
     def __init__(self, *, pause_seconds: float = 0.02) -> None:
-        """Take the pause between two words; `demo:fast` makes none."""
+        """Set the pause between two words, in seconds. `demo:fast` makes none."""
         self._pause_seconds = pause_seconds
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say that it can do nothing special, for nothing; under the name of a scene it pretends to be a model that costs something."""
+        """Return minimal capabilities and a price of 0. Scene models pretend to have a price."""
         if is_staged(model):
             return Capabilities(context_window=_WINDOW, reasoning=True, price=_PRETENDED)
         return Capabilities(price=Price(input=0, output=0))
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Return nothing, which is what travels."""
+        """Return an empty body, because nothing is sent."""
         return b""
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
+        """Open the stream of one response. See `agentrail.abc.Provider.open_stream`."""
         turn = _plan(request)
         pause_seconds = 0.0 if request.model_name == "fast" else self._pause_seconds * turn.pace
         async with aclosing(_paced(_chunks(request, turn), pause_seconds)) as chunks:
@@ -437,7 +437,7 @@ def _chunks(request: ModelRequest, plan: SceneTurn) -> list[Chunk]:
     for number, (name, arguments) in enumerate(plan.calls, calls_before + 1):
         started = draft.start_call(f"call_{number}", name)
         chunks += [started, draft.arguments(started.index, encode_json(arguments).decode())]
-    usage = TokenUsage(  # made up, but by the rule by which the missing usage of others is estimated; usually its price is 0
+    usage = TokenUsage(  # estimated by the rule for missing usage; the price is usually 0
         input=sum(len(_words_of(message)) for message in request.messages) // _BYTES_PER_TOKEN,
         output=len(plan.thinking + plan.text) // _BYTES_PER_TOKEN,
         reasoning=len(plan.thinking) // _BYTES_PER_TOKEN,
@@ -452,7 +452,7 @@ def _priced(usage: TokenUsage) -> TokenUsage:
     return msgspec.structs.replace(usage, cost_usd=_PRETENDED.cost_usd(usage))
 
 
-# --- deciding
+# --- decisions
 
 
 def _plan(request: ModelRequest) -> SceneTurn:
@@ -487,7 +487,7 @@ def _plan(request: ModelRequest) -> SceneTurn:
 
 
 def _last_batch(cycle: Sequence[Message]) -> int:
-    """Count the calls of the last response, at least one."""
+    """Return the number of calls in the last response, at least one."""
     sizes = [len(message.calls) for message in cycle if isinstance(message, AssistantMessage)]
     return max(sizes[-1], 1) if sizes else 1
 
@@ -502,7 +502,7 @@ def _cycle_start(messages: Sequence[Message]) -> int:
 
 
 def _steered(cycle: Sequence[Message]) -> str:
-    """Quote the steers that nothing was said to yet."""
+    """Quote the steers that have no answer yet."""
     fresh: list[str] = []
     for message in cycle:
         if isinstance(message, AssistantMessage):
@@ -513,7 +513,7 @@ def _steered(cycle: Sequence[Message]) -> str:
 
 
 def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]) -> SceneTurn:
-    """Decide the first turn of a cycle."""
+    """Return the first turn of a cycle."""
     own = [spec for name, spec in sorted(tools.items()) if name not in _BUILT_IN]
     chosen = _matching(prompt, own) or _used_last(before, own)
     if chosen is not None:
@@ -524,7 +524,7 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
             text="I will look around in the working directory first.", calls=(("list_dir", {"path": "."}),)
         )
     asked_for = _matching(prompt, [spec for _, spec in sorted(tools.items())])
-    # A built-in tool by its name, such as `shell`, where there is no directory to look at.
+    # A built-in tool requested by name, such as `shell`, without a directory to list.
     if asked_for is not None:
         return SceneTurn(
             text=f"I will ask the tool {asked_for.name}.",
@@ -536,7 +536,7 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
 
 
 def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> SceneTurn:
-    """Decide a turn after tools have run."""
+    """Return the turn after tools have run."""
     names = [call.name for call, _ in results]
     last_call, last = results[-1]
     if last_call.name == "list_dir" and "read_file" not in names:
@@ -560,7 +560,7 @@ def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolS
     return SceneTurn(text="\n".join(quotes))
 
 
-# --- choosing a tool of the user's, and its arguments
+# --- choice of a user's tool and its arguments
 
 
 def _words(text: str) -> set[str]:
@@ -569,7 +569,7 @@ def _words(text: str) -> set[str]:
 
 
 def _matching(prompt: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """Return the tool that shares most words with the prompt, those of its name counting double; None shares none."""
+    """Return the tool that shares most words with the prompt; words of its name count double. None if none is shared."""
     words = _words(prompt)
     best, most = None, 0
     for spec in tools:
@@ -592,7 +592,7 @@ def _used_last(before: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolSpec
 
 
 def _arguments(prompt: str, schema: JsonObject) -> JsonObject:
-    """Fill parameters from the prompt: texts with its quoted or capitalised words, numbers with its numbers."""
+    """Fill parameters from the prompt: texts with quoted or capitalised words, numbers with its numbers."""
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping):
         return {}
@@ -601,7 +601,7 @@ def _arguments(prompt: str, schema: JsonObject) -> JsonObject:
         or _CAPITALISED.findall(_without_first_word(prompt))
         or _CAPITALISED.findall(prompt)
     )
-    numbers = _NUMBER.findall(_QUOTED.sub(" ", prompt))  # those in a quoted text belong to it
+    numbers = _NUMBER.findall(_QUOTED.sub(" ", prompt))  # numbers in a quoted text belong to it
     filled: dict[str, JsonValue] = {}
     for name, parameter in properties.items():
         must = isinstance(required, list) and name in required
@@ -629,12 +629,12 @@ def _value(parameter: JsonObject, names: list[str], numbers: list[str]) -> JsonV
 
 
 def _bounded(digits: str) -> float:
-    """Read a number; one of five thousand digits is infinite, and JSON has no word for that."""
+    """Parse a number. One of five thousand digits would be infinite, which JSON cannot express."""
     return max(-_MAX_NUMBER, min(float(digits), _MAX_NUMBER))
 
 
 def _stand_in(parameter: JsonObject, prompt: str) -> JsonValue:
-    """Make a value of a kind for which the prompt has nothing."""
+    """Return a default for a parameter that the prompt does not supply."""
     values: dict[str, JsonValue] = {
         "string": prompt,
         "integer": 1,
@@ -657,7 +657,7 @@ def _kind(parameter: JsonObject) -> str:
 
 
 def _without_first_word(prompt: str) -> str:
-    """Drop the word that is capitalised because it is the first one."""
+    """Drop the first word, which is capitalised only by its position."""
     return re.sub(r"^\W*\w+\W*", "", prompt)
 
 

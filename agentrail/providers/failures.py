@@ -1,8 +1,8 @@
 """Error bodies and statuses of vendors, and the typed errors that they become.
 
-Pure: values in, an exception out. The text of a message is read in one place, `_OVERFLOW`, because a 400 for a prompt
-that is too long is told from any other 400 by nothing else with some vendors; everywhere else status and code decide. What is advised
-may follow the vendor's words too: advice is for people, and no program branches on it.
+Pure: values in, an exception out. Status and codes decide the type. The only exception is `_OVERFLOW`, which reads the
+message, because some vendors distinguish an overlong prompt from other 400s in no other way. Advice may also depend on the
+vendor's words, because users read it and no program branches on it.
 """
 
 import datetime
@@ -36,18 +36,18 @@ from agentrail.providers.json_text import decode_json, shown
 
 # Numbers and dates in headers.
 #
-# Python reads numbers of any length, in any script, and refuses some by exceptions of three kinds. What is longer than any
-# number that means something is none here, and what no calendar holds is no date.
+# Python parses numbers of any length, in any script, and rejects some with exceptions of three types. Here, an absurdly
+# long number is not a number, and a date outside the calendar is not a date.
 
 MAX_SECONDS: Final = 1e9
-"""Thirty years. A pause is longer than anybody waits long before."""
+"""Thirty years. Nobody waits for a longer pause."""
 
 _MAX_CHARACTERS: Final = 32
 _MAX_DATE_CHARACTERS: Final = 64
 
 
 def read_integer(value: object) -> int | None:
-    """Read a number that may come as a number or as a text of digits; None for anything else."""
+    """Parse a number, or a string of digits. Return None for anything else."""
     if isinstance(value, str):
         fits = len(value) <= _MAX_CHARACTERS and value.isascii() and value.isdigit()
         return int(value) if fits else None
@@ -55,7 +55,7 @@ def read_integer(value: object) -> int | None:
 
 
 def read_seconds(text: str | None) -> float | None:
-    """Read how long to wait, at most thirty years; None where nothing stands that says so."""
+    """Parse a wait in seconds, at most thirty years. Return None if the text has none."""
     if text is None or not 0 < len(text) <= _MAX_CHARACTERS or not text.isascii():
         return None
     try:
@@ -66,12 +66,12 @@ def read_seconds(text: str | None) -> float | None:
 
 
 def read_date(text: str) -> datetime.datetime | None:
-    """Read a date of an HTTP header, in UTC; None for what is none, or what no calendar holds."""
+    """Parse an HTTP header date, in UTC. Return None for an invalid date or one outside the calendar."""
     if len(text) > _MAX_DATE_CHARACTERS:
         return None
     try:
         found = email.utils.parsedate_to_datetime(text)
-        # Here and not where it is subtracted: close to the year 1 or 9999 there are zones in which it is another year.
+        # Converted here, not at the subtraction: close to the year 1 or 9999, some zones are in another year.
         return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
@@ -80,23 +80,25 @@ def read_date(text: str) -> datetime.datetime | None:
 Kind = type[ProviderError]
 
 MAX_MESSAGE: Final = 240
-"""Characters of a message with advice, for which the vendor's words are cut: a cycle adds up to 130 about itself, and 400 are read at one glance."""
+"""Maximum characters of a message with advice; the vendor's words are cut to fit.
+
+A cycle adds up to 130 characters, and 400 can be read at a glance.
+"""
 _LEAST_WORDS: Final = 60
-"""Characters of the vendor's words that are kept in any case."""
+"""Minimum characters of the vendor's words to keep."""
 
 
 @frozen(kw_only=True)
 class Vendor:
-    """Who answers, for messages.
+    """The vendor, as error messages describe it.
 
     Attributes:
         name: Such as `anthropic`.
-        key_help: Where the key comes from, as a half sentence: `set ANTHROPIC_API_KEY or …`.
-        path_help: What a 404 may mean besides a wrong model, as a sentence; empty where it means nothing else.
-        secrets: The keys in use: no error text holds them, or a piece of them.
-        base_url: What the addresses of its requests begin with; empty where that is not known.
-        is_compatible: Whether it is a server that speaks the format of a vendor and is not that vendor: the addresses of
-            those end in `/v1`, and people forget it.
+        key_help: How to set the key, as a clause: `set ANTHROPIC_API_KEY or …`.
+        path_help: Other causes of a 404 than a wrong model, as a sentence; empty if there are none.
+        secrets: The keys in use. No error text contains them or parts of them.
+        base_url: Common prefix of its request addresses; empty if unknown.
+        is_compatible: Whether it is another server with the vendor's format. Such addresses end in `/v1`, which users forget.
     """
 
     name: str
@@ -107,20 +109,20 @@ class Vendor:
     is_compatible: bool = False
 
     def __repr__(self) -> str:
-        """Show the name alone."""
+        """Return only the name."""
         return f"Vendor({self.name!r})"
 
 
 @frozen(kw_only=True)
 class Answer:
-    """An answer that is no stream of events, complete or its beginning.
+    """A response that is not an event stream, complete or only its beginning.
 
     Attributes:
-        status: The HTTP status.
-        headers: With names in lower case.
-        body: As text.
-        now: The time of the answer, to which a date in `Retry-After` is compared.
-        url: What was asked; empty where that is not known.
+        status: HTTP status.
+        headers: Headers with lower-case names.
+        body: Body as text.
+        now: Time of the response, to evaluate a date in `Retry-After`.
+        url: Address of the request; empty if unknown.
     """
 
     status: int
@@ -132,13 +134,13 @@ class Answer:
 
 @frozen(kw_only=True)
 class _Fault:
-    """What a body says, whatever its shape.
+    """The fault described by a body, in a common shape.
 
     Attributes:
-        codes: The code and the type, the more telling one first.
-        status: A status inside the body, as proxies put it there.
-        retry_after_seconds: How long to wait, where the body says so.
-        parameter: Which member of the request is wrong, where the body says so.
+        codes: Code and type, the more specific one first.
+        status: Status inside the body, as proxies write it.
+        retry_after_seconds: Wait named in the body, in seconds, or None.
+        parameter: Invalid member of the request, if the body names it.
     """
 
     codes: tuple[str, ...] = ()
@@ -150,7 +152,7 @@ class _Fault:
 
 _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
     {
-        "insufficient_quota": Authentication,  # these two come as 429, and no waiting helps
+        "insufficient_quota": Authentication,  # these two come as 429, but waiting does not help
         "billing_hard_limit_reached": Authentication,
         "billing_error": Authentication,
         "authentication_error": Authentication,
@@ -162,7 +164,7 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "content_filter": ContentRefused,
         "content_policy_violation": ContentRefused,
         "image_content_policy_violation": ContentRefused,
-        "invalid_prompt": ContentRefused,  # said of prompts that break a policy, and of nothing else
+        "invalid_prompt": ContentRefused,  # used only for prompts that violate a policy
         "bio_policy": ContentRefused,
         "misalignment_policy_violation": ContentRefused,
         "rate_limit_error": RateLimited,
@@ -174,9 +176,9 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "timeout_error": Timeout,
     }
 )
-"""Codes that mean the same wherever they stand, and so come before the status."""
+"""Codes with one meaning everywhere. They take precedence over the status."""
 
-# Of pictures that OpenAI does not take, which it says only when it looks at them, after the 200.
+# Codes of images that OpenAI rejects. It inspects images only after the 200.
 _BAD_PICTURES: Final = (
     *(
         "invalid_image",
@@ -208,7 +210,7 @@ _BY_VAGUE_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         **dict.fromkeys(_BAD_PICTURES, BadRequest),
     }
 )
-"""Codes that some servers write for anything, and so come after the status: all there is for an error in a stream."""
+"""Codes that some servers use for any failure. The status takes precedence, but an error in a stream has only these."""
 
 _BY_STATUS: Final[Mapping[int, Kind]] = MappingProxyType(
     {
@@ -231,21 +233,21 @@ OVERFLOW: Final = (
     r"maximum (context|prompt) length",  # OpenAI, vLLM, OpenRouter, Mistral; xAI
     r"input token count.{0,40}exceeds",  # Gemini
     r"exceeds? the (available )?context (size|window)",  # llama.cpp, OpenAI's Responses
-    r"input is too long for requested model",  # Bedrock behind a proxy
+    r"input is too long for requested model",  # Bedrock through a proxy
     r"(greater|longer) than the context length",  # LM Studio
     r"context (length|window|size) (was |is )?exceeded",  # proxies
 )
-"""The words by which a prompt that is too long is told from any other bad request; each has a recorded body."""
+"""Phrases that distinguish an overlong prompt from other bad requests. Each has a recorded body."""
 
 _OVERFLOW: Final = re.compile("|".join(OVERFLOW), re.IGNORECASE | re.DOTALL)
 
 
 def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
-    """Make the error of an answer that was refused, or that is no stream.
+    """Return the error of a response that is a refusal, or not a stream.
 
     Args:
-        answer: What came.
-        vendor: Who it came from.
+        answer: The response.
+        vendor: The vendor that sent it.
     """
     fault = _fault_of_body(answer.body)
     if fault is None:
@@ -271,11 +273,11 @@ def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
 
 
 def failure_in_stream(event: Mapping[str, Any], vendor: Vendor) -> ProviderError | None:
-    """Make the error of an event that reports one, after a 200; None when it reports none.
+    """Return the error that a stream event reports after a 200, or None.
 
     Args:
-        event: The event, whole.
-        vendor: Who it came from.
+        event: The whole event.
+        vendor: The vendor that sent it.
     """
     fault = _fault_of(event)
     if fault is None:
@@ -285,17 +287,17 @@ def failure_in_stream(event: Mapping[str, Any], vendor: Vendor) -> ProviderError
 
 
 def reported_failure(error: Mapping[str, Any], vendor: Vendor) -> ProviderError:
-    """Make the error of an object that is known to report one, with `code` and `message` in it.
+    """Return the error of an object that is known to report one in `code` and `message`.
 
     Args:
-        error: The object; it may be empty.
-        vendor: Who it came from.
+        error: The object. It may be empty.
+        vendor: The vendor that sent it.
     """
     return _broken_off(_fault_in(error), vendor, None)
 
 
 def cut_short(vendor: Vendor) -> Transport:
-    """Make the error of a stream that ended before the response did."""
+    """Return the error of a stream that ended before the response did."""
     return Transport(f"{vendor.name} closed the stream before the answer was complete")
 
 
@@ -311,7 +313,7 @@ def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> Provid
 
 
 def _advised(begin: str, words: str, advice: tuple[str, ...], vendor: Vendor) -> str:
-    """Put together what happened and what to do. The vendor's words give way, so that the whole can be read at one glance."""
+    """Join the failure and the advice. The vendor's words are cut, so that the message can be read at a glance."""
     words = scrubbed(words, vendor.secrets)
     room = max(MAX_MESSAGE - len(begin) - len("; or: ".join(advice)), _LEAST_WORDS)
     if advice and len(words) > room:
@@ -320,7 +322,7 @@ def _advised(begin: str, words: str, advice: tuple[str, ...], vendor: Vendor) ->
 
 
 def _shown_id(request_id: str | None, vendor: Vendor) -> str | None:
-    """Make an id fit to be shown: it is whatever a server wrote, and some write back what they were sent."""
+    """Make an id safe to show: servers choose it, and some repeat their input."""
     return None if request_id is None else scrubbed(shown(request_id), vendor.secrets) or None
 
 
@@ -328,7 +330,7 @@ _RETRY_HEADER: Final = MappingProxyType({"true": True, "false": False})
 
 
 def _kind(status: int | None, fault: _Fault) -> Kind:
-    """Judge by telling codes, then by status, then by vague codes."""
+    """Classify by specific codes, then by status, then by vague codes."""
     for code in fault.codes:
         if code in _BY_CODE:
             return _BY_CODE[code]
@@ -337,16 +339,16 @@ def _kind(status: int | None, fault: _Fault) -> Kind:
     if status in {None, 400, 413} and _OVERFLOW.search(fault.message):
         return ContextWindowExceeded
     if status == 404:  # noqa: PLR2004 - a status is its own name
-        # The path is ours and fixed: what a server that speaks the format does not find there is the model.
+        # The path is fixed, so a compatible server that returns 404 does not know the model.
         return ModelNotFound
     vague = next((_BY_VAGUE_CODE[code] for code in fault.codes if code in _BY_VAGUE_CODE), None)
     if vague is Overloaded and status is not None and status < 500:  # noqa: PLR2004 - a status is its own name
-        return BadRequest  # Ollama writes `api_error` for every refusal, which the same request meets again
+        return BadRequest  # Ollama writes `api_error` for every refusal, and a retry would fail too
     return vague or (BadRequest if status is not None else Overloaded)
 
 
 def _kind_of_page(status: int) -> Kind:
-    """Judge an answer that is not of the format at all: a proxy's page, or another server altogether."""
+    """Classify a response of another format: a proxy's page, or a different kind of server."""
     if status < 300:  # noqa: PLR2004 - a status is its own name
         return ProtocolError
     return _BY_STATUS.get(status, BadRequest)
@@ -356,7 +358,7 @@ def _kind_of_page(status: int) -> Kind:
 
 _ABOUT_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 _NO_CREDIT: Final = (
-    "credit balance is too low"  # a plain 400 of Anthropic; of its words only advice is made, and no type
+    "credit balance is too low"  # a plain 400 of Anthropic; its words select only advice, never a type
 )
 _PASSING: Final = frozenset({Overloaded, RateLimited, Timeout})
 _NO_TOOLS: Final = re.compile(
@@ -391,20 +393,20 @@ _OPTIONS_ON_THE_WIRE: Final[Mapping[str, str]] = MappingProxyType(
         "tool_choice": "tool_choice",
     }
 )
-"""Our options, by the names that vendors have for them."""
+"""Our options, by the vendors' names for them."""
 _QUOTED: Final = re.compile(r"[`'\"]([\w.]{1,60})[`'\"]")
 
 
 def decide_advice(
     kind: Kind, vendor: Vendor, fault: _Fault | None, answer: Answer | None = None
 ) -> tuple[str, ...]:
-    """Say what to do about a refusal; several things where it may be one of several, nothing where it is no case of the table.
+    """Return the advice for a refusal: several lines if several causes are possible, none if the table has no case.
 
     Args:
-        kind: What it was judged to be.
-        vendor: Who refused.
-        fault: What the body says; None when it says nothing in the format.
-        answer: The whole answer; None for an error in a stream.
+        kind: Type of the error.
+        vendor: The vendor that refused.
+        fault: Fault described by the body; None if the body does not follow the format.
+        answer: The whole response; None for an error in a stream.
     """
     status = answer.status if answer is not None else fault.status if fault is not None else None
     if fault is not None and _is_about_money(status, fault):
@@ -430,7 +432,7 @@ def decide_advice(
 
 
 def _advice_by_words(kind: Kind, fault: _Fault) -> tuple[str, ...]:
-    """Say what to do about a refusal that has a cure of its own, and no code that all vendors share."""
+    """Return advice for a refusal with a specific remedy but without a common code."""
     if _NO_TOOLS.search(fault.message):
         return (advise(Advice.NO_TOOLS),)
     if _REGION.search(" ".join((*fault.codes, fault.message))):
@@ -440,7 +442,7 @@ def _advice_by_words(kind: Kind, fault: _Fault) -> tuple[str, ...]:
 
 
 def _option_of(fault: _Fault) -> str | None:
-    """Find the option of ours that a vendor does not take."""
+    """Return the option of ours that a vendor rejects, or None."""
     if not _OPTION_REFUSED.search(" ".join((*fault.codes, fault.message))):
         return None
     named = (fault.parameter, *_QUOTED.findall(fault.message))
@@ -490,7 +492,7 @@ def _about_the_key(vendor: Vendor) -> str:
 
 
 def advise_about_foreign_key(vendor: Vendor, owner: str) -> str:
-    """Say what to do with the key of another vendor."""
+    """Return advice about a key of another vendor."""
     instead = f"; or name a model of theirs, {_PROVIDER_OF[owner]}:…" if owner in _PROVIDER_OF else ""
     return advise(
         Advice.KEY_OF_ANOTHER, owner=owner, vendor=vendor.name, key_help=vendor.key_help, instead=instead
@@ -498,7 +500,7 @@ def advise_about_foreign_key(vendor: Vendor, owner: str) -> str:
 
 
 def _redirected(text: str, answer: Answer, vendor: Vendor) -> tuple[str, tuple[str, ...]]:
-    """Say where a redirect points to, which tells more than the page that comes with it, and how to go there on purpose."""
+    """Return the target of a redirect, which is more useful than its page, and the advice to use it on purpose."""
     location = answer.headers.get("location", "")
     base_url = _base_url_behind(location, answer, vendor)
     if base_url is None:
@@ -509,10 +511,10 @@ def _redirected(text: str, answer: Answer, vendor: Vendor) -> tuple[str, tuple[s
 
 
 def _base_url_behind(location: str, answer: Answer, vendor: Vendor) -> str | None:
-    """Take from the target of a redirect what is added to a base url, which stands at the end of what was asked too."""
+    """Return the base URL that a redirect implies: its target without the suffix that the request added."""
     try:
         parts = urlsplit(urljoin(answer.url, location))
-    except ValueError:  # of an address that is none
+    except ValueError:  # from an invalid address
         return None
     if not location or parts.scheme not in {"http", "https"} or not parts.hostname:
         return None
@@ -524,19 +526,19 @@ def _base_url_behind(location: str, answer: Answer, vendor: Vendor) -> str | Non
 
 _MARKS_OF_A_PAGE: Final = ("<!doctype html", "<html", "<head", "<body")
 _LOOKED_AT: Final = 2_000
-# Two patterns, and each finds its place in one walk: a page may be made to be walked through again and again.
+# Two patterns, each in a single pass: a page could be crafted to make one pattern scan it repeatedly.
 _TITLE_BEGINS: Final = re.compile(r"<title[^<>]*>", re.IGNORECASE)
 _TITLE_ENDS: Final = re.compile(r"</title", re.IGNORECASE)
 
 
 def is_page(body: str) -> bool:
-    """Tell whether a body is a web page."""
+    """Return whether a body is a web page."""
     head = body[:_LOOKED_AT].lstrip("\ufeff \t\r\n").lower()
     return head.startswith("<") and any(mark in head for mark in _MARKS_OF_A_PAGE)
 
 
 def shown_page(body: str) -> str:
-    """Say of a body that is of no format we know what it is: of a web page its title, of all else how it begins."""
+    """Describe a body of unknown format: the title of a web page, otherwise its beginning."""
     title = shown(html.unescape(_title_of(body))) if is_page(body) else ""
     return f"a web page, {title!r}" if title else shown(body) or "nothing"
 
@@ -559,7 +561,7 @@ def _fault_of_body(body: str) -> _Fault | None:
 
 
 def _fault_of(body: Mapping[str, Any]) -> _Fault | None:
-    """Find the fault in any of the shapes in use: `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`."""
+    """Return the fault from any common shape: `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`."""
     inner = body.get("error")
     if isinstance(inner, str) and inner:
         return _Fault(message=inner)
@@ -575,7 +577,7 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
     number = read_integer(code)
     details = inner.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
-    # Google says in `status` what others say in `type`, and what it means in the details.
+    # Google uses `status` for what others call `type`, and puts the reason into the details.
     names = (*(detail.get("reason") for detail in details), code, inner.get("type"), inner.get("status"))
     return _Fault(
         codes=tuple(text for text in names if isinstance(text, str) and not text.isdecimal()),
@@ -587,7 +589,7 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
 
 
 def _delay(text: object) -> float | None:
-    """Read a duration of Google's, such as `34.07s`."""
+    """Parse a duration in Google's form, such as `34.07s`."""
     return read_seconds(text.removesuffix("s")) if isinstance(text, str) else None
 
 
@@ -599,18 +601,18 @@ def _longest(*pauses: float | None) -> float | None:
 
 
 def request_id_of(headers: Mapping[str, str]) -> str | None:
-    """Find the vendor's own id of the request, for its support."""
+    """Return the vendor's id of the request, for its support."""
     return headers.get("request-id") or headers.get("x-request-id")
 
 
 def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float | None:
-    """Read how long the vendor asks to wait, in seconds; None when it does not say, or says nonsense.
+    """Return the wait that the vendor asks for, in seconds; None if there is none or it is invalid.
 
     Args:
-        headers: With names in lower case.
-        now: What a date is compared to.
+        headers: Headers with lower-case names.
+        now: Current time, to evaluate a date.
     """
-    # The latter of Azure.
+    # The second is Azure's.
     precise = read_seconds(headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms"))
     if precise is not None:
         return precise / 1000
@@ -640,7 +642,7 @@ _OWNERS: Final[Mapping[str, str]] = MappingProxyType(
         "xai-": "xAI",
     }
 )
-"""Whose a key is, by how it begins."""
+"""Owner of a key, by its prefix."""
 
 _PROVIDER_OF: Final[Mapping[str, str]] = MappingProxyType(
     {"Anthropic": "anthropic", "OpenAI": "openai", "Google": "google"}
@@ -658,16 +660,16 @@ _OWNER_OF_FORMAT: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def is_vendor_itself(vendor: Vendor) -> bool:
-    """Whether the requests go to the vendor's own host, and not to a base URL of the user's."""
+    """Whether requests go to the vendor's own host, not to a custom base URL."""
     return urlsplit(vendor.base_url).hostname in _OWNER_OF_HOST
 
 
 def owner_of_foreign_key(vendor: Vendor, *, sure: bool = False) -> str | None:
-    """Say whose the key is that a vendor is given, if it begins like those of another one; else None.
+    """Return the owner of a key that has another vendor's prefix, or None.
 
     Args:
-        vendor: With the key among its secrets.
-        sure: Only where the vendor itself is asked. A server that speaks its format may take any key, and many do.
+        vendor: The vendor, with the key among its secrets.
+        sure: Check only the vendor's own server. A compatible server may accept any key, and many do.
     """
     host = urlsplit(vendor.base_url).hostname or ""
     ours = _OWNER_OF_HOST.get(host) if sure else _OWNER_OF_HOST.get(host, _OWNER_OF_FORMAT.get(vendor.name))
@@ -676,16 +678,17 @@ def owner_of_foreign_key(vendor: Vendor, *, sure: bool = False) -> str | None:
     )
     if ours is None or owner in {None, ours}:
         return None
-    # Compatible servers have vendors of their own, whose keys they take.
+    # Compatible servers have vendors of their own, whose keys they accept.
     return owner if host in _OWNER_OF_HOST or owner in _PROVIDER_OF else None
 
 
 def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
-    """Take keys out of a text, and the pieces of keys that vendors echo: `sk-ab***yz`.
+    """Remove keys from a text, and the parts of keys that vendors echo: `sk-ab***yz`.
 
     Args:
-        text: Fit to be shown otherwise.
-        secrets: The keys in use. One of less than eight characters is no secret, and every text would hold it.
+        text: Text to show.
+        secrets: The keys in use. A key of less than eight characters is not treated as a secret, because every text would
+            contain it.
     """
     for secret in secrets:
         if len(secret) >= _MIN_SECRET:
@@ -700,7 +703,7 @@ def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
 
 @contextmanager
 def no_keys_shown(vendor: Vendor) -> Iterator[None]:
-    """Take keys out of the errors that a body raises: they may show a piece of what came, and that of a key."""
+    """Remove keys from the errors raised in the block, which may quote parts of a response."""
     try:
         yield
     except ProviderError as error:
@@ -709,13 +712,13 @@ def no_keys_shown(vendor: Vendor) -> Iterator[None]:
 
 
 def scrub(error: ProviderError, vendor: Vendor) -> None:
-    """Take keys out of an error, all of its members: code that logs one may log every member."""
+    """Remove keys from all members of an error, because a logger may write each of them."""
     error.args = (scrubbed(str(error), vendor.secrets),)
     error.request_id = _shown_id(error.request_id, vendor)
 
 
 def _without_cut_key(text: str, secret: str) -> str:
-    """Take out a key that a text was cut within, wherever in a word it begins."""
+    """Remove a key that was cut off by the end of a text, wherever in a word it starts."""
     if "…" in text:
         for length in range(len(secret) - 1, _TELLING_CHARACTERS - 1, -1):
             text = text.replace(f"{secret[:length]}…", "[key]…")
@@ -723,6 +726,6 @@ def _without_cut_key(text: str, secret: str) -> str:
 
 
 def _without_piece(word: str, begin: str, end: str) -> str:
-    # Only a word with a gap in it: others may begin like the key by chance, and hold nothing of the rest.
+    # Only words with a gap: others may start like the key by chance, and contain nothing more of it.
     has_gap = "*" in word or "…" in word or "..." in word
     return "[key]" if has_gap and (word.startswith(begin) or word.rstrip(".").endswith(end)) else word

@@ -51,9 +51,9 @@ from agentrail.providers.wire_format import (
 
 # The stream, event by event.
 #
-# Each event is a whole response with a few more parts, and there is no terminator: a response is complete when it said
-# why it finished, and the body ended. Signatures belong to single parts and go back on the very same part. So a part
-# that is signed is a block of its own, behind an `Opaque` that holds its signature and nothing else.
+# Each event is a whole response with a few more parts, and there is no terminator. A response is complete when it has a
+# finish reason and the body has ended. Signatures belong to single parts and must go back on the same part. A signed
+# part is therefore a block of its own, after an `Opaque` that holds only its signature.
 
 NAME: Final = "google"
 SIGNATURE: Final = "thoughtSignature"
@@ -81,10 +81,10 @@ _COUNTS: Final = (
 
 
 class GeminiStream:
-    """Understands one response. Feed it the data of each event, then close it."""
+    """Decodes one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response; see `MakeReader`."""
+        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider=NAME, model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -94,12 +94,12 @@ class GeminiStream:
         self._finish_reason = ""
         self._finish_message = ""
         self._is_finished = False
-        self._says_something = False  # a signature alone says nothing
+        self._says_something = False  # a signature alone has no content
         self.ignored_events: int = 0
-        """How many events came after the terminal, or said nothing that is known here."""
+        """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event."""
+        """Decode the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -120,7 +120,7 @@ class GeminiStream:
         return chunks
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the body means: the end of the response, if it said why it finished."""
+        """Handle the end of the body: it ends the response if there was a finish reason."""
         if self._is_finished:
             return []
         self._is_finished = True
@@ -151,7 +151,7 @@ class GeminiStream:
         if isinstance(call, dict):
             self._take_call(call, signature, chunks)
         elif not isinstance(part.get("text", ""), str) or part.keys() - {"text", "thought", SIGNATURE}:
-            self.draft.opaque(part)  # code that the vendor ran, pictures, and what will be invented
+            self.draft.opaque(part)  # code run by the vendor, images, and future kinds
             self._says_something = True
         elif part.get("thought") is True:
             self._take_thought(text_of(part, "text"), signature, chunks)
@@ -160,7 +160,7 @@ class GeminiStream:
 
     def _take_text(self, text: str, signature: str | None, chunks: list[Chunk]) -> None:
         if not text:
-            if signature is not None:  # the last part may hold nothing else, and goes back as it came
+            if signature is not None:  # the last part may be empty, and goes back unchanged
                 self.draft.opaque({"text": "", SIGNATURE: signature})
             return
         self._says_something = True
@@ -196,9 +196,9 @@ class GeminiStream:
             raise ContentRefused(message)
 
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
-        """Take the totals that are named; one that is not named keeps its earlier value, and 0 is never named."""
+        """Update the totals present in an event. A missing total keeps its value, because 0 is never sent."""
         if usage == self._reported and not self.draft.strange_counts:
-            return  # it stands in every event, mostly the same
+            return  # present in every event, mostly unchanged
         self._reported = usage
         for name in _COUNTS:
             count = self.draft.count(name, usage.get(name))
@@ -215,7 +215,7 @@ class GeminiStream:
         prompt, hosted_tools, cached, answer, thoughts = (self._counts.get(name, 0) for name in _COUNTS)
         return TokenUsage(
             input=prompt + hosted_tools,
-            output=answer + thoughts,  # the count of the candidates leaves the thoughts out
+            output=answer + thoughts,  # the candidates' count excludes thoughts
             cache_read=cached,
             reasoning=thoughts,
             cost_usd=None,
@@ -242,7 +242,7 @@ _VERSION: Final = re.compile(r"gemini-(\d{1,3})")
 _SHOWS_FROM: Final = 3
 _FOREIGN: Final = f"{NAME}:foreign"
 PLACEHOLDER: Final = "skip_thought_signature_validator"
-"""What the vendor documents for a call that its own model did not make, and that therefore has no signature."""
+"""The vendor's documented placeholder for a call of another model, which has no signature."""
 
 
 class GeminiFormat:
@@ -252,12 +252,12 @@ class GeminiFormat:
     make_reader: MakeReader = GeminiStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Take the options."""
+        """Store the options."""
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
-            url=f"{base_url.removesuffix('/v1beta')}/v1beta/models",  # people write both
+            url=f"{base_url.removesuffix('/v1beta')}/v1beta/models",  # users write both
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, base_url=base_url),
             key_header="x-goog-api-key",
             key_prefix="",
@@ -268,14 +268,14 @@ class GeminiFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Give the address of a request, in which its model stands."""
+        """Return the address of a request, which contains its model."""
         model = quote(model_name.removeprefix("models/"), safe="")
         return f"{self.endpoint.url}/{model}:streamGenerateContent?alt=sse"
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: a join of parts, of which only those of new messages are encoded now.
+        """Encode the body of a request, joining cached parts. Only new messages are encoded.
 
-        The model stands in the address, not here.
+        The model is in the address, not in the body.
         """
         options = options_for(request, self.options)
         members: dict[str, bytes | list[bytes]] = {"contents": self._contents(request)}
@@ -290,9 +290,9 @@ class GeminiFormat:
         return joined_object(members, options.extra_body)
 
     def _contents(self, request: ModelRequest) -> list[bytes]:
-        """Join the parts of all messages; neighbours of one role become one content, results before words.
+        """Join the parts of all messages. Consecutive messages of one role become one content, results before text.
 
-        What is kept of a message is its parts without brackets: they can be joined to a neighbour's.
+        The cached form of a message has no brackets, so that it can be joined to its neighbours.
         """
 
         def says(message: Message) -> bytes:
@@ -305,10 +305,9 @@ class GeminiFormat:
         return self._grouping.pieces_of(request.messages, says=says, wrap=wrap, key=request.model)
 
     def _parts(self, message: Message, model: str) -> bytes:
-        """Return the parts of a message. What another model said is encoded apart: its calls need the placeholder.
+        """Return the parts of a message. Messages of another model are encoded separately, because their calls need the placeholder.
 
-        Not the placeholder for every call without a signature: what this model wrote goes back as it came, and older
-        models sign nothing.
+        Unsigned calls of this model do not get the placeholder: they go back unchanged, and older models sign nothing.
         """
         if isinstance(message, ToolMessage) and any(result.images for result in message.results):
             shows = _takes_images_in_results(model)
@@ -348,7 +347,7 @@ def _user_part(block: UserBlock) -> dict[str, object] | None:
 
 
 def _model_parts(message: AssistantMessage, *, is_foreign: bool) -> list[Mapping[str, object]]:
-    """Return what a model said, each signature on the part that it came with; nothing when it only thought."""
+    """Return the parts of a model's message, each signature on its original part; empty if it only thought."""
     parts: list[Mapping[str, object]] = []
     signature: object = None  # of the next part
     is_first_call, says_something = True, False
@@ -395,7 +394,7 @@ def _function_response(result: ToolResult, *, shows: bool) -> dict[str, object]:
 
 
 def _takes_images_in_results(model: str) -> bool:
-    """Say whether a model takes parts in a function response: those from version 3 on; what is before refuses the request."""
+    """Return whether a model accepts parts in a function response: from version 3 on. Older ones refuse the request."""
     found = _VERSION.search(model)
     return found is not None and int(found[1]) >= _SHOWS_FROM
 
@@ -428,7 +427,7 @@ def _generation_config(request: ModelRequest, options: ProviderOptions) -> dict[
 
 
 def _thinking_config(reasoning: Reasoning | None) -> dict[str, object] | None:
-    """Say how much to think: in words to newer models, in tokens to those before them, 0 for not at all."""
+    """Return the thinking setting: a word for newer models, tokens for older ones, 0 for none."""
     match reasoning:
         case None:
             return None

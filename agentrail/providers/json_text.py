@@ -1,8 +1,8 @@
-"""JSON as vendors send it and as they take it: UTF-8, and no half of a surrogate pair. No wire format enters this file.
+"""JSON for vendors: UTF-8 without lone surrogates. It contains no wire format.
 
-`encode_json` and `decode_json` are the inverse of each other for all that JSON can say in proper Unicode. A lone
-surrogate, which some models write as an escape, becomes U+FFFD in both directions: no UTF-8 encoder takes it, so it
-would otherwise end the session at the next request.
+`encode_json` and `decode_json` are inverse for all JSON in valid Unicode. A lone surrogate, which some models write as an
+escape, becomes U+FFFD in both directions. No UTF-8 encoder accepts it, so it would make every later request of the session
+fail.
 """
 
 import itertools
@@ -30,15 +30,15 @@ def encode_json(value: object) -> bytes:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode what a vendor sent.
+    """Decode a vendor's JSON.
 
     Raises:
-        ProtocolError: The vendor's move: this is no JSON. The message shows the first 200 characters.
+        ProtocolError: The vendor's move: the text is not JSON. The message shows its first 200 characters.
     """
     try:
         return _decode(text)
     except (msgspec.DecodeError, RecursionError):
-        # The fast decoder refuses lone surrogates, which are legal in JSON; the slow one is asked before we complain.
+        # The fast decoder rejects lone surrogates, which JSON allows, so the slow one has the last word.
         return _decode_slowly(text)
 
 
@@ -46,9 +46,9 @@ def decode_object(text: str | bytes) -> dict[str, Any]:
     """Decode an event or a body, which is an object in every format.
 
     Raises:
-        ProtocolError: The vendor's move: this is no JSON object. The message shows the first 200 characters.
+        ProtocolError: The vendor's move: the text is not a JSON object. The message shows its first 200 characters.
     """
-    try:  # as `decode_json` does; each event of a stream comes by here
+    try:  # same as `decode_json`, inlined because every stream event passes here
         value = _decode(text)
     except (msgspec.DecodeError, RecursionError):
         value = _decode_slowly(text)
@@ -59,7 +59,7 @@ def decode_object(text: str | bytes) -> dict[str, Any]:
 
 
 def shown(text: str | bytes) -> str:
-    """Return the first 200 characters, on one line, fit for a message."""
+    """Return the first 200 characters on one line, for a message."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     line = " ".join(text[: 4 * _SHOWN_CHARACTERS].split())
@@ -68,25 +68,25 @@ def shown(text: str | bytes) -> str:
 
 
 class JsonEnd:
-    """Tells whether a JSON object that comes in pieces could be complete, without reading any piece twice.
+    """Detects the end of a JSON object that arrives in pieces, reading each piece only once.
 
     Attributes:
-        is_reached: Whether all that was opened is closed, for the first time; what follows may be blank.
+        is_reached: Whether all brackets were closed for the first time. Only blanks may follow.
     """
 
     __slots__ = ("_depth", "_is_escaped", "_is_text", "_taken", "_was_reached", "is_reached")
 
     def __init__(self) -> None:
-        """Begin in front of it."""
+        """Start before the object."""
         self._taken = self._depth = 0
         self._is_text = self._is_escaped = self._was_reached = False
         self.is_reached: bool = False
 
     def read_on(self, pieces: Sequence[str]) -> None:
-        """Read what has come since the last time.
+        """Read the pieces that have arrived since the last call.
 
         Args:
-            pieces: All that has come.
+            pieces: All pieces so far.
         """
         for piece in itertools.islice(pieces, self._taken, None):
             self._read(piece)
@@ -98,7 +98,7 @@ class JsonEnd:
         begin, self._is_escaped = int(self._is_escaped), False
         for mark in _MARKS.findall(piece, begin):
             if mark.startswith("\\"):
-                self._is_escaped = len(mark) == 1  # what it escapes comes with the next piece
+                self._is_escaped = len(mark) == 1  # the escaped character is in the next piece
             elif mark == '"':
                 self._is_text = not self._is_text
             elif not self._is_text:
@@ -120,7 +120,7 @@ def _decode_slowly(text: str | bytes) -> Any:
 def _mended(value: Any) -> Any:
     match value:
         case str():
-            # Through UTF-16, where two escapes that belong together become the one character that they mean.
+            # Through UTF-16, which joins two matching surrogate escapes into one character.
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         case dict():
             return {_mended(key): _mended(item) for key, item in value.items()}

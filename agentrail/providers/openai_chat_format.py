@@ -46,29 +46,29 @@ from agentrail.providers.wire_format import (
 
 # Thinking between tags at the beginning of a text.
 #
-# Servers that do not know their model's way of thinking send it as text, `<think>` in front and `</think>` behind. Tags
-# count at the beginning only: behind it a model may write about them. They arrive in pieces, so what could become one is
-# held until it is one or is none.
+# Servers that do not know their model's thinking format send it as text between `<think>` and `</think>`. Only tags at
+# the beginning count: later, a model may write about them. Tags arrive in pieces, so a possible tag is held back until
+# it is complete or ruled out.
 
 _OPEN: Final = "<think>"
 _CLOSE: Final = "</think>"
 
 
 class ThinkTags:
-    """Tells thinking from text, piece by piece. The pairs it returns are a text and whether it is thinking."""
+    """Separates thinking from text, piece by piece. Returns pairs of a text and whether it is thinking."""
 
     def __init__(self) -> None:
-        """Begin at the beginning of a text."""
+        """Start at the beginning of a text."""
         self._held = ""
-        self._blanks: list[str] = []  # in front of what is held: they are looked at once
+        self._blanks: list[str] = []  # before the held text: examined once
         self._is_inside = False
         self._has_thought = False
-        self._is_behind = False  # of the closing tag, where the blank lines are a part of the tag
+        self._is_behind = False  # after the closing tag, where blank lines belong to the tag
         self.is_over: bool = False
-        """Whether all that follows is text, and there is nothing to ask here any more."""
+        """Whether everything that follows is text, so that this class is not needed any more."""
 
     def feed(self, piece: str) -> list[tuple[str, bool]]:
-        """Take a piece, and return what is certain by now."""
+        """Add a piece, and return the parts that are certain."""
         if self.is_over:
             return [(piece, False)] if piece else []
         said: list[tuple[str, bool]] = []
@@ -85,7 +85,7 @@ class ThinkTags:
         return said
 
     def flush(self) -> list[tuple[str, bool]]:
-        """Return what was held, because no more text comes."""
+        """Return the held text at the end of the input."""
         held, is_inside, is_behind = "".join((*self._blanks, self._held)), self._is_inside, self._is_behind
         self._end()
         return [(held, is_inside)] if held and not is_behind else []
@@ -104,7 +104,7 @@ class ThinkTags:
             self._held = begin
 
     def _look_for_close(self, said: list[tuple[str, bool]]) -> None:
-        if not self._has_thought:  # the line break behind the tag is a part of it
+        if not self._has_thought:  # the line break after the tag belongs to it
             self._held = self._held.lstrip("\n")
         thought, tag, rest = self._held.partition(_CLOSE)
         if tag:
@@ -123,7 +123,7 @@ class ThinkTags:
 
 
 def _split_at_beginning(text: str) -> tuple[str, str]:
-    """Split off the end of a text that could be the beginning of the closing tag."""
+    """Split off a suffix that could be the start of the closing tag."""
     for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):
         if _CLOSE.startswith(text[-length:]):
             return text[:-length], text[-length:]
@@ -132,8 +132,8 @@ def _split_at_beginning(text: str) -> tuple[str, str]:
 
 # The stream, event by event.
 #
-# Many servers speak this format, each with an accent. What is tolerated is written where it is tolerated, and each has a
-# transcript in `tests/wire/openai_chat`.
+# Many servers use this format with deviations. Each tolerance is noted at its place in the code, and has a transcript
+# in `tests/wire/openai_chat`.
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
     {
@@ -147,7 +147,7 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
 
 
 class _Slot:
-    """A call that is being assembled. It starts, for the outside, when its name is complete."""
+    """A call being assembled. It is reported as started when its name is complete."""
 
     __slots__ = ("arguments", "index", "name", "wire_id")
 
@@ -159,26 +159,26 @@ class _Slot:
 
 
 class ChatStream:
-    """Understands one response. Feed it the data of each event, then close it."""
+    """Decodes one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response; see `MakeReader`."""
+        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
-        self._slots: dict[object, _Slot] = {}  # by the wire's index
-        self._slot: _Slot | None = None  # the one that grew last
-        self._waiting: _Slot | None = None  # the last that began: before it, all others were started
+        self._slots: dict[object, _Slot] = {}  # by the index on the wire
+        self._slot: _Slot | None = None  # the last one that grew
+        self._waiting: _Slot | None = None  # the last to begin: all earlier ones are started
         self._tags = ThinkTags()
         self._finish_reason: str | None = None
         self._was_refused = False
         self._usage: TokenUsage | None = None
         self._is_finished = False
         self.ignored_events: int = 0
-        """How many events came after the terminal, or said nothing that is known here."""
+        """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event."""
+        """Decode the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -193,7 +193,7 @@ class ChatStream:
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if isinstance(choice, dict):
-            # `message` is a whole completion where a stream was asked for.
+            # `message` is a whole completion instead of a stream.
             delta = choice.get("delta") or choice.get("message")
             if isinstance(delta, dict):
                 self._delta(delta, chunks)
@@ -209,7 +209,7 @@ class ChatStream:
         return chunks
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means. Several servers leave `[DONE]` out; none leaves out the reason."""
+        """Handle the end of the stream. Several servers omit `[DONE]`; all send the finish reason."""
         if self._is_finished:
             return []
         if self._finish_reason is None:
@@ -218,8 +218,8 @@ class ChatStream:
 
     def _delta(self, delta: dict[str, Any], chunks: list[Chunk]) -> None:
         content = delta.get("content")
-        if content and isinstance(content, str):  # first, because nearly every delta is this one
-            if self._tags.is_over:  # nearly always
+        if content and isinstance(content, str):  # first, because nearly every delta is text
+            if self._tags.is_over:  # the usual case
                 chunks.append(self.draft.text(content))
             else:
                 chunks += self._said(content)
@@ -254,14 +254,14 @@ class ChatStream:
         function = part.get("function")
         if not isinstance(function, dict):
             function = {}
-        # Numbers are no ids: one is made up.
+        # Numbers are not ids: one is generated.
         wire_id = part.get("id") if isinstance(part.get("id"), str) else ""
         name = function.get("name") if isinstance(function.get("name"), str) else ""
         arguments = function.get("arguments")
         slot = self._slot_for(part.get("index"), wire_id or "", name or "", chunks)
         if slot.index is None:
             slot.wire_id = slot.wire_id or wire_id or ""
-            if name and name != slot.name:  # repeated by some, in pieces by others
+            if name and name != slot.name:  # some repeat it, others send it in pieces
                 slot.name += name
         if arguments in (None, "", {}):
             return
@@ -271,7 +271,7 @@ class ChatStream:
         chunks.append(self.draft.arguments(index, arguments))
 
     def _slot_for(self, index: object, wire_id: str, name: str, chunks: list[Chunk]) -> _Slot:
-        """Find the call that a part belongs to: by index, unless id or name say that another one begins."""
+        """Return the call of a part: by index, unless id or name show that another call begins."""
         key = index if isinstance(index, int) else None
         slot = self._slots.get(key) if key is not None else self._slot
         if slot is None or self._begins_anew(slot, wire_id, name):
@@ -282,8 +282,8 @@ class ChatStream:
 
     def _begins_anew(self, slot: _Slot, wire_id: str, name: str) -> bool:
         if wire_id and slot.wire_id:
-            return wire_id != slot.wire_id  # some servers write index 0 for every parallel call
-        # Without ids: a name again, after arguments that are complete, is the next call.
+            return wire_id != slot.wire_id  # some servers use index 0 for every parallel call
+        # Without ids, another name after complete arguments starts the next call.
         if not name or slot.index is None:
             return False
         slot.arguments.read_on(self.draft.argument_pieces(slot.index))
@@ -299,7 +299,7 @@ class ChatStream:
         return slot.index
 
     def _start_waiting(self) -> list[Chunk]:
-        """Say what was held: text that could have become a tag, and calls whose name could still have grown."""
+        """Return the held parts: text that could have become a tag, and calls whose name could have grown."""
         chunks: list[Chunk] = self._untagged(self._tags.flush())
         if self._waiting is not None:
             self._start(self._waiting, chunks)
@@ -324,7 +324,7 @@ class ChatStream:
     def _stop_reason(self) -> StopReason:
         if self._was_refused:
             return "refused"
-        # Without a reason but with `[DONE]`, as some proxies end a stream: it is over, and why is unknown.
+        # Some proxies end a stream with `[DONE]` but no reason: it is complete, for an unknown reason.
         reason = _STOP_REASONS.get(self._finish_reason or "", "other")
         if reason in {"end", "other"} and self.draft.has_calls:
             return "tool_use"
@@ -352,14 +352,13 @@ class ChatFormat:
     make_reader: MakeReader = ChatStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Take the options."""
+        """Store the options."""
         if isinstance(options.reasoning, int):
             raise OptionError([_WORDS_ONLY])
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
-        # Reasoning in the open is an invention of compatible servers. Those that write it want it back; OpenAI itself
-        # refuses a message with such a member.
+        # Plain-text reasoning is an extension of compatible servers, which want it back. OpenAI itself refuses it.
         self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
         self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
@@ -373,11 +372,11 @@ class ChatFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Give the address of a request; the model stands in the body."""
+        """Return the address of a request. The model is in the body."""
         return f"{self.endpoint.url}/chat/completions"
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        """Encode the body of a request, joining cached parts. Only new messages are encoded."""
         options = options_for(request, self.options)
         refuse_settings(_WORDS_ONLY if isinstance(options.reasoning, int) else None)
         members: dict[str, bytes | list[bytes]] = {
@@ -405,7 +404,7 @@ class ChatFormat:
         return joined_object(members, options.extra_body)
 
     def _messages(self, request: ModelRequest) -> list[bytes]:
-        """Join all messages behind the system prompt; neighbours of one role become one message."""
+        """Join the system prompt and all messages. Consecutive messages of one role become one message."""
         said = self._grouping.pieces_of(request.messages, says=self._unit, wrap=self._wrap)
         if not request.system:
             return said
@@ -414,16 +413,16 @@ class ChatFormat:
         return [begin, system, *([b","] if items else []), *items, end]
 
     def _unit(self, message: Message) -> bytes:
-        """Return what is kept of a message: of a user's the inside of its content, of others the whole."""
+        """Return the cached form of a message: the inner content of a user message, or the whole of any other."""
         if not isinstance(message, UserMessage):
             return encoded(message, self._wire, self._encode)
-        # A plain text goes as a text, not as a list of one part: some servers know nothing else.
+        # Plain text is sent as a string, not as a list of one part: some servers accept nothing else.
         if self._shows(message):
             return encoded(message, f"{NAME}:parts", self._encode_parts)
         return encoded(message, f"{NAME}:text", self._encode_text)
 
     def _wrap(self, group: Sequence[Placed]) -> Sequence[bytes]:
-        """Make one message of neighbours of one role."""
+        """Merge consecutive messages of one role."""
         messages = [message for _, message in group]
         first = messages[0]
         if isinstance(first, UserMessage):
@@ -433,7 +432,7 @@ class ChatFormat:
             parts = (encoded(message, f"{NAME}:parts", self._encode_parts) for message in messages)
             return [b'{"role":"user","content":[', *between(b",", parts), b"]}"]
         if isinstance(first, AssistantMessage) and len(messages) > 1:
-            # Rare, so encoded anew: one message with the content of all. Its pieces are not worth caches of their own.
+            # Rare, so encoded each time: one message with the content of all. Its pieces are not worth a cache.
             blocks = [
                 block
                 for message in messages
@@ -451,7 +450,7 @@ class ChatFormat:
     def _encode(self, message: Message) -> bytes:
         self.encodings += 1
         if isinstance(message, ToolMessage):
-            # Words alone: a result takes no pictures here, and where it is not refused they are not seen.
+            # Text only: results with images are refused here, or the images are ignored.
             return b",".join(
                 encode_json(
                     {"role": "tool", "tool_call_id": wire_id(result.call_id), "content": result.words}
@@ -494,7 +493,7 @@ def _role_of(message: Message) -> str | None:
 
 
 def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:
-    """Encode one message, or nothing when nothing of it can be said here."""
+    """Encode one message, or return nothing if the format can express no part of it."""
     text = "".join(block.text for block in message.content if isinstance(block, Text))
     calls = [_call(call) for call in message.calls]
     if not calls and not text.strip():
@@ -502,7 +501,7 @@ def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:
     body: dict[str, object] = {"role": "assistant", "content": text or None}
     if calls:
         body["tool_calls"] = calls
-        # Reasoning goes back inside a tool loop only: behind a plain answer some servers refuse it.
+        # Reasoning goes back only inside a tool loop: after a plain answer, some servers refuse it.
         thoughts = "".join(
             block.text for block in message.content if isinstance(block, Thinking) and block.provider == NAME
         )

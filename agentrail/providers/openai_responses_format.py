@@ -52,14 +52,14 @@ from agentrail.providers.wire_format import (
 
 # The stream, event by event.
 #
-# The format says everything up to four times: in deltas, in the `done` of a part, in the `done` of its item, and in the
-# response at the end. Each later one is held against what came before. So a server that leaves some of them out is
-# understood, a whole response in place of a stream too, and where two of them disagree the later one wins.
+# The format repeats everything up to four times: in deltas, in the `done` of a part, in the `done` of its item, and in
+# the final response. Each repetition is compared with the earlier ones. Servers that leave some out are understood, and
+# so is a whole response instead of a stream. If two disagree, the later one wins.
 
 _INCOMPLETE: Final[Mapping[str, StopReason]] = MappingProxyType(
     {"max_output_tokens": "max_tokens", "content_filter": "refused"}
 )
-# The member in which the `done` of a part has the whole of it.
+# Member with the complete content in the `done` of a part.
 _PART_DONE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "response.output_text.done": "text",
@@ -72,25 +72,25 @@ _ITEM_PARTS: Final[Mapping[str, str]] = MappingProxyType({"output_text": "text",
 
 
 class ResponsesStream:
-    """Understands one response. Feed it the data of each event, then close it."""
+    """Decodes one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response; see `MakeReader`."""
+        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
-        # How many items were announced for each place of the output.
+        # Number of items announced per output index.
         self._announced: dict[int | str, int] = {}
         self._calls: dict[object, int] = {}  # by item: the call's index in the draft
-        self._done: set[object] = set()  # items that are whole
+        self._done: set[object] = set()  # complete items
         self._was_refused = False
         self._is_finished = False
         self.ignored_events: int = 0
-        """How many events came after the terminal, or are of a kind that is not known here."""
+        """Number of events that came after the end or are of an unknown kind."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event."""
-        if self._is_finished or data.startswith("[DONE]"):  # the mark of another format, which proxies add
+        """Decode the data of one event."""
+        if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
             self.ignored_events += 1
             return []
         event = decode_object(data)
@@ -115,29 +115,29 @@ class ResponsesStream:
                 return self._item_done(self._item(event), _object_of(event, "item"))
             case "response.completed" | "response.incomplete" | "response.failed":
                 return self._terminal(_object_of(event, "response"), kind.partition(".")[2])
-            case _ if event.get("object") == "response":  # whole, where a stream was asked for
+            case _ if event.get("object") == "response":  # a whole response instead of a stream
                 return self._terminal(event, "other")
             case _:
                 return self._unknown(event)
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means: a response is over when it said so, and not before."""
+        """Handle the end of the stream: only an explicit event ends a response."""
         if not self._is_finished:
             raise cut_short(self._vendor)
         return []
 
-    # --- which item, which part of it
+    # --- items and their parts
 
     def _item(self, event: dict[str, Any]) -> tuple[int | str, int]:
-        """Say which item an event is about: by its place in the output, by its id where a server leaves that out."""
+        """Return the item of an event: by its output index, or by its id if a server omits the index."""
         place = event.get("output_index")
         if not isinstance(place, int):
             place = text_of(event, "item_id") or text_of(_object_of(event, "item"), "id") or 0
-        # Not by id in the first place: there are proxies that give an item another id with each event.
+        # The id comes second, because some proxies change an item's id with each event.
         return (place, self._announced.setdefault(place, 0))
 
     def _part(self, kind: str, event: dict[str, Any]) -> object:
-        # By the kind and not by which index is there: some servers leave it out where it would be 0.
+        # By kind, not by the index that is present: some servers omit an index of 0.
         member = "summary" if kind.startswith("response.reasoning_summary") else "content"
         number = event.get(f"{member}_index")
         return (self._item(event), member, number if isinstance(number, int) else 0)
@@ -158,7 +158,7 @@ class ResponsesStream:
         return self._whole_text(whole, part)
 
     def _whole_text(self, whole: str, part: object) -> list[Chunk]:
-        # A `done` without its text says nothing, and so takes nothing back.
+        # A `done` without text has no content, and so removes nothing.
         return self._text(self.draft.missing(part, whole), part) if whole else []
 
     def _whole_thinking(self, whole: str, part: object) -> list[Chunk]:
@@ -166,7 +166,7 @@ class ResponsesStream:
 
     def _arguments(self, event: dict[str, Any]) -> list[Chunk]:
         index, piece = self._calls.get(self._item(event)), text_of(event, "delta")
-        if index is None:  # its item was not announced: the `done` of the item has the whole, and the name
+        if index is None:  # the item was not announced: its `done` has the content and the name
             self.ignored_events += 1
             return []
         return [self.draft.arguments(index, piece)] if piece else []
@@ -182,7 +182,7 @@ class ResponsesStream:
 
     def _item_added(self, event: dict[str, Any], item: dict[str, Any]) -> list[Chunk]:
         place, earlier = self._item(event)
-        self._announced[place] = earlier + 1  # some servers say place 0 for every item: each begins anew
+        self._announced[place] = earlier + 1  # some servers use index 0 for every item: each starts a new one
         return self._start_call((place, earlier + 1), item) if item.get("type") == "function_call" else []
 
     def _start_call(self, key: object, item: dict[str, Any]) -> list[Chunk]:
@@ -203,10 +203,10 @@ class ResponsesStream:
                 return [*chunks, *self._arguments_done(key, text_of(item, "arguments"))]
             case "reasoning":
                 chunks = self._reasoning_done(key, item)
-                self.draft.opaque(item)  # goes back unchanged; the thinking beside it is for people
+                self.draft.opaque(item)  # goes back unchanged; the thinking with it is for users
                 return chunks
             case str():
-                self.draft.opaque(item)  # a hosted tool's call, or what will be invented
+                self.draft.opaque(item)  # a hosted tool's call, or a future kind
                 return []
             case _:
                 message = "the provider finished an item without saying what it is"
@@ -236,7 +236,7 @@ class ResponsesStream:
         if status == "failed":
             raise reported_failure(_object_of(response, "error"), self._vendor)
         chunks: list[Chunk] = []
-        if not self._done:  # items that came whole are what counts; here they would only stand once more
+        if not self._done:  # complete items count; here they would only be repeated
             for number, item in _parts_of(response, "output"):
                 item_id = text_of(item, "id")
                 place = item_id if item_id in self._announced else number
@@ -256,7 +256,7 @@ class ResponsesStream:
         elif status == "completed":
             reason = "tool_use" if self.draft.has_calls else "end"
         elif status == "incomplete":
-            # Without a reason, as some servers leave it, it is the one that every server has.
+            # Some servers omit the reason. The one reason that every server has is then assumed.
             details = _object_of(response, "incomplete_details")
             reason = _INCOMPLETE.get(text_of(details, "reason") or "max_output_tokens", "other")
         else:
@@ -266,7 +266,7 @@ class ResponsesStream:
     def _unknown(self, event: dict[str, Any]) -> list[Chunk]:
         kind = event.get("type")
         if kind == "error" and not isinstance(event.get("error"), dict):
-            raise reported_failure(event, self._vendor)  # flat, with `code` and `message` in the event itself
+            raise reported_failure(event, self._vendor)  # flat, with `code` and `message` in the event
         if kind == "error" or not isinstance(kind, str):  # as proxies write it
             failure = failure_in_stream(event, self._vendor)
             if failure is not None:
@@ -306,7 +306,7 @@ class ResponsesFormat:
     make_reader: MakeReader = ResponsesStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Take the options."""
+        """Store the options."""
         faults = [_WORDS_ONLY] if isinstance(options.reasoning, int) else []
         faults += [_NO_STOP] if options.stop else []
         if faults:
@@ -314,8 +314,8 @@ class ResponsesFormat:
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
-        # The vendor takes no reasoning back that it cannot decrypt; servers of one's own write it in the open, and
-        # want it back like that.
+        # The vendor rejects reasoning that it cannot decrypt. Compatible servers write it in plain text, and want it
+        # back.
         self._memo = memo_name(NAME if self._is_vendor else f"{NAME}+reasoning", options)
         self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
@@ -333,11 +333,11 @@ class ResponsesFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Give the address of a request; the model stands in the body."""
+        """Return the address of a request. The model is in the body."""
         return f"{self.endpoint.url}/responses"
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        """Encode the body of a request, joining cached parts. Only new messages are encoded."""
         options = options_for(request, self.options)
         refuse_settings(
             _WORDS_ONLY if isinstance(options.reasoning, int) else None, _NO_STOP if options.stop else None
@@ -367,11 +367,11 @@ class ResponsesFormat:
         return joined_object(members, options.extra_body)
 
     def _input(self, messages: Sequence[Message]) -> list[bytes]:
-        """Join the items of all messages; neighbours that are the user's become one item."""
+        """Join the items of all messages. Consecutive user messages become one item."""
         return self._grouping.pieces_of(messages, says=self._unit, wrap=self._wrap)
 
     def _unit(self, message: Message) -> bytes:
-        """Return what is kept of a message: of a user's the inside of its content, of others their items."""
+        """Return the cached form of a message: the inner content of a user message, or the items of any other."""
         return encoded(message, self._memo, self._encode)
 
     def _wrap(self, group: Sequence[Placed]) -> Sequence[bytes]:
@@ -384,7 +384,7 @@ class ResponsesFormat:
     def _joined(self, answers: list[AssistantMessage]) -> bytes:
         if len(answers) == 1:
             return self._unit(answers[0])
-        # Rare, so encoded anew: one message with the content of all. Its pieces are not worth caches of their own.
+        # Rare, so encoded each time: one message with the content of all. Its pieces are not worth a cache.
         blocks = tuple(block for message in answers for block in message.content)
         return self._encode(AssistantMessage(content=blocks, model=answers[0].model))
 
@@ -416,16 +416,16 @@ def _user_part(block: UserBlock) -> dict[str, object] | None:
 
 
 def _assistant_items(message: AssistantMessage, *, with_open_reasoning: bool) -> list[object]:
-    """Make the items of a message: its texts, calls and what only the vendor understands, in their order."""
+    """Return the items of a message in order: texts, calls, and opaque blocks."""
     items: list[object] = []
     said: list[str] = []
-    end = 0  # behind the last item that is no reasoning: reasoning that nothing follows is refused
+    end = 0  # after the last non-reasoning item: trailing reasoning is refused
     for block in (*message.content, None):
         if isinstance(block, Text):
             said.append(block.text)
             continue
         if isinstance(block, Thinking):
-            continue  # for people; what goes back of it stands in an opaque block
+            continue  # for users; the part that goes back is in an opaque block
         text, said = "".join(said), []
         if text.strip():
             items.append({"role": "assistant", "content": text})
@@ -440,7 +440,7 @@ def _assistant_items(message: AssistantMessage, *, with_open_reasoning: bool) ->
                     items.append(payload)
                     end = end if is_reasoning else len(items)
             case Opaque() | None:
-                pass  # another vendor's, or the end
+                pass  # another vendor's, or trailing
     return items[:end]
 
 
@@ -469,7 +469,7 @@ def _tools(tools: Toolbox) -> bytes:
                 "name": spec.name,
                 "description": spec.description,
                 "parameters": spec.parameters,
-                "strict": False,  # left out it would be true here, and most schemas are not of that dialect
+                "strict": False,  # the default is true here, and most schemas do not follow that dialect
             }
             for spec in tools
         ]

@@ -1,6 +1,6 @@
-"""A response while it arrives: `ResponseBuilder`. It makes the chunks and, from the same pieces, the message at the end.
+"""`ResponseBuilder`: a response while it arrives. It creates the chunks and, from the same pieces, the final message.
 
-So the message of `Completed` equals what the deltas add up to, for every format. No format enters this file.
+The message in `Completed` therefore equals the sum of the deltas, in every format. The module contains no wire format.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,16 +65,16 @@ class _Call:
 
 
 class ResponseBuilder:
-    """Collects one response; each method returns the chunk that says what it added."""
+    """Collects one response. Each method returns the chunk for its addition."""
 
     def __init__(self, *, provider: str, model: str, attempt: EffectId) -> None:
-        """Begin a response.
+        """Start a response.
 
         Args:
-            provider: Whose thinking and opaque blocks it will hold.
+            provider: Provider of its thinking and opaque blocks.
             model: The whole model string of the request.
-            attempt: The request's id; ids that the vendor left out are made from it, so the same events give the same
-                chunks, and no two requests the same ids.
+            attempt: Id of the request. Missing call ids are derived from it, so that the same events give the same chunks,
+                and ids are unique across requests.
         """
         self._provider = provider
         self._model = model
@@ -86,15 +86,15 @@ class ResponseBuilder:
         self._keyed: dict[object, _Text | _Thinking] = {}
         self._output_characters = 0
         self.strange_counts: dict[str, object] = {}
-        """Token counts that no vendor can mean, by their names: kept out of all sums."""
+        """Impossible token counts, by name. They are excluded from all sums."""
 
     @property
     def has_calls(self) -> bool:
-        """Whether a call has begun."""
+        """Whether a call has started."""
         return bool(self._calls)
 
     def text(self, piece: str, key: object = None) -> TextDelta:
-        """Add visible text: to the block of that key, wherever it stands, or to the last one where there is no key."""
+        """Append visible text to the block with this key, or without a key to the last block."""
         block = self._last if key is None else self._keyed.get(key)
         if not isinstance(block, _Text):
             block = _Text()
@@ -104,7 +104,7 @@ class ResponseBuilder:
         return TextDelta(piece)
 
     def thinking(self, piece: str, signature: str | None = None, *, key: object = None) -> ReasoningDelta:
-        """Add thinking, or the signature that ends it; what follows a signature is a block of its own."""
+        """Append thinking, or its final signature. Thinking after a signature starts a new block."""
         block = self._last if key is None else self._keyed.get(key)
         if not isinstance(block, _Thinking) or block.signature is not None:
             block = _Thinking()
@@ -115,28 +115,28 @@ class ResponseBuilder:
         return ReasoningDelta(piece, signature)
 
     def missing(self, key: object, whole: str) -> str:
-        """Hold what came of a keyed block against what it is as a whole, and return what is yet to be added.
+        """Compare the text received for a keyed block with the complete one, and return the missing rest.
 
-        Where the two disagree the whole wins, and nothing is missing: a delta cannot be taken back, but the message
-        that is kept and sent again must be what the vendor says it wrote.
+        If they disagree, the complete text wins and nothing is missing. A delta cannot be taken back, but the stored message,
+        which is sent again later, must be the vendor's.
         """
         block = self._keyed.get(key)
         pieces = block.pieces if block is not None else []
         return _missing(pieces, whole)
 
     def opaque(self, payload: JsonObject) -> None:
-        """Add a block that is not understood here, as it came; it has no chunk."""
+        """Append a block of unknown type unchanged. It has no chunk."""
         self._add(payload)
 
     def end_block(self) -> None:
-        """Let what comes next be a block of its own, even if it is of the same kind."""
+        """End the current block, so that the next piece starts a new one."""
         self._last = None
 
     def start_call(self, call_id: str, name: str) -> ToolCallStarted:
-        """Begin a call. An id that is missing, or taken by another call of this response, is made up.
+        """Start a call. An id that is missing or already used in this response is generated.
 
         Raises:
-            ProtocolError: The vendor's move: a call of nothing.
+            ProtocolError: The vendor's move: a call without a name.
         """
         if not name:
             message = "the provider sent a tool call without a name"
@@ -154,28 +154,28 @@ class ResponseBuilder:
         return ToolCallStarted(index, call_id, name)
 
     def arguments(self, index: int, piece: str) -> ArgumentsDelta:
-        """Add to the arguments of a call."""
+        """Append to the arguments of a call."""
         self._calls[index].pieces.append(piece)
         self._output_characters += len(piece)
         return ArgumentsDelta(index, piece)
 
     def missing_arguments(self, index: int, whole: str) -> str:
-        """Do for a call's arguments what `missing` does for a block."""
+        """Same as `missing`, for the arguments of a call."""
         return _missing(self._calls[index].pieces, whole)
 
     def argument_pieces(self, index: int) -> Sequence[str]:
-        """Return what has come of a call's arguments, as it came."""
+        """Return the received pieces of a call's arguments."""
         return self._calls[index].pieces
 
     def count(self, name: str, value: object) -> int | None:
-        """Take a token count as the vendor wrote it.
+        """Validate a token count of the vendor.
 
         Args:
-            name: Of the member that it stands in.
-            value: Whatever stands there.
+            name: Name of the count.
+            value: The vendor's value, of any type.
 
         Returns:
-            The count; None when there is none, and for one that cannot be, which is remembered.
+            The count, or None if it is missing or impossible. Impossible counts are recorded.
         """
         if value is None:
             return None
@@ -185,7 +185,7 @@ class ResponseBuilder:
         return None
 
     def estimate(self, request_bytes: int) -> TokenUsage:
-        """Guess the usage that the vendor did not report: four bytes per token, marked as estimated."""
+        """Estimate missing usage: four bytes per token, marked as estimated."""
         return TokenUsage(
             input=request_bytes // _BYTES_PER_TOKEN,
             output=self._output_characters // _BYTES_PER_TOKEN,
@@ -197,7 +197,7 @@ class ResponseBuilder:
         """End the response.
 
         Raises:
-            ProtocolError: The vendor's move: it said nothing at all, and gave no reason that would explain it.
+            ProtocolError: The vendor's move: the response is empty, without a stop reason that explains it.
         """
         blocks = tuple(block for block in map(self._finished, self._blocks) if block is not None)
         if not blocks and stop_reason not in _MAY_BE_EMPTY:
@@ -230,10 +230,10 @@ class ResponseBuilder:
 
 
 def pieces_in(value: object) -> list[Any]:
-    """Give the pieces of an event; none where there is no list of them.
+    """Return the list of pieces in an event; empty if there is no list.
 
     Raises:
-        ProtocolError: The vendor's move: more than anybody sends at once, and than one step should take.
+        ProtocolError: The vendor's move: more pieces than any vendor sends at once, and too many for one step.
     """
     if not isinstance(value, list):
         return []
@@ -244,7 +244,7 @@ def pieces_in(value: object) -> list[Any]:
 
 
 def text_of(value: Mapping[str, Any], name: str) -> str:
-    """Give the text of a member; an empty one where there is none."""
+    """Return a text member, or an empty string."""
     text = value.get(name)
     return text if isinstance(text, str) else ""
 
@@ -260,7 +260,7 @@ def _missing(pieces: list[str], whole: str) -> str:
 def _call(draft: _Call) -> ToolCall:
     written = "".join(draft.pieces)
     arguments = parse_arguments(written)
-    # A sentence for the model; the core finds it again when it judges the call.
+    # A sentence for the model. The core recognises it when it checks the call.
     if isinstance(arguments, str):
         return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=None, malformed=written)
     return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=arguments)
@@ -269,16 +269,16 @@ def _call(draft: _Call) -> ToolCall:
 def usage_in(
     draft: ResponseBuilder, usage: Mapping[str, Any], of_input: str, of_output: str
 ) -> TokenUsage | None:
-    """Read a usage as the formats of OpenAI write it: two totals, each with details of which it is made.
+    """Read a usage in OpenAI's formats: two totals, each with a breakdown.
 
     Args:
-        draft: Of the response; it remembers what cannot be.
-        usage: As it came.
-        of_input: The member with what was read.
-        of_output: The member with what was written.
+        draft: The response. It records impossible counts.
+        usage: The vendor's object.
+        of_input: Name of the input total.
+        of_output: Name of the output total.
 
     Returns:
-        The usage; None when its totals are not there, or not to be believed.
+        The usage, or None if its totals are missing or impossible.
     """
     read, written = draft.count(of_input, usage.get(of_input)), draft.count(of_output, usage.get(of_output))
     if read is None or written is None:

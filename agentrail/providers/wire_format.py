@@ -1,8 +1,8 @@
-"""Wire formats: the port `WireFormat`, and what the formats of the vendors share. Pure.
+"""Wire formats: the port `WireFormat`, and the shared code of the vendors' formats. Pure.
 
-A format says what goes out and understands what comes back. It opens nothing, waits for nothing and needs no key:
-`HttpProvider` does, for all of them. What a refusal means is said by one table for all formats (`failures.py`), which the
-`Vendor` of the endpoint gives its words to.
+A format encodes requests and decodes responses. It opens no connection, never waits and needs no key: `HttpProvider` does
+that for all formats. One table classifies refusals for all formats (`failures.py`), with wording from the endpoint's
+`Vendor`.
 """
 
 import hashlib
@@ -37,54 +37,54 @@ from agentrail.providers.response_builder import ResponseBuilder
 
 
 class Reader(Protocol):
-    """Understands one response: fed with each event, closed when there are no more.
+    """Decodes one response: fed with each event, closed at the end.
 
     Attributes:
-        draft: What it has made of the response so far.
-        ignored_events: How many events came after the terminal, or said nothing that is known to it.
+        draft: The response so far.
+        ignored_events: Number of events that came after the end or were not understood.
     """
 
     draft: ResponseBuilder
     ignored_events: int
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event; after the terminal chunk nothing comes any more."""
+        """Decode the data of one event. Nothing follows the terminal chunk."""
         ...
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means: nothing more, a last chunk, or `Transport`."""
+        """Handle the end of the stream: return nothing or a last chunk, or raise `Transport`."""
         ...
 
 
 class MakeReader(Protocol):
-    """Makes the reader of a response; the class of a reader is one."""
+    """Creates the reader of a response. A reader class satisfies it."""
 
     def __call__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> Reader:
-        """Begin a response.
+        """Start a response.
 
         Args:
             model: The whole model string of the request.
-            attempt: The request's id.
-            vendor: Who answers, for error texts; the key of this request is among its secrets.
-            request_bytes: The size of the request's body, for an estimate where no usage is reported.
+            attempt: Id of the request.
+            vendor: The vendor, for error messages, with the key of this request among its secrets.
+            request_bytes: Size of the request's body, to estimate usage that is not reported.
         """
         ...
 
 
 @frozen(kw_only=True)
 class Endpoint:
-    """Where the requests of a provider go, and what is the same for all of them.
+    """Address and fixed properties of a provider's requests.
 
     Attributes:
-        base_url: The address as it was given, or the vendor's own; who bills is known by it.
-        url: Where requests go, or what their addresses begin with.
-        vendor: Who answers there; the key comes with each request.
-        key_header: The header that the key stands in.
-        key_prefix: What stands in front of it there.
-        key_missing: What to say when there is no key; None where none is needed.
-        headers: Besides.
-        max_output_tokens: The bound of an answer for which none is set; None where the format does without.
-        without_schemas: What the names of models begin with that take no schema of an answer.
+        base_url: The configured address, or the vendor's own. It determines who bills.
+        url: Address of the requests, or their common prefix.
+        vendor: The vendor at this address. The key is added per request.
+        key_header: Header that carries the key.
+        key_prefix: Prefix of the key in that header.
+        key_missing: Message if there is no key; None if none is needed.
+        headers: Additional headers.
+        max_output_tokens: Default limit of an answer, in tokens; None if the format needs none.
+        without_schemas: Prefixes of the models that do not support answer schemas.
     """
 
     base_url: str
@@ -102,11 +102,11 @@ class WireFormat(Protocol):
     """The pure half of a provider.
 
     Attributes:
-        name: Of the provider, as it stands in a model string.
-        options: What it was told.
-        endpoint: Where its requests go.
-        make_reader: Makes what understands a response.
-        encodings: How many messages were encoded so far: in a session one per new message, whatever its length.
+        name: Name of the provider, as in a model string.
+        options: Options of the provider.
+        endpoint: Address of its requests.
+        make_reader: Creates the reader of a response.
+        encodings: Number of messages encoded so far: one per new message of a session, whatever its length.
     """
 
     name: str
@@ -116,47 +116,47 @@ class WireFormat(Protocol):
     encodings: int
 
     def url_of(self, model_name: str) -> str:
-        """Give the address of a request.
+        """Return the address of a request.
 
         Args:
-            model_name: As the vendor names it.
+            model_name: The vendor's name of the model.
         """
         ...
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        """Encode the body of a request, joining cached parts. Only new messages are encoded."""
         ...
 
 
-# Ids, names, arguments and bounds as vendors accept them.
+# Ids, names, arguments and limits that vendors accept.
 #
-# Pure. What only one format does stands in its own file.
+# Pure. Code of a single format is in that format's module.
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")  # 40 is the strictest vendor's bound
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")  # 40 is the strictest vendor's limit
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64
 _SHOWN: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 
 
 def wire_id(call_id: str) -> str:
-    """Return an id that every vendor takes: the same for the call and its result, another for another call."""
+    """Return an id that every vendor accepts: equal for a call and its result, unique per call."""
     if _ID.fullmatch(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def wire_name(name: str) -> str:
-    """Return a tool's name as every vendor takes it; a model may have called something that is no name at all."""
+    """Return a tool name that every vendor accepts. A model may have called something that is not a valid name."""
     return _NOT_IN_A_NAME.sub("_", name)[:_MAX_NAME] or "_"
 
 
 def wire_arguments(call: ToolCall) -> JsonObject:
-    """Return the arguments of a call as an object, which every vendor wants back; the model still sees what it wrote."""
+    """Return a call's arguments as an object, which every vendor requires. The model still sees its original text."""
     return {"_malformed_arguments": call.malformed or ""} if call.arguments is None else call.arguments
 
 
 def spoken(block: UserBlock) -> str:
-    """Return what a block says in words: of a picture, what a model is told that takes none."""
+    """Return a block as text. An image becomes a note for a model that accepts none."""
     match block:
         case Text(text=text):
             return text
@@ -167,17 +167,17 @@ def spoken(block: UserBlock) -> str:
 
 
 def sayable(message: UserMessage, options: ProviderOptions) -> tuple[UserBlock, ...]:
-    """Return the blocks that a model takes; for pictures that it does not take stand a few words."""
+    """Return the blocks for the model. Images that it does not accept become a few words."""
     if options.images:
         return message.content
     return tuple(Text(text=spoken(block)) if isinstance(block, Image) else block for block in message.content)
 
 
 def shown_in(result: ToolResult, options: ProviderOptions) -> bool:
-    """Say whether a model sees the pictures of a result, in a format that has a place for them there.
+    """Return whether a model sees the images of a result, in a format that supports them there.
 
-    Not those of a failure, beside which one vendor takes words alone, and none where one is of a kind that no vendor takes: a
-    request that is refused once is refused for good, because the picture stays in the conversation.
+    Not for failures, where one vendor accepts only text. Not if one image has a type that no vendor accepts: the image stays
+    in the conversation, so every later request would be refused.
     """
     return (
         bool(result.images)
@@ -188,12 +188,12 @@ def shown_in(result: ToolResult, options: ProviderOptions) -> bool:
 
 
 def memo_name(wire: str, options: ProviderOptions) -> str:
-    """Name the encoded forms that messages keep: a picture has another one where it is words."""
+    """Return the cache key of encoded messages. Images encoded as words need another key."""
     return wire if options.images else f"{wire}:words"
 
 
 def joined_object(members: Mapping[str, bytes | Sequence[bytes]], extra: Mapping[str, object]) -> bytes:
-    """Join encoded members into a body; those of `extra_body` come last and win. One that is long comes in pieces."""
+    """Join encoded members into a body. `extra` comes last and wins. Long members may come in pieces."""
     every = {**members, **{name: encode_json(value) for name, value in extra.items()}} if extra else members
     pieces = [b"{"]
     for name, value in every.items():
@@ -207,7 +207,7 @@ def _quoted(name: str) -> bytes:
 
 
 def options_for(request: ModelRequest, options: ProviderOptions) -> ProviderOptions:
-    """Give the options for one request: what the caller of its cycle wants wins over them; the very same where nothing is."""
+    """Return the options for one request: the cycle's settings override them. Unchanged options are returned as the same object."""
     settings = request.settings
     if settings is None:
         return options
@@ -219,10 +219,10 @@ def options_for(request: ModelRequest, options: ProviderOptions) -> ProviderOpti
 
 
 def refuse_settings(*faults: str | None) -> None:
-    """Refuse a request whose settings a format cannot say, before anything is sent.
+    """Refuse a request whose settings a format does not support, before it is sent.
 
     Raises:
-        BadRequest: The caller's move: what is wrong with them. It is final, as no later attempt says them either.
+        BadRequest: The caller's move: unsupported settings. Final, because a retry would have the same settings.
     """
     found = [fault for fault in faults if fault is not None]
     if found:
@@ -230,57 +230,57 @@ def refuse_settings(*faults: str | None) -> None:
 
 
 def output_bound(request: ModelRequest, options: ProviderOptions) -> int | None:
-    """Return the smaller of the bounds that the session and the options set; None when neither does."""
+    """Return the smaller limit of session and options, or None if neither sets one."""
     bounds = [bound for bound in (request.max_output_tokens, options.max_output_tokens) if bound is not None]
     return min(bounds, default=None)
 
 
 def sampling(options: ProviderOptions) -> dict[str, bytes]:
-    """Encode how to choose words, where the options say it; three of four formats have the same names for it."""
+    """Encode the sampling options that are set. Three of four formats share their names."""
     values = {"temperature": options.temperature, "top_p": options.top_p}
     return {name: encode_json(value) for name, value in values.items() if value is not None}
 
 
 def chosen_tool(request: ModelRequest, options: ProviderOptions) -> str:
-    """Return `auto`, `none`, `required` or a tool's name: what the request withholds stays withheld."""
+    """Return `auto`, `none`, `required` or a tool's name. Tools that the request withholds stay withheld."""
     return options.tool_choice if request.tool_choice == "auto" else request.tool_choice
 
 
 def merged_headers(ours: Mapping[str, str], options: ProviderOptions) -> dict[str, str]:
-    """Add the headers of the options to ours; None removes one."""
+    """Add the headers of the options to ours. None removes a header."""
     every: dict[str, str | None] = {**ours, **options.headers}
     return {name: text for name, text in every.items() if text is not None}
 
 
 # A conversation as the list in a body.
 #
-# All groups but the last stay what they are when the conversation grows. So their pieces are kept, and a body with one new
-# message costs one join. A long piece is the one that its message keeps anyway: a conversation is held once. Short ones, and the
-# constants between them, are joined in blocks: there are thousands of them, and to go through them would cost more than to
-# copy what they hold.
+# All groups but the last stay the same when the conversation grows. Their pieces are kept, so a body with one new
+# message costs one join. A long piece is shared with its message, so a conversation is held in memory once. Short
+# pieces and separators are joined into blocks: there are thousands of them, and iterating over them would cost more
+# than copying.
 #
-# Pure: what is kept follows from the messages, and who has lost it begins anew. It is of one conversation, the one that was asked
-# about last.
+# Pure: the cache follows from the messages, and can be rebuilt. It belongs to the conversation of the last call.
 
 Placed: TypeAlias = tuple[int, Message]
-"""A message, and where in the conversation it stands."""
+"""A message and its position in the conversation."""
 
 _MAX_COPIED_BYTES: Final = 1_000
 _BLOCK_PIECES: Final = 64
 
 
 class Grouping:
-    """What one provider keeps of the conversation that it was asked about last."""
+    """Cache of one provider for the conversation of its last call."""
 
     __slots__ = ("_key", "_kinds", "_known", "_last", "_pieces", "_role_of", "_short")
 
     _known: int
 
     def __init__(self, role_of: Callable[[Message], str | None]) -> None:
-        """Begin with nothing.
+        """Start with an empty cache.
 
         Args:
-            role_of: Neighbours of one role become one message of the body; None is no role, and stands alone.
+            role_of: Consecutive messages of one role become one message in the body. None is not a role; such a message stays
+                separate.
         """
         self._role_of = role_of
         self._last: Sequence[Message] = ()
@@ -295,20 +295,20 @@ class Grouping:
         key: object = None,
         steady: int | None = None,
     ) -> list[bytes]:
-        """Give the pieces of the list, which are to be joined once, with the rest of the body: each copy costs as much.
+        """Return the pieces of the list, to be joined once with the rest of the body, because each copy costs as much.
 
         Args:
             messages: The conversation.
-            says: What is kept of a message; empty where nothing of it can be said in this format. Such a message is left
-                out, and then its neighbours are neighbours of each other.
-            wrap: The pieces of such a message, which are joined without anything between them.
-            key: What else the pieces depend on. With another one than the last time all is made anew.
-            steady: Messages from this place on may be wrapped otherwise the next time; None if none will be.
+            says: Encodes a message; empty if the format can express nothing of it. Such a message is left out, and its
+                neighbours become adjacent.
+            wrap: Returns the pieces of a group, which are joined without a separator.
+            key: Anything else that the pieces depend on. A changed key discards the cache.
+            steady: Messages from this position on may be wrapped differently next time; None if all stay the same.
         """
         steady = len(messages) if steady is None else steady
         if not self._goes_on(messages, key, steady):
             self._begin_anew(key)
-        # A log keeps what it was, and shares what it holds with the session's; of anything else a copy is kept.
+        # A log is immutable and shares its data with the session's. Anything else is copied.
         self._last = messages if isinstance(messages, Log) else tuple(messages)
         groups = _groups(messages[self._known :], self._known, says, self._role_of)
         settled = 0
@@ -328,24 +328,24 @@ class Grouping:
         return pieces
 
     def has_kind(self, kind: type[Message]) -> bool:
-        """Say whether the conversation that was asked about last has a message of that kind."""
+        """Return whether the last conversation has a message of that type."""
         return kind in self._kinds or kind in map(type, self._last[self._known :])
 
     def _begin_anew(self, key: object) -> None:
         self._key = key
-        self._known = 0  # messages whose pieces are settled
-        self._kinds: set[type[Message]] = set()  # theirs
+        self._known = 0  # number of messages with settled pieces
+        self._kinds: set[type[Message]] = set()  # their types
         self._pieces: list[bytes] = []
-        self._short: list[bytes] = []  # behind the others, not a block yet
+        self._short: list[bytes] = []  # pieces after the others, not yet a block
 
     def _goes_on(self, messages: Sequence[Message], key: object, steady: int) -> bool:
         known = self._known
-        # The message behind what is settled is asked for too: without it the last group is open again.
+        # The first message after the settled ones is needed too: without it the last group is open again.
         if known >= len(messages) or known > steady or key != self._key:
             return False
         if isinstance(messages, Log) and isinstance(self._last, Log) and messages.grew_from(self._last):
             return True
-        # By identity: messages that are equal may be written otherwise, as `True` and `1` in arguments are.
+        # By identity: equal messages may be encoded differently, such as `True` and `1` in arguments.
         return all(map(operator.is_, self._last[: known + 1], messages[: known + 1]))
 
     def _settle(self, pieces: Iterable[bytes]) -> None:
@@ -363,7 +363,7 @@ class Grouping:
 
 
 def between(separator: bytes, pieces: Iterable[bytes]) -> list[bytes]:
-    """Put a separator between pieces, without making one of them."""
+    """Put a separator between pieces, without joining them."""
     parted = [part for piece in pieces for part in (separator, piece)]
     return parted[1:]
 
