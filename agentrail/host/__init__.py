@@ -1,4 +1,4 @@
-"""Sessions behind a product: profiles, owners, plugins with hooks around requests and calls. Knows no HTTP. This is the door.
+"""Sessions for a product: profiles, owners, and plugins with hooks around requests and calls. Independent of HTTP.
 
 async with open_host(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))]) as host:
 you = Principal(tenant_id="acme", user_id="ann")

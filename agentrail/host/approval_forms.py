@@ -1,7 +1,8 @@
-"""What a person is shown before a call may run, beside its arguments: the file as it is and as it would be, or the command line.
+"""Preview of a call that needs approval: the file before and after, or the command line.
 
-A preview is only told of the tools that come with agentrail, whose code is known; of others it would be a guess. It is worked out of
-the file as it is now: its hash is told, so that a reader can see whether it has changed since. Nothing is written here.
+Only agentrail's own tools have previews, because their code is known. For other tools a preview would be a guess. It is
+computed from the current file and includes its hash, so that a reader can detect later changes. Nothing is written
+here.
 """
 
 from functools import partial
@@ -27,21 +28,21 @@ from agentrail.tools.write_file import write_file
 from agentrail.wire.rows import RowStep
 
 MAX_PREVIEW_BYTES: Final = 256 << 10
-"""How large a file may be, before and after, of which a preview is made."""
+"""Maximum size of a file in a preview, before and after, in bytes."""
 
 PREVIEW_SECONDS: Final = 5.0
-"""How long reading the file may take: a person waits for the card."""
+"""Time limit for reading the file, in seconds. The user is waiting for the preview."""
 
 
 class DiffPreview(Value, frozen=True, kw_only=True, tag_field="kind", tag="diff"):
     """A file that the call would write.
 
     Attributes:
-        path: As the call names it.
-        before: What stands there now; empty for a file that is not there; None where it is not told.
-        after: What would stand there; None where it is not told, or nothing would.
-        before_sha256: Of the file as it is now, hexadecimal; None where there is none, or it was not read.
-        fault: Why something is not told, or why the call would fail as things are; None where all is told.
+        path: Path as in the call.
+        before: Current content. Empty for a missing file. None if not shown.
+        after: Content after the call. None if not shown, or if the call would write nothing.
+        before_sha256: SHA-256 of the current file, hexadecimal. None if there is no file or it was not read.
+        fault: Why something is not shown, or why the call would currently fail. None if everything is shown.
     """
 
     path: str
@@ -55,9 +56,10 @@ class CommandPreview(Value, frozen=True, kw_only=True, tag_field="kind", tag="co
     """A command that the call would run.
 
     Attributes:
-        argv: The program and its arguments, where the line is one plain command whose words are known before it runs; else None.
-        line: As it would be given to the shell.
-        cwd: In which directory, relative to the workspace; None where the tool does not say.
+        argv: The program and its arguments, if the line is one plain command whose words are known in advance.
+            Otherwise None.
+        line: The line for the shell.
+        cwd: Working directory relative to the workspace. None if the tool does not state it.
     """
 
     argv: tuple[str, ...] | None
@@ -69,13 +71,13 @@ ApprovalPreview: TypeAlias = DiffPreview | CommandPreview
 
 
 class ApprovalPage(Value, frozen=True, kw_only=True):
-    """All that a person is shown who decides.
+    """Everything shown to the user who decides.
 
     Attributes:
-        form: What the session knows of the call.
-        path: From the root to the session whose call it is.
-        first_words: What was said to the root first; None where that is not known.
-        preview: What the call would do; None where that is not known.
+        form: The session's facts about the call.
+        path: Path from the root to the session of the call.
+        first_words: First message to the root. None if unknown.
+        preview: Effect of the call. None if unknown.
     """
 
     form: ApprovalForm
@@ -85,9 +87,9 @@ class ApprovalPage(Value, frozen=True, kw_only=True):
 
 
 async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
-    """Tell all of a call that waits for a person, in this session or in one that works for it.
+    """Return the details of a pending call in this session or in one that works for it.
 
-    Cancellation: Nothing is lost by it.
+    Cancellation: Safe, nothing is lost.
     """
     waiting = await read_waiting_call(session, approval_id)
     arguments = waiting.form.approval.arguments
@@ -108,18 +110,18 @@ async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
 
 
 def preview_of_command(arguments: JsonObject, cwd: str | None) -> CommandPreview | None:
-    """Show a command; None for a call that runs none."""
+    """Return a preview of a command, or None if the call runs no command."""
     line = arguments.get("command")
     return CommandPreview(argv=argv_of(line), line=line, cwd=cwd) if isinstance(line, str) else None
 
 
 def argv_of(line: str) -> tuple[str, ...] | None:
-    """Give the words of a line that is one plain command; None for any other."""
+    """Return the words of a line with one plain command, or None for other lines."""
     reading = read_plain(line)
     if not isinstance(reading, PlainLine) or len(reading.commands) > 1 or not set(line).isdisjoint("<>"):
         return None
     (command,) = reading.commands
-    return None if command.patterns else command.words  # names of files may come of a pattern
+    return None if command.patterns else command.words  # a pattern may expand to file names
 
 
 async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: bool) -> DiffPreview:
@@ -140,7 +142,7 @@ async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: boo
     if content is None or fault is not None:
         return DiffPreview(path=path, before=None, after=None, before_sha256=digest, fault=fault)
     if len(content) <= MAX_PREVIEW_BYTES:
-        # The diff that an edit makes besides takes its time.
+        # The diff that an edit also computes takes time.
         preview = partial(preview_of_file, path, content, digest, arguments, is_edit=is_edit)
         return await outside.offload(preview)
     return preview_of_file(path, content, digest, arguments, is_edit=is_edit)
@@ -149,7 +151,7 @@ async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: boo
 def preview_of_file(
     path: str, content: bytes, digest: str | None, arguments: JsonObject, *, is_edit: bool
 ) -> DiffPreview:
-    """Show what a call would make of a file."""
+    """Return a preview of the call's effect on a file."""
     shown = _text_of(content)
     if shown is None:
         fault = "the file as it is now is no text, or too large to be shown"

@@ -1,7 +1,7 @@
-"""Files that come with a message: what they may be called and how large, and how they get into the workspace of a session.
+"""Files sent with a message: allowed names and sizes, and their transfer into a session's workspace.
 
-What a caller calls a file never becomes a path: a name is made of it, of signs that mean nothing to any shell or file system. No handler
-of a plugin is called here, and nothing of HTTP enters: how files travel, and that base64 may be broken, is the gateway's.
+A client's file name never becomes a path. It is turned into a name without characters that are special to a shell or
+file system. No plugin hook is called here, and no HTTP is involved: the gateway handles transport and invalid base64.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.session_files import open_files, place_of_files
 
 UPLOADS: Final = "uploads"
-"""The directory of a workspace in which files stand that came with messages."""
+"""Workspace directory for files sent with messages."""
 
 UPLOAD_SECONDS: Final = 60.0
-"""How long the files of one message may take to be written, waiting for others of that session included."""
+"""Time limit for writing the files of one message, in seconds. Includes waiting for other files of that session."""
 
 NAMELESS: Final = "file"
-"""What a file is called of whose name nothing is left."""
+"""Name of a file whose cleaned name is empty."""
 
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_SEEN: Final = 1_000
@@ -50,12 +50,12 @@ _HASHED_HERE: Final = 1 << 20
 
 @frozen(kw_only=True)
 class Attachment:
-    """A file that came with a message, as it came.
+    """A file sent with a message.
 
     Attributes:
-        name: As the caller says; it is cleaned before it becomes a name of a file.
-        mime_type: As the caller says; the content is not looked at.
-        content: All of it.
+        name: Name given by the client. Cleaned before it becomes a file name.
+        mime_type: Type given by the client. The content is not checked.
+        content: The complete content.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Attachment:
 
     @cached_property
     def identity(self) -> tuple[str, str, str]:
-        """Name, type and the SHA-256 of the content: what tells this file from another one. Computed once."""
+        """Name, type and SHA-256 of the content, which identify the file. Computed once."""
         return (self.name, self.mime_type, hashlib.sha256(self.content).hexdigest())
 
 
 def check_attachments(files: Sequence[Attachment], limits: Limits) -> None:
-    """Look at the files of a message, before anything is done for it: then nothing is kept of what is too much."""
+    """Validate the files of a message before any work is done for it, so that oversized files leave nothing behind."""
     if len(files) > limits.max_attachments:
         message = f"{len(files)} attachments came, at most {limits.max_attachments} are taken: send the rest with another message"
         raise TooLarge(message)
@@ -100,9 +100,9 @@ def _check_kind(place: int, file: Any) -> None:
 
 
 async def digest_with_files(message: str, files: Sequence[Attachment], mode: str | None) -> str:
-    """Give what `digest_of_message` does; large files are hashed where they do not hold the loop.
+    """Return the result of `digest_of_message`. Large files are hashed off the event loop.
 
-    Cancellation: A checkpoint where they are large; nothing has changed.
+    Cancellation: A checkpoint if they are large. Nothing has changed.
     """
     if sum(len(one.content) for one in files) > _HASHED_HERE:
         await outside.offload(partial(_identities, files), abandon_on_cancel=True)
@@ -117,10 +117,10 @@ def _identities(files: Sequence[Attachment]) -> list[tuple[str, str, str]]:
 
 
 def clean_name(name: str, max_characters: int = 100) -> str:
-    """Make a name of a file of what a caller calls it: `A-Z a-z 0-9 . _ -`, no dot in front, and none beside another.
+    """Return a file name for a client's name: `A-Z a-z 0-9 . _ -`, no leading dot, and no two dots in a row.
 
-    The ending stays where there is room, because that is what a tool goes by. A dash in front becomes `_`: a shell that is told `*`
-    would take such a file for an option.
+    The extension is kept if there is room, because tools depend on it. A leading dash becomes `_`, because a shell that
+    expands `*` would take such a file for an option.
     """
     said = _OTHERS.sub("_", name[-_MAX_SEEN:])
     said = re.sub(r"\.{2,}", ".", said).lstrip(".")
@@ -130,7 +130,7 @@ def clean_name(name: str, max_characters: int = 100) -> str:
 
 
 def _cut(name: str, mark: str, room: int) -> str:
-    """Put a mark before the ending of a name, and cut the rest to the room; the ending goes where it would leave none."""
+    """Insert a mark before the extension and truncate the stem. The extension is dropped if it leaves no room."""
     stem, dot, ending = name.rpartition(".")
     ending = f".{ending}" if stem and dot and len(ending) <= _MAX_ENDING else ""
     if len(mark) + len(ending) >= room:
@@ -142,11 +142,11 @@ def _cut(name: str, mark: str, room: int) -> str:
 def decide_file_names(
     names: Sequence[str], taken: Collection[str], max_characters: int = 100
 ) -> tuple[str, ...]:
-    """Give each file a name of its own, in order: one that was used before gets `-2`, or the next number that is free."""
+    """Return a unique name for each file, in order. A name in use gets `-2`, or the next free number."""
     used = {one.casefold() for one in taken}
     next_of: dict[
         str, int
-    ] = {}  # by cleaned name, so that ten thousand of one name are not counted through for each
+    ] = {}  # by cleaned name, so that ten thousand equal names do not take quadratic time
     given: list[str] = []
     for name in names:
         cleaned = clean_name(name, max_characters)
@@ -164,7 +164,7 @@ def decide_file_names(
 
 
 def file_of(name: str, attachment: Attachment) -> AttachmentFile:
-    """Say of a file what plugins are told: by its clean name, with a type that can stand on a line."""
+    """Describe a file for plugins: its clean name, and a type that is safe on one line."""
     is_type = _MIME_TYPE.fullmatch(attachment.mime_type) is not None
     return AttachmentFile(
         name=name,
@@ -176,7 +176,7 @@ def file_of(name: str, attachment: Attachment) -> AttachmentFile:
 
 
 def message_of_files(message: str, files: Sequence[AttachmentFile]) -> str:
-    """Give the message, or, where neither the caller nor a plugin said anything, where the files are: no model takes an empty one."""
+    """Return the message. If it is empty, list the files instead, because no model accepts an empty message."""
     if message.strip() or not files:
         return message
     return f"[Files: {', '.join(one.container_path for one in files)}]"
@@ -186,21 +186,21 @@ def message_of_files(message: str, files: Sequence[AttachmentFile]) -> str:
 
 
 class Uploads:
-    """Writes the files of messages into the workspaces of sessions: one message at a time in each, so that none takes another's name."""
+    """Writer of message files into session workspaces. One message at a time per workspace, so that names do not clash."""
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with nothing under way."""
+        """Start with no writes in progress."""
         self._limits = limits
         self._locks: dict[Hashable, trio.Lock] = {}
 
     def __len__(self) -> int:
-        """In how many workspaces files are being written."""
+        """Return the number of workspaces with a write in progress."""
         return len(self._locks)
 
     async def write(self, session: Session, files: Sequence[Attachment]) -> tuple[AttachmentFile, ...]:
-        """Write files into `uploads/` of a session's workspace, each under a name that nothing has there.
+        """Write files into `uploads/` of a session's workspace, each under an unused name.
 
-        Cancellation: What is written stays.
+        Cancellation: Written files stay.
         """
         if not files:
             return ()
@@ -235,13 +235,14 @@ class Uploads:
             async with lock:
                 yield
         finally:
-            # Only the last one that is here takes it away: one that waits would else be joined by one with a lock of its own.
+            # Only the last holder removes the lock. Otherwise a waiting task and a newcomer would hold
+            # different locks.
             if not lock.locked():
                 self._locks.pop(place, None)
 
 
 def decide_taken(listing: ListResult) -> tuple[str, ...]:
-    """Say which names stand in the directory already; where there is none, it is made with the first file."""
+    """Return the names in use in the directory. A missing directory is created with the first file."""
     if listing.error is None:
         return tuple(one.name for one in listing.entries)
     if listing.error.code == "file_not_found":
@@ -250,7 +251,7 @@ def decide_taken(listing: ListResult) -> tuple[str, ...]:
 
 
 def check_moved(moved: Sequence[Transfer], expected: int) -> None:
-    """Look at what became of each file."""
+    """Raise the first failed transfer."""
     for one in moved:
         if one.error is not None:
             raise _failure_of(one.error)
@@ -264,7 +265,7 @@ _NOT_WRITTEN: Final = "the files could not be put into the workspace: the log sa
 
 
 def _failure_of(refusal: Refusal) -> Exception:
-    """Say whose move a refusal is: what no file system would take is the caller's, the rest the operator's."""
+    """Map a refusal to its error: the client's mistake if no file system would accept it, otherwise the operator's."""
     if refusal.code == "too_large":
         return TooLarge("a file is larger than the workspace takes: send a smaller one")
     if refusal.code == "unsupported":

@@ -1,7 +1,7 @@
-"""One request, carried from the first hook to the last: steps 7 to 14 of its life. It belongs to the host, and not to its caller.
+"""One request, from its first hook to its last: steps 7 to 14 of its life. It belongs to the host, not to its caller.
 
-What each failure means for its outcome is said by `outcome_of_refusal`; whose end an event is, by `request_end`. What a caller may send, and
-to whom, was decided before anything here begins.
+`outcome_of_refusal` maps failures to outcomes, and `request_end` assigns events to requests. Permissions are checked
+before this module starts.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ from agentrail.runtime.session_facts import SessionFacts
 LOGGER: Final = Logger("agentrail.host")
 
 WhenBusy: TypeAlias = Literal["queue", "steer", "refuse"]
-"""What becomes of a message whose session is at work: its cycle comes later, it goes into the one that runs, or it is refused."""
+"""Handling of a message to a busy session: queue it, steer the running cycle, or refuse it."""
 
 _CLOSING: Final = "this host is being closed: send it again in a moment"
 _NOT_STEERED: Final = "it does not let this session be steered"
@@ -70,18 +70,18 @@ _NOT_STEERED: Final = "it does not let this session be steered"
 
 @frozen(kw_only=True)
 class IncomingMessage:
-    """A message that is to become a request.
+    """A message that becomes a request.
 
     Attributes:
-        is_steer: Whether it is to go into the cycle that runs, if one does by then.
-        session_id: Where it goes to; minted, where none was given.
-        facts: What is known of that session; None where it has to be created.
-        agent_id: Of the profile; empty where none was named and there is no default.
-        digest: What its sender said, as a SHA-256.
-        when_busy: What becomes of it where its session is at work.
-        on_disconnect: What becomes of it when its caller leaves.
-        webhook: Where its end is told; empty for where the host tells all of them, if it does.
-        settings: What is wanted of the model for its cycle.
+        is_steer: Whether it goes into the running cycle, if there is one by then.
+        session_id: Target session. Minted if none was given.
+        facts: Known facts of that session. None if it must be created.
+        agent_id: Id of the profile. Empty if none was named and there is no default.
+        digest: SHA-256 of the sender's message.
+        when_busy: Handling if its session is busy.
+        on_disconnect: Handling if its caller disconnects.
+        webhook: URL notified of its end. Empty: the host's own URL, if any.
+        settings: Model settings for its cycle.
     """
 
     request: ChatRequest
@@ -105,16 +105,16 @@ class IncomingMessage:
 
 @define(eq=False)
 class HostParts:
-    """What all requests of a host are carried out with.
+    """The shared parts that carry out all requests of a host.
 
     Attributes:
-        sessions: Its sessions.
-        order: Its plugins.
-        runner: Calls their hooks.
-        book: Its requests.
-        uploads: Puts files into workspaces.
-        budgets: What may be spent in a day.
-        delivery: Tells receivers of them; None where there are no webhooks.
+        sessions: Sessions of the host.
+        order: Plugins of the host.
+        runner: Runner of their hooks.
+        book: Requests of the host.
+        uploads: Writer of files into workspaces.
+        budgets: Daily spending limits.
+        delivery: Webhook delivery. None without webhooks.
     """
 
     sessions: HostSessions
@@ -128,14 +128,14 @@ class HostParts:
     def listener(
         self, owner: SessionOwner, session_id: str, request_id: str
     ) -> Callable[[RequestTrack], None] | None:
-        """Give what hears of each change of a request."""
+        """Return the listener for changes of a request."""
         if self.delivery is None:
             return None
         return partial(self.delivery.hear, key=(owner.tenant_id, owner.user_id, session_id, request_id))
 
 
 def outcome_of_refusal(error: BaseException) -> RequestOutcome:
-    """Say what became of a request that was not accepted, by what kept it from that."""
+    """Return the outcome of a request that was not accepted, from the error."""
     if isinstance(error, ProfileUnknown | SessionUnknown):
         return "not_found"
     if isinstance(error, YourMove | PromptRefused | SessionRefused | SessionDown):
@@ -144,14 +144,14 @@ def outcome_of_refusal(error: BaseException) -> RequestOutcome:
 
 
 class RequestRun:
-    """Carries one request.
+    """Task of one request.
 
     Attributes:
-        decided: Set when it is accepted, or will not be.
+        decided: Set when it is accepted or has failed.
     """
 
     def __init__(self, parts: HostParts, incoming: IncomingMessage, on_decided: Callable[[], None]) -> None:
-        """Nothing is done before `run`."""
+        """Store the request. Work starts in `run`."""
         self.incoming = incoming
         self.decided: trio.Event = trio.Event()
         self.request: HostRequest | None = None
@@ -171,28 +171,28 @@ class RequestRun:
 
     @property
     def key(self) -> str:
-        """Under which the book has it."""
+        """Its key in the book."""
         return key_of_requests(self.incoming.owner, self.incoming.session_id)
 
     def shut_down(self) -> None:
-        """End it: its host ends. What it owes to plugins is done all the same."""
+        """End the request because the host closes. Hooks that are due still run."""
         self._is_shutdown = True
         self._scope.cancel(reason="the host is being closed")
 
     def cut(self) -> None:
-        """Cut what it owes to plugins: its host has no more time for it."""
+        """Cancel the remaining hooks because the host is out of time."""
         self._owed.cancel(reason="the host has no more time")
 
     def abandon(self) -> HostRequest | None:
-        """Say that its caller left before it heard what became of the message; gives the request, where that is too late."""
+        """Note that the caller left before the decision. Returns the request if it was already accepted."""
         self.is_abandoned = True
         return self.request
 
     async def run(self) -> None:
-        """Carry it from the first hook to the last.
+        """Carry out the request, from the first hook to the last.
 
-        Cancellation: It is over, with the outcome `shutdown` or `failed`; hooks that are owed are called under a shield, each
-            within its time.
+        Cancellation: It ends with the outcome `shutdown` or `failed`. Hooks that are due are called under a shield,
+        each within its time limit.
         """
         failure = Kept()
         with failure, self._scope:
@@ -210,7 +210,7 @@ class RequestRun:
     # --- steps 8 to 11
 
     async def _work(self) -> None:
-        """Find the profile, open the session, keep the files, bring the message there, and wait for the end."""
+        """Find the profile, open the session, store the files, deliver the message, and wait for the end."""
         session = self._session = await self._open()
         text = await self._with_files(session)
         async with subscribe_to_requests(session) as events:
@@ -218,7 +218,7 @@ class RequestRun:
             receipt = await self._send(session, text)
             track = self._track = self._track_of(session, receipt)
             follow_nowait(track, events)
-            # A plugin said so at once, and so it is said to the caller.
+            # A plugin refused at once, so the caller gets the refusal.
             if track.standing.status == "refused":
                 raise PromptRefused(track.standing.reason or "it gives no reason")
             request = self._decide(session, receipt, track)
@@ -231,7 +231,7 @@ class RequestRun:
             )
 
     async def _open(self) -> Session:
-        """Find the profile, and open the session, or create it."""
+        """Find the profile, and open or create the session."""
         incoming, sessions, context = self.incoming, self._parts.sessions, self._context()
         if incoming.facts is None:
             self._profile = await sessions.profile(context)
@@ -239,13 +239,13 @@ class RequestRun:
                 self._profile, context, metadata=incoming.request.metadata
             )
             return session
-        # A session that is awake keeps its profile, also one that is not there any more.
+        # A session that is awake keeps its profile, even if the profile was removed.
         with suppress(ProfileUnknown):
             self._profile = await sessions.profile(context)
         try:
             return await sessions.open(incoming.facts, incoming.owner)
         except SessionNotFound:
-            # It was deleted between the look at it and now: who may create it begins a new one, as of any other unknown id.
+            # Deleted since the lookup: a caller that may create it gets a new session, as for any unknown id.
             if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:
                 raise
             session, self._is_new = await sessions.create(self._profile, context)
@@ -262,7 +262,7 @@ class RequestRun:
         )
 
     async def _with_files(self, session: Session) -> str:
-        """Put the files of the message into the workspace, and what handlers say of them in front of its words."""
+        """Write the files of the message into the workspace, and put the handlers' text before the message."""
         incoming, parts = self.incoming, self._parts
         said = incoming.request.message
         if not incoming.attachments:
@@ -274,7 +274,7 @@ class RequestRun:
         return message_of_files(chain.message(said), files)
 
     async def _send(self, session: Session, text: str) -> MessageReceipt:
-        """Let the session take the message."""
+        """Deliver the message to the session."""
         incoming = self.incoming
         is_steer = incoming.is_steer or incoming.when_busy == "steer"
         if is_steer:
@@ -300,7 +300,7 @@ class RequestRun:
         return receipt
 
     async def _watch(self, session: Session) -> None:
-        """Note that its end is to be told: before the session has it, so that no death of the process comes between."""
+        """Register the webhook before the session has the message, so that a crash in between loses nothing."""
         if self._parts.delivery is None:
             return
         self._watch_made = WebhookWatch(
@@ -329,7 +329,7 @@ class RequestRun:
         return RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
 
     def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
-        """Give the caller its handle."""
+        """Release the caller with a handle."""
         self._parts.book.open(self.key, track)
         self._parts.sessions.keep(session)
         self.request = HostRequest(
@@ -346,7 +346,7 @@ class RequestRun:
     # --- step 14
 
     async def _settle(self, error: BaseException | None) -> RequestOutcome:
-        """Say what became of it to all who wait; a session that was created for nothing is removed first."""
+        """Publish the outcome to all waiters. A session created in vain is removed first."""
         track = self._track
         outcome: RequestOutcome = "shutdown"
         is_shutdown = self._is_shutdown or (error is not None and what_travels(error) is not None)
@@ -381,7 +381,7 @@ class RequestRun:
             LOGGER.warning("session %s of a request that failed was not removed: %s", session, error)
 
     def _report(self, error: BaseException) -> None:
-        """Put what is a bug, or the operator's move, into the log; callers are told nothing of it."""
+        """Log bugs and operator errors. Callers do not see their details."""
         if what_travels(error) is not None or outcome_of_refusal(error) != "failed":
             return
         cause = error.__cause__
@@ -408,5 +408,5 @@ class RequestRun:
 
 
 def busy(session_id: str) -> SessionBusy:
-    """Say that a session is at work."""
+    """Return the error for a busy session."""
     return SessionBusy(f"session {session_id!r} is at work: wait for its end, or send with when_busy='queue'")

@@ -1,6 +1,6 @@
-"""How the time is shared when a host is closed: one budget for all of it, from whatever side it is closed, and however often.
+"""Division of time when a host closes: one budget for the whole close, however it is started and however often.
 
-Pure: instants go in and come out. What is done in each part is not said here.
+Pure: takes and returns instants. The work of each phase is elsewhere.
 """
 
 from typing import Final
@@ -12,19 +12,19 @@ _STREAM_SECONDS: Final = 5.0
 _REST_SECONDS: Final = 2.5
 
 LEAST_SECONDS: Final = 1.0
-"""What a plugin has for its `stop` when there is no time left."""
+"""Time for a plugin's `stop`, in seconds, when no time is left."""
 
 
 @frozen(kw_only=True)
 class ClosingPlan:
-    """Until when each part of a close may last; what comes early leaves its time to the others.
+    """Deadlines for the phases of a close. Time that a phase does not use is left to the others.
 
     Attributes:
-        cycles_by: Until when cycles are waited for, `drain_delay` before that included.
-        stream_seconds: How long streams may take to read their last word.
-        served_by: Until when a server waits for what requests owe to plugins, so that it can close its connections in time.
-        requests_by: Until when what requests owe to plugins is done; then it is cut.
-        done_by: Until when the rest is: sessions, plugins.
+        cycles_by: Deadline for running cycles, including `drain_delay`.
+        stream_seconds: Time for streams to read their last message.
+        served_by: Deadline for a server to wait for requests' hooks, so that it can close its connections in time.
+        requests_by: Deadline for requests' hooks. Then they are cancelled.
+        done_by: Deadline for sessions and plugins.
     """
 
     cycles_by: float
@@ -35,10 +35,10 @@ class ClosingPlan:
 
 
 def decide_closing(now: float, shutdown_timeout: float, *, has_store: bool) -> ClosingPlan:
-    """Share the time out.
+    """Divide the time.
 
-    The last part, ten seconds or half of it, is kept from the cycles, however long they may take: streams that end without a word and
-    sessions that are cut where they are would be worse than an answer more.
+    The last part, ten seconds or half of the total, is reserved and not available to cycles. Streams without a last
+    message and sessions cut off midway would be worse than one lost answer.
     """
     tail = min(shutdown_timeout / 2, _TAIL_SECONDS)
     done_by = now + shutdown_timeout

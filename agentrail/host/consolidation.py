@@ -1,7 +1,7 @@
-"""`Consolidation`: a host plugin that makes profiles of what users said in their sessions, while they and all others are away.
+"""`Consolidation`: a host plugin that builds user profiles from their sessions while the host is idle.
 
-When it is time and what is taken of answers is decided in `profile_policy`. Here sessions are read through a port, models are asked in a
-supervisor of the plugin's own, which keeps nothing, and a profile is written in one piece.
+`profile_policy` decides when to run and what to keep of answers. This module reads sessions through a port, asks models
+in its own supervisor without a store, and writes a profile in one piece.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,22 +40,22 @@ from agentrail.runtime.supervisor import SessionSupervisor
 LOGGER: Final = Logger("agentrail.host")
 
 PROFILE_ID: Final = "profile"
-"""The id of the memory that is the profile of its owner."""
+"""Id of the memory entry that holds its owner's profile."""
 
 PROFILE_TAG: Final = "profile"
 
 LOOK_FOR_IDLE_SECONDS: Final = 60.0
-"""How often it is looked whether a profile is old, or a source of one is gone."""
+"""Interval between checks for outdated profiles and deleted sources, in seconds."""
 
 _DAY_MS: Final = 86_400_000
 _AGAIN_MS: Final = 3_600_000
-"""How long a user is left alone whose profile could not be made."""
+"""Pause after a user's profile failed, in ms."""
 
 _MAX_OUTPUT_TOKENS: Final = 4_096
 _ANSWER_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 5.0
 _LONGEST_WAIT_SECONDS: Final = 600.0
-"""How long requests go first: one that waits for a person may do so for days."""
+"""Maximum wait for open requests, in seconds. A request with a pending approval may take days."""
 
 _USUAL_BUDGET: Final = Budget(max_total_tokens=60_000)
 
@@ -63,14 +63,14 @@ T = TypeVar("T")
 
 
 class UserSessions(Protocol):
-    """What is read of sessions, and where profiles are written; `open_host` gives it."""
+    """Port for reading sessions and writing profiles. `open_host` provides it."""
 
     def now_ms(self) -> int:
-        """Read the clock by which sessions changed: milliseconds since 1970."""
+        """Return the time of the clock used for session changes, in milliseconds since 1970."""
         ...
 
     async def changes(self) -> Mapping[SessionOwner, Sequence[SessionChange]]:
-        """Give all stored sessions of all users, by user; not those that work for others.
+        """Return all stored root sessions, by user.
 
         Raises:
             StoreUnavailable: They cannot be read now.
@@ -78,7 +78,7 @@ class UserSessions(Protocol):
         ...
 
     async def conversation(self, owner: SessionOwner, session: str) -> Sequence[Message] | None:
-        """Give what was said in a session, without waking it; None where it is not there any more.
+        """Return the conversation of a session without waking it. None if it no longer exists.
 
         Raises:
             AgentrailError: It cannot be read.
@@ -86,20 +86,20 @@ class UserSessions(Protocol):
         ...
 
     async def is_there(self, owner: SessionOwner, session: str) -> bool:
-        """Say whether a user has a session: it was neither deleted nor erased.
+        """Return whether a user has a session that was neither deleted nor erased.
 
         Raises:
-            StoreUnavailable: That cannot be known now.
+            StoreUnavailable: That is unknown now.
         """
         ...
 
     def memories(self, owner: SessionOwner) -> Memories | None:
-        """Give what a user has remembered; None where nothing is remembered here."""
+        """Return the memories of a user. None if the host has no memories."""
         ...
 
 
 class Consolidation(HostPlugin):
-    """Makes a profile of each user: preferences, role, focus, and what to avoid, each line with the messages that it rests on."""
+    """Builds a profile of each user: preferences, role, focus and things to avoid. Each line cites its messages."""
 
     name = "consolidation"
     version = "1.0.0"
@@ -112,16 +112,16 @@ class Consolidation(HostPlugin):
         max_calls_per_day: int = 200,
         look_every: float = LOOK_FOR_IDLE_SECONDS,
     ) -> None:
-        """Say who is asked, and how much.
+        """Configure the model and its limits.
 
         Args:
-            model: Reads the conversations; a name as of `start_session`, or a provider.
-            budget: What each call of it may use. A call that could pass it is not made, and that user's profile waits.
-            max_calls_per_day: How many calls are made at most in 24 hours, for all users together; 2 or more.
-            look_every: How many seconds lie between two looks; above 0.
+            model: Reads the conversations. A name as in `start_session`, or a provider.
+            budget: Limit per call. A call that could exceed it is not made, and the user's profile waits.
+            max_calls_per_day: Maximum calls in 24 hours for all users together. At least 2.
+            look_every: Interval between two checks, in seconds. Above 0.
 
         Raises:
-            OptionError: Your move; all faults at once.
+            OptionError: Your move: lists all faults at once.
         """
         faults = [
             f"{name} is {value!r:.80}: expected {expected}"
@@ -144,51 +144,51 @@ class Consolidation(HostPlugin):
         self._is_quiet = trio.Event()
         self._is_quiet.set()
         self._calls: list[int] = []
-        # In memory alone: behind a restart what changed since a profile is read again, and nothing worse.
+        # In memory only: after a restart, changes since a profile are merely read again.
         self._read: dict[SessionOwner, dict[str, int]] = {}
         self._made_at: dict[SessionOwner, int] = {}
         self._rests_until: dict[SessionOwner, int] = {}
         self._have_profiles: dict[SessionOwner, None] = {}
 
     def connect(self, sessions: UserSessions) -> None:
-        """Take what sessions are read through. For `open_host`."""
+        """Set the port. For `open_host`."""
         self._sessions = sessions
         self._is_connected.set()
 
     # --- requests go first
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Note that a request is worked on: no call of a model is begun meanwhile."""
+        """Count an open request. No model call is started meanwhile."""
         self._open_requests += 1
         self._is_quiet = trio.Event()
 
     async def on_request_end(self, ctx: RequestContext) -> None:
-        """Note its end."""
+        """Count its end."""
         self._open_requests = max(0, self._open_requests - 1)
         if not self._open_requests:
             self._is_quiet.set()
 
-    # --- looking
+    # --- checks
 
     async def background(self) -> None:
-        """Look at all users, again and again.
+        """Check all users repeatedly.
 
-        Cancellation: At once; a profile that is being made is not written.
+        Cancellation: Immediate. A profile in progress is not written.
         """
         await self._is_connected.wait()
-        # Without a store: what users said is kept nowhere a second time.
+        # Without a store, so that users' words are not stored a second time.
         async with open_supervisor() as asking:
             while True:
                 await self.look(asking)
                 await trio.sleep(self._every)
 
     async def look(self, asking: SessionSupervisor) -> None:
-        """Look at all users once. One whose profile cannot be made keeps no other from theirs, and is left alone for an hour.
+        """Check all users once. A failed profile does not affect other users, and is retried after an hour.
 
         Args:
-            asking: Where models are asked; keeps no sessions.
+            asking: Supervisor for model sessions. Keeps no sessions.
 
-        Cancellation: As of `background`.
+        Cancellation: See `background`.
         """
         assert self._sessions is not None  # noqa: S101 - it is connected
         try:
@@ -196,7 +196,7 @@ class Consolidation(HostPlugin):
         except AgentrailError as error:
             LOGGER.warning("profiles of users are not looked at now: %s", error)
             return
-        # With those who have a profile, and no session any more on which it could rest.
+        # Includes users who have a profile but no session left to support it.
         changes: dict[SessionOwner, Sequence[SessionChange]] = dict.fromkeys(self._have_profiles, ())
         changes.update(there)
         for known in (self._read, self._made_at, self._rests_until):
@@ -223,7 +223,7 @@ class Consolidation(HostPlugin):
             return
         entry = await memories.get(PROFILE_ID)
         before = () if entry is None else decode_profile(entry.text)
-        # A source is gone: what rests on it goes too, whether it is time or not.
+        # Lines of a deleted source are removed at once, whether or not an update is due.
         lines = lines_without(before, {change.session: True for change in changes})
         if len(lines) < len(before):
             await _write(memories, lines)
@@ -241,7 +241,7 @@ class Consolidation(HostPlugin):
                 conversations[change.session] = messages
             else:
                 read[change.session] = change.changed_at_ms
-        # Without those that were too short.
+        # Excludes conversations that are too short.
         due = decide_changed(changes, made_at_ms, now, read)
         if not due or not self._may_call(now, len(due) + 1):
             return
@@ -263,11 +263,11 @@ class Consolidation(HostPlugin):
         memories: Memories,
         lines: Sequence[ProfileLine],
     ) -> None:
-        """Write a profile, without what rests on a session that went meanwhile: its user may have been forgotten."""
+        """Write a profile without lines from sessions deleted meanwhile, because its user may have been forgotten."""
         lines = await self._still_there(sessions, owner, lines)
         self._have_profiles[owner] = None
         await _write(memories, lines)
-        # Also while it was written.
+        # Checked again for sessions deleted during the write.
         later = await self._still_there(sessions, owner, lines)
         if len(later) < len(lines):
             await _write(memories, later)
@@ -278,7 +278,7 @@ class Consolidation(HostPlugin):
         is_there = {session: await sessions.is_there(owner, session) for session in sessions_of(lines)}
         return lines_without(lines, is_there)
 
-    # --- asking
+    # --- model calls
 
     def _may_call(self, now: int, count: int) -> bool:
         self._calls = [at for at in self._calls if at > now - _DAY_MS]
@@ -288,7 +288,7 @@ class Consolidation(HostPlugin):
         return True
 
     async def _ask(self, asking: SessionSupervisor, prompt: str, output: type[T]) -> T:
-        """Ask the model, when no request of the host is worked on, or has been waited for long enough."""
+        """Ask the model when no request is open, or after the maximum wait."""
         with trio.move_on_after(_LONGEST_WAIT_SECONDS):
             while self._open_requests:
                 await self._is_quiet.wait()
@@ -307,7 +307,7 @@ class Consolidation(HostPlugin):
 
 
 async def _write(memories: Memories, lines: Sequence[ProfileLine]) -> None:
-    """Put a profile in the place of the one before, in one piece; without a line there is none."""
+    """Replace the previous profile in one piece. Without lines, delete it."""
     if lines:
         await memories.put(encode_profile(lines), tags=[PROFILE_TAG], entry_id=PROFILE_ID)
     else:

@@ -1,7 +1,7 @@
 """Host plugin hooks: the order of a chain, the time limit of each hook, and the effect of a failure.
 
-The pure part is told what happened and returns what to do; the table of failures is 8.4 of the specification, and each `failed` is one of
-its rows. The runner calls the hooks and reports those that fail.
+The pure part receives events and returns actions. The table of failures is 8.4 of the specification, and each `failed`
+is one of its rows. The runner calls the hooks and reports failures.
 """
 
 import inspect
@@ -46,20 +46,20 @@ from agentrail.runtime.hook_times import PluginTally
 Q = TypeVar("Q")
 
 REFUSAL_STATUSES: Final = frozenset({401, 402, 403, 409, 422, 429, 503})
-"""The statuses that a refusal of a plugin may have."""
+"""Valid status codes for a plugin's refusal."""
 
 
 class WrongAnswer(TypeError):
-    """A hook returned what it may not return: its plugin's bug, as if it had raised."""
+    """A hook returned an invalid value. Counts as a bug of its plugin, as if it had raised."""
 
 
 @frozen
 class PluginOrder:
-    """The plugins of a host in their order, and for each hook those that have one of their own.
+    """The plugins of a host in order, and those that implement each hook.
 
     Attributes:
         all: Every plugin.
-        having: By hook.
+        having: Plugins by hook.
     """
 
     all: tuple[HostPlugin, ...]
@@ -67,120 +67,123 @@ class PluginOrder:
 
     @classmethod
     def of(cls, plugins: Sequence[HostPlugin]) -> "PluginOrder":
-        """Look once at which plugin has which hook; `plugins` are checked and sorted."""
+        """Build the index of hooks once. `plugins` are already validated and sorted."""
         having = {hook: tuple([one for one in plugins if overrides(one, hook)]) for hook in HOST_HOOKS}
         return cls(tuple(plugins), MappingProxyType(having))
 
 
 class Chain(ABC, Generic[Q]):
-    """Plugins that are asked one after another by one hook.
+    """A sequence of plugins called by one hook.
 
     Attributes:
-        is_waited_out: Whether a caller that is cancelled waits for the hook that runs as long as one that is not: where it says then that
-            nothing of the call is left.
+        is_waited_out: Whether a cancelled caller waits for the running hook as long as a caller that is not cancelled.
+            Needed if the caller then reports that no part of the call is left.
     """
 
     is_waited_out: bool = False
 
     def __init__(self, hook: str, plugins: Sequence[HostPlugin]) -> None:
-        """Begin in front of the first."""
+        """Start before the first plugin."""
         self.hook: str = hook
         self._plugins = plugins
         self._next = 0
 
     def next(self) -> HostPlugin | None:
-        """Say who is asked now; None when the chain is over."""
+        """Return the next plugin, or None at the end of the chain."""
         if self._next == len(self._plugins):
             return None
         self._next += 1
         return self._plugins[self._next - 1]
 
     def end(self) -> None:
-        """Ask no one any more."""
+        """End the chain."""
         self._next = len(self._plugins)
 
     def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
-        """Say what of a plugin is called: the hook of this name, in most chains."""
+        """Return the function to call: in most chains, the plugin's hook of this name."""
         found: Callable[..., Awaitable[Any]] = getattr(plugin, self.hook)
         return found
 
     @abstractmethod
     def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
-        """Say what a plugin's hook is called with: where it can be changed, a copy of its own."""
+        """Return the arguments of a plugin's hook. Mutable arguments are copies for this plugin."""
 
     @abstractmethod
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Take what a hook returned."""
+        """Process the result of a hook."""
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Take that a hook raised, ran out of time, or returned what it may not. Most chains go on with the next plugin."""
+        """Process a failed hook: it raised, timed out, or returned an invalid value.
+
+        Most chains continue with the next plugin.
+        """
 
     def cut(self) -> None:
-        """Take that no plugin is asked any more, because the host closes, though some were not. What they guard must not pass for it."""
+        """Process a chain cut short because the host closes. Guarded actions must not pass unchecked."""
 
     def scrub(self, text: str) -> str:
-        """Take out of a text for the log what its question may have brought in and no log may hold."""
+        """Remove from a log text the secrets that the arguments may have contained."""
         return text
 
 
 class Blaming(Chain[Any]):
-    """No plugin is asked: one of them did wrong where no hook of a chain was called, and that is to be told of as a failure."""
+    """A failure outside of any chain, reported as a plugin's failure. No plugin is called."""
 
     def __init__(self, hook: str, scrub: Callable[[str], str] = keep) -> None:
-        """Say what the failure counts as one of."""
+        """Set the hook name for the failure."""
         super().__init__(hook, ())
         self._scrub = scrub
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Give nothing."""
+        """Return no arguments."""
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Expect nothing."""
+        """Ignore the result."""
 
     def scrub(self, text: str) -> str:
-        """Take out what it was told to."""
+        """Apply the given scrub function."""
         return self._scrub(text)
 
 
 class Hearing(Chain[RequestContext]):
-    """Plugins that hear of a request: of its beginning, of its being kept, or of its end."""
+    """Notification of plugins about a request: its start, its persistence or its end."""
 
     def __init__(self, hook: str, order: PluginOrder, context: RequestContext) -> None:
-        """Begin in front of the first."""
+        """Start before the first plugin."""
         super().__init__(hook, order.having[hook])
         self._context = context
 
     def question(self, plugin: HostPlugin) -> tuple[RequestContext, ...]:
-        """Give the request."""
+        """Return the request."""
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Expect nothing."""
+        """Reject any result."""
         _expect_nothing(self.hook, value)
 
 
 class Intercepting(Chain[ChatRequestContext]):
-    """Plugins that may answer a message in place of a session. The first answer counts.
+    """Plugins that may answer a message instead of a session. The first answer counts.
 
     Attributes:
-        response: What was answered; None to let it pass.
-        refusal: What the caller is told where a critical plugin failed.
+        response: The answer. None to let the message pass.
+        refusal: Error for the caller if a critical plugin failed.
     """
 
     def __init__(self, order: PluginOrder, context: ChatRequestContext) -> None:
-        """Begin in front of the first."""
+        """Start before the first plugin."""
         super().__init__("intercept_chat_request", order.having["intercept_chat_request"])
         self._context = context
         self.response: HandledResponse | None = None
         self.refusal: RequestRefused | None = None
 
     def question(self, plugin: HostPlugin) -> tuple[ChatRequestContext, ...]:
-        """Give the message."""
+        """Return the message."""
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Take an answer, which ends the chain, or None."""
+        """Accept an answer, which ends the chain, or None."""
         if value is None:
             return
         if not isinstance(value, HandledResponse):
@@ -189,18 +192,18 @@ class Intercepting(Chain[ChatRequestContext]):
         self.end()
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Refuse the request where the plugin is critical; else it is as if it had returned None."""
+        """Refuse the request if the plugin is critical. Otherwise continue as if it had returned None."""
         if plugin.critical:
             self.refusal = decide_request_refusal(plugin, error)
             self.end()
 
     def cut(self) -> None:
-        """Refuse the request: a plugin that would have kept it out may not have been asked."""
+        """Refuse the request, because a plugin that would have refused it may not have been called."""
         self.refusal = RequestRefused(503, "draining", "this host is closing: try again later")
 
 
 def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestRefused:
-    """Say what the caller is told when a critical plugin failed: its own refusal, else nothing of what it raised."""
+    """Return the refusal for the caller when a critical plugin failed: its own refusal, or one without details of the error."""
     if isinstance(error, RequestRefused) and error.status in REFUSAL_STATUSES:
         return error
     message = f"the plugin {plugin.name!r} could not judge this request: try again later"
@@ -208,24 +211,24 @@ def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestR
 
 
 class Attaching(Chain[tuple[AttachmentFile, ...]]):
-    """Plugins that say something of the files of a message.
+    """Plugins that describe the files of a message.
 
     Attributes:
-        texts: What they said, trimmed, without empty ones.
+        texts: Their texts, stripped, without empty ones.
     """
 
     def __init__(self, order: PluginOrder, files: tuple[AttachmentFile, ...]) -> None:
-        """Begin in front of the first; without files there is none."""
+        """Start before the first plugin. Without files, no plugin is called."""
         super().__init__("attachment_handler", order.having["attachment_handler"] if files else ())
         self._files = files
         self.texts: tuple[str, ...] = ()
 
     def question(self, plugin: HostPlugin) -> tuple[tuple[AttachmentFile, ...], ...]:
-        """Give the files."""
+        """Return the files."""
         return (self._files,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Keep a text."""
+        """Store a text."""
         if value is None:
             return
         if not isinstance(value, AttachmentText):
@@ -235,24 +238,25 @@ class Attaching(Chain[tuple[AttachmentFile, ...]]):
             self.texts = (*self.texts, text)
 
     def message(self, said: str) -> str:
-        """Put what was said of the files in front of a message."""
+        """Put the texts before a message."""
         if not self.texts:
             return said
         return "\n\n".join(self.texts) + f"\n\n---\n\n{said}"
 
 
 class Judging(Chain[BeforeToolCall]):
-    """Plugins that judge a call. The first denial counts; arguments that one rewrites reach the next.
+    """Plugins that judge a call. The first denial counts, and the next plugin sees rewritten arguments.
 
-    A plugin that is `fail_closed` judges again where a later one rewrote the arguments, because policy is to see what will run. Then
-    only its denial counts: another rewrite would begin it all anew.
+    A `fail_closed` plugin judges again if a later one rewrote the arguments, because a policy must see what will run.
+    In this round only its denial counts: another rewrite would start over.
     """
 
-    # The receipt of an abort says that the hook's task is gone, or names it; left behind here it would do neither.
+    # The receipt of an abort states that the hook's task has ended, or names it. An abandoned hook would
+    # break that.
     is_waited_out = True
 
     def __init__(self, order: PluginOrder, call: BeforeToolCall) -> None:
-        """Begin in front of the first. Of what is no JSON object no plugin is asked."""
+        """Start before the first plugin. Plugins are not called if the arguments are not a JSON object."""
         given: Any = call.input
         super().__init__(
             "on_before_tool_call", order.having["on_before_tool_call"] if isinstance(given, Mapping) else ()
@@ -260,13 +264,13 @@ class Judging(Chain[BeforeToolCall]):
         self._call = call
         self._input: Mapping[str, Any] = call.input
         self._rewrote: tuple[str, ...] = ()
-        self._again: tuple[HostPlugin, ...] = ()  # those that have not seen the arguments as they are now
+        self._again: tuple[HostPlugin, ...] = ()  # plugins that have not seen the current arguments
         self._seen: tuple[HostPlugin, ...] = ()
         self._is_second_round = False
         self._deny: tuple[str, str] | None = None
 
     def next(self) -> HostPlugin | None:
-        """Give the next one; behind the last those that have to judge again."""
+        """Return the next plugin. After the last one, return those that must judge again."""
         found = super().next()
         if found is None and self._again and self._deny is None:
             self._plugins, self._next, self._again = self._again, 0, ()
@@ -275,11 +279,11 @@ class Judging(Chain[BeforeToolCall]):
         return found
 
     def question(self, plugin: HostPlugin) -> tuple[BeforeToolCall, ...]:
-        """Give the call, with a copy of its arguments that is this plugin's own."""
+        """Return the call, with a copy of its arguments for this plugin."""
         return (attrs.evolve(self._call, input=thawed(self._input)),)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Take a verdict."""
+        """Process a verdict."""
         if not isinstance(value, Allow | Deny):
             raise WrongAnswer(_wrong(self.hook, value, "Allow() or Deny(reason)"))
         if (
@@ -293,13 +297,13 @@ class Judging(Chain[BeforeToolCall]):
         if isinstance(value, Deny):
             self._refuse(plugin, value.reason)
         elif value.input is not None and not self._is_second_round:
-            # A copy: what was handed over is the plugin's, which may go on changing it.
+            # Copied, because the plugin may keep changing its own object.
             self._input = thawed(value.input)
             self._rewrote = (*self._rewrote, plugin.name)
             self._again = tuple([one for one in self._seen if one.fail_closed and one is not plugin])
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Go on, with what was rewritten before; one that is `fail_closed` denies the call."""
+        """Continue with the arguments rewritten so far. A `fail_closed` plugin denies the call."""
         self._note_seen(plugin)
         if plugin.fail_closed:
             reason = (
@@ -308,12 +312,12 @@ class Judging(Chain[BeforeToolCall]):
             self._refuse(plugin, reason)
 
     def cut(self) -> None:
-        """Deny the call: a plugin that would have denied it may not have been asked."""
+        """Deny the call, because a plugin that would have denied it may not have been called."""
         self._deny = ("host", "Not run: the host closes, and its plugins cannot judge this call any more")
 
     @property
     def verdict(self) -> HostVerdict:
-        """What becomes of the call, once the chain is over."""
+        """The verdict on the call after the chain has ended."""
         if self._deny is not None:
             by, reason = self._deny
             return HostVerdict(deny=reason, by=by)
@@ -331,10 +335,10 @@ class Judging(Chain[BeforeToolCall]):
 
 
 class Reporting(Chain[AfterToolCall]):
-    """Plugins that hear what a call came to."""
+    """Notification of plugins about the outcome of a call."""
 
     def __init__(self, order: PluginOrder, call: AfterToolCall) -> None:
-        """Begin in front of the first. Of a call whose arguments were no JSON object no plugin is told."""
+        """Start before the first plugin. Plugins are not called if the arguments were not a JSON object."""
         given: Any = call.input
         super().__init__(
             "on_after_tool_call", order.having["on_after_tool_call"] if isinstance(given, Mapping) else ()
@@ -342,56 +346,56 @@ class Reporting(Chain[AfterToolCall]):
         self._call = call
 
     def question(self, plugin: HostPlugin) -> tuple[AfterToolCall, ...]:
-        """Give the call, with a copy of its arguments that is this plugin's own."""
+        """Return the call, with a copy of its arguments for this plugin."""
         return (attrs.evolve(self._call, input=thawed(self._call.input)),)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Expect nothing."""
+        """Reject any result."""
         _expect_nothing(self.hook, value)
 
 
 class Beginning(Chain[Any]):
-    """Plugins that start, all or nothing."""
+    """Start of all plugins, all or nothing."""
 
     def __init__(self, order: PluginOrder) -> None:
-        """Begin in front of the first. One that has no `start` of its own has started when its turn comes."""
+        """Start before the first plugin. One without its own `start` counts as started in its turn."""
         super().__init__("start", order.all)
         self.started: tuple[HostPlugin, ...] = ()
         self.error: BaseException | None = None
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Give nothing."""
+        """Return no arguments."""
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Note that it runs."""
+        """Note that the plugin runs."""
         _expect_nothing(self.hook, value)
         self.started = (*self.started, plugin)
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Start no later one."""
+        """End the chain."""
         self.error = error
         self.end()
 
     def cut(self) -> None:
-        """Start no later one, and let none pass for started that was not."""
+        """End the chain with an error, so that plugins that did not start do not count as started."""
         message = "the host was closed before all of its plugins had started"
         self.error = self.error or RuntimeError(message)
 
 
 class Stopping(Chain[Any]):
-    """Plugins that stop, in the exact reverse of the order in which they were started. One that fails keeps no other from it."""
+    """Stop of plugins, in the exact reverse of their start order. A failure does not prevent the others from stopping."""
 
     def __init__(self, started: Sequence[HostPlugin]) -> None:
-        """Begin with the last one."""
+        """Start with the last plugin."""
         super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Give nothing."""
+        """Return no arguments."""
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Expect nothing."""
+        """Reject any result."""
         _expect_nothing(self.hook, value)
 
 
@@ -406,53 +410,57 @@ def _wrong(hook: str, value: Any, expected: str) -> str:
 
 # The runner: calls each hook within its time limit and reports failures to the chain.
 #
-# The hooks of a chain run in one task of the host's nursery, not in the caller's: a hook that shields itself from cancellation delays
-# its caller by its timeout and one second, and is then abandoned. Its plugin is not called again until it returns.
+# The hooks of a chain run in one task of the host's nursery, not in the caller's: a hook that shields itself
+# from cancellation delays its caller by its timeout and one second, and is then abandoned. Its plugin is not
+# called again until it returns.
 
 LOGGER: Final = Logger("agentrail.host")
 
 HOOK_SECONDS: Final = 10.0
-"""How long a hook may take that names no timeout."""
+"""Time limit of a hook without its own timeout, in seconds."""
 
 HOOK_GRACE_SECONDS: Final = 1.0
-"""How long a hook that was cancelled may take to come back, before it is left behind."""
+"""Grace period of a cancelled hook before it is abandoned, in seconds."""
 
 OnPluginError: TypeAlias = Callable[[str, str, BaseException], Awaitable[None] | None]
-"""Gets the name of the plugin, that of the hook, and what it raised; sync or async. The host waits for it as for a hook."""
+"""Callback with the plugin's name, the hook's name and the exception. Sync or async. The host waits for it as for a hook."""
 
 
 @define(eq=False)
 class _Walk:
-    """One task that walks along a chain, and what its caller looks at meanwhile."""
+    """A task that runs a chain, and the state that its caller observes."""
 
     chain: Chain[Any]
     plugin: HostPlugin
-    """Whose hook runs."""
+    """The plugin whose hook runs."""
     blame: BaseException | None = None
-    """What is told of the plugin first; of a walk that goes on where another one was left behind, that its hook is overdue."""
+    """Failure to report first: if the walk continues after an abandoned one, that its hook is overdue."""
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     done: trio.Event = field(factory=trio.Event)
     patience: trio.CancelScope = field(factory=trio.CancelScope)
-    """How long the caller waits until it looks at `overdue_at`."""
+    """How long the caller waits before it checks `overdue_at`."""
     overdue_at: float = math.inf
-    """When the hook that runs is left behind: it moves with each."""
+    """When the running hook is abandoned. Changes with each hook."""
     is_telling: bool = False
-    """Whether the application is being told of a failure; that is no hook of the plugin's."""
+    """Whether a failure is being reported to the application. That is not a hook of the plugin."""
     is_left_behind: bool = False
     left_at: float = math.inf
-    """When it was left behind."""
+    """When it was abandoned."""
     is_over: bool = False
-    """Whether it came to the end of the chain."""
+    """Whether it reached the end of the chain."""
 
     def be_patient_until(self, at_seconds: float) -> None:
-        """Say when the hook that runs now is left behind. The clock is set anew only where that is sooner: a chain has many hooks."""
+        """Set when the running hook is abandoned.
+
+        The deadline is changed only to an earlier time, because a chain has many hooks.
+        """
         self.overdue_at = at_seconds
         if at_seconds < self.patience.deadline:  # noqa: PLR1730 - to set it is what costs
             self.patience.deadline = at_seconds
 
 
 class HookRunner:
-    """Calls hooks of plugins, in a nursery that outlives each of their callers."""
+    """Runner of plugin hooks, in a nursery that outlives their callers."""
 
     def __init__(
         self,
@@ -462,7 +470,7 @@ class HookRunner:
         on_plugin_error: OnPluginError | None = None,
         on_interrupt: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Begin with none that is stuck."""
+        """Start without stuck hooks."""
         self._nursery = nursery
         self._on_interrupt = on_interrupt
         self._hook_seconds = hook_seconds
@@ -473,12 +481,12 @@ class HookRunner:
 
     @property
     def stuck(self) -> Mapping[str, str]:
-        """The hooks that do not come back, by the names of their plugins."""
+        """Hooks that do not return, by plugin name."""
         return {walk.plugin.name: walk.chain.hook for walk in self._stuck}
 
     @property
     def stuck_since(self) -> Mapping[str, float]:
-        """When the hooks of `stuck` were left behind, on Trio's clock, by the names of their plugins; of several the first."""
+        """When the hooks of `stuck` were abandoned, on Trio's clock, by plugin name. For several hooks, the earliest."""
         since: dict[str, float] = {}
         for walk in self._stuck:
             since[walk.plugin.name] = min(walk.left_at, since.get(walk.plugin.name, math.inf))
@@ -486,38 +494,38 @@ class HookRunner:
 
     @property
     def tally(self) -> PluginTally:
-        """How often each hook was called and failed, how long it took, and what failed last."""
+        """Counts, failures, durations and the last failure of each hook."""
         return self._tally
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """How often hooks failed, by the names of their plugins."""
+        """Number of failed hooks, by plugin name."""
         return dict(self._failures)
 
     @property
     def hook_seconds(self) -> float:
-        """How long a hook may take that names no timeout."""
+        """Time limit of a hook without its own timeout, in seconds."""
         return self._hook_seconds
 
     async def run(self, chain: Chain[Any]) -> None:
-        """Walk along a chain to its end.
+        """Run a chain to its end.
 
-        Cancellation: The hook that runs is cancelled and no later one is called; it returns when that hook has, or after a second. Where
-            the chain is waited out, it is when the hook's time and that second are over.
+        Cancellation: The running hook is cancelled and no later one is called. Returns when the hook has ended, or
+        after one second. If the chain is waited out, it returns after the hook's time limit and one second.
         """
         await self._go(chain, chain.next(), None)
 
     async def report(
         self, plugin: HostPlugin, hook: str, error: BaseException, *, scrub: Redact = keep
     ) -> None:
-        """Tell of a failure that no call of a hook has seen, and count it; within the same time as of any other.
+        """Report and count a failure outside of any hook call, within the same time limits.
 
-        Cancellation: The application is not told any more, or not to the end.
+        Cancellation: The report to the application is cancelled.
         """
         await self._go(Blaming(hook, scrub), plugin, error)
 
     def report_soon(self, plugin: HostPlugin, hook: str, error: BaseException) -> None:
-        """Tell of such a failure, and do not wait for it."""
+        """Report such a failure without waiting."""
         self._nursery.start_soon(self.report, plugin, hook, error, name=f"a failure of {hook}")
 
     async def _go(self, chain: Chain[Any], plugin: HostPlugin | None, blame: BaseException | None) -> None:
@@ -526,7 +534,7 @@ class HookRunner:
             self._nursery.start_soon(self._walk, walk, name=f"{chain.hook} of plugins")
             await self._wait(walk)
             if not walk.is_left_behind:
-                if not walk.is_over:  # its nursery was cancelled, and not its caller
+                if not walk.is_over:  # its nursery was cancelled, not its caller
                     chain.cut()
                 return
             if walk.is_telling:
@@ -537,14 +545,14 @@ class HookRunner:
     # --- the caller's side
 
     async def _wait(self, walk: _Walk) -> None:
-        """Wait for the end of a walk, or until its hook is overdue and left behind."""
+        """Wait until a walk ends, or until its hook is overdue and abandoned."""
         try:
             while not walk.done.is_set():
                 with walk.patience:
                     await walk.done.wait()
                 if trio.current_time() >= walk.overdue_at:
                     break
-                if walk.patience.cancelled_caught:  # the hook that it was set for is over, another one runs
+                if walk.patience.cancelled_caught:  # the hook of this deadline has ended, another one runs
                     walk.patience = trio.CancelScope(deadline=walk.overdue_at)
         finally:
             if not walk.done.is_set():
@@ -556,9 +564,9 @@ class HookRunner:
 
     @staticmethod
     def _leaves_at(walk: _Walk) -> float:
-        """Say until when a hook that was cancelled is waited for."""
+        """Return the deadline for a cancelled hook."""
         now = trio.current_time()
-        if walk.patience.cancelled_caught:  # it had its grace
+        if walk.patience.cancelled_caught:  # its grace period is over
             return now
         return walk.overdue_at if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
 
@@ -581,7 +589,7 @@ class HookRunner:
                 while plugin is not None:
                     walk.plugin = plugin
                     await self._call(walk)
-                    # A hook may swallow its cancellation: its caller is gone all the same.
+                    # A hook may swallow its cancellation, but its caller has left.
                     if walk.is_left_behind or walk.scope.cancel_called:
                         return
                     plugin = walk.chain.next()
@@ -595,7 +603,7 @@ class HookRunner:
             walk.done.set()
 
     async def _call(self, walk: _Walk) -> None:
-        """Call one hook, and let the chain take what came of it."""
+        """Call one hook and pass its result to the chain."""
         plugin, chain = walk.plugin, walk.chain
         earlier = next((one.chain.hook for one in self._stuck if one.plugin is plugin), None)
         if earlier is not None:
@@ -609,22 +617,22 @@ class HookRunner:
                 value = await chain.function(plugin)(*chain.question(plugin))
             if walk.is_left_behind or (scope.cancel_called and walk.scope.cancel_called):
                 return
-            if scope.cancel_called:  # also of one that shielded itself, and is late
+            if scope.cancel_called:  # also for a hook that shielded itself and is late
                 error = self._overdue(plugin, chain.hook)
-            else:  # also where the caller has left meanwhile: what was started has to be stopped
+            else:  # also if the caller has left: a started plugin must be stopped
                 chain.answered(plugin, value)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a hook: its plugin is blamed, and its chain goes on
             raise_what_travels(raised)
             error = raised
         finally:
             self._tally.note(plugin.name, chain.hook, trio.current_time() - now)
-        # What a hook returns that was cancelled counts where it is an answer, and is no failure where it is none.
+        # The result of a cancelled hook counts if it is valid. If not, that is not a failure.
         is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
         if error is not None and not walk.is_left_behind and not is_cut:
             await self._fail(walk, error)
 
     async def _fail(self, walk: _Walk, error: BaseException) -> None:
-        """Let the chain make of a failure what its row of the table says, and tell of it."""
+        """Apply the failure's row of the table to the chain, and report it."""
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
         self._tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
@@ -635,7 +643,7 @@ class HookRunner:
         walk.is_telling = False
 
     async def _tell(self, plugin: HostPlugin, chain: Chain[Any], error: BaseException) -> None:
-        """Tell the application of a failure; where that fails too, both are in the log."""
+        """Report a failure to the application. If that fails too, log both."""
         told, hook = self._on_plugin_error, chain.hook
         words = chain.scrub(describe_bug(error))
         if told is None:
@@ -671,7 +679,10 @@ class HookRunner:
 
 @define(eq=False)
 class _Home:
-    """Where hooks run, out of reach of the code that cancels the body: what the body owes to plugins it can still do then."""
+    """Task that hosts the hooks' nursery, unaffected by cancellation of the body.
+
+    The body can therefore still run the hooks that are due.
+    """
 
     body: trio.CancelScope = field(factory=trio.CancelScope)
     up: trio.Event = field(factory=trio.Event)
@@ -680,10 +691,10 @@ class _Home:
     interrupt: BaseException | None = None
 
     async def hold(self) -> None:
-        """Hold a nursery open until `leave`, and cancel what is in it then.
+        """Hold a nursery open until `leave` is set, then cancel its tasks.
 
-        Cancellation: Shielded; `open_hook_runner` sets `leave` whatever happens. Not started by `nursery.start`, which waits for the end
-            of a task whose caller is cancelled, and this one would have none.
+        Cancellation: Shielded. `open_hook_runner` sets `leave` in every case. Not started with `nursery.start`, which
+        waits for a task whose caller is cancelled, and this task would not end.
         """
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as self.hooks:
@@ -692,7 +703,7 @@ class _Home:
                 self.hooks.cancel_scope.cancel(reason="the host was closed")
 
     def take(self, error: BaseException) -> None:
-        """End the body for what a hook raised that is meant for the process; it is raised behind that."""
+        """Cancel the body after a hook raised an error meant for the process. The error is raised afterwards."""
         self.interrupt = self.interrupt or error
         self.body.cancel(reason="a hook of a plugin ended the program")
 
@@ -701,10 +712,10 @@ class _Home:
 async def open_hook_runner(
     *, hook_seconds: float = HOOK_SECONDS, on_plugin_error: OnPluginError | None = None
 ) -> AsyncIterator[HookRunner]:
-    """Open a runner of hooks. All that sessions and plugins do with it has to be over when the block is left.
+    """Open a hook runner. All use by sessions and plugins must end before the block does.
 
-    Cancellation: Hooks that the body asks for under a shield still run. When it is left all hooks are cancelled; one that shields
-        itself is waited for.
+    Cancellation: Hooks that the body calls under a shield still run. At the end of the block all hooks are cancelled,
+    and a shielded one is waited for.
     """
     home, failure = _Home(), Kept()
     async with trio.open_nursery() as nursery:
@@ -721,7 +732,7 @@ async def open_hook_runner(
                 )
                 with home.body:
                     yield runner
-        finally:  # whatever happened: the keeper is shielded, and no other code could ever end it
+        finally:  # in every case: the keeper is shielded, and only this ends it
             home.leave.set()
     if home.interrupt is not None:
         raise home.interrupt
@@ -729,25 +740,25 @@ async def open_hook_runner(
 
 
 def named(plugin: HostPlugin) -> str:
-    """Name a plugin for people: with its version, where it has one."""
+    """Return the display name of a plugin, with its version if it has one."""
     return f"{plugin.name!r} {plugin.version}".rstrip()
 
 
-# The hooks of plugins at the calls of sessions: what a session asks its host becomes a chain of plugins, and their verdict one. Where
-# no plugin has such a hook there is none, and sessions do not ask. What a verdict does to a call, and what is checked of it, says the
-# session; nothing here knows of gates.
+# Plugin hooks around the calls of sessions: each session request becomes a chain of plugins, and their
+# verdicts become one. Without a plugin for a hook, sessions skip it. The session applies and validates
+# verdicts. This module does not know gates.
 
 
 ReaderOf: TypeAlias = Callable[[str, SessionId], SessionReader | None]
-"""Gives what reads a session of a tenant; None where there is none any more."""
+"""Returns a reader for a session of a tenant. None if it no longer exists."""
 
 
 def _no_reader(_tenant_id: str, _session_id: SessionId) -> None:
-    """Give none."""
+    """Return None."""
 
 
 def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = _no_reader) -> HostHooks:
-    """Make the hooks of a host for the calls of its sessions."""
+    """Build a host's hooks for the calls of its sessions."""
     hooks = _ToolHooks(order, runner, reader_of)
     before = hooks.before_tool if order.having["on_before_tool_call"] else None
     after = hooks.after_tool if order.having["on_after_tool_call"] else None
@@ -763,9 +774,9 @@ class _ToolHooks:
         self._reader_of = reader_of
 
     async def before_tool(self, call: HostCall) -> HostVerdict:
-        """Let the plugins judge a call.
+        """Return the plugins' verdict on a call.
 
-        Cancellation: The hook that runs is cancelled, and no later one is asked; see `HookRunner.run`.
+        Cancellation: The running hook is cancelled, and no later one is called. See `HookRunner.run`.
         """
         event = BeforeToolCall(
             tool_name=call.tool_name, call_id=call.call_id, input=call.input, context=self._around(call)
@@ -775,9 +786,9 @@ class _ToolHooks:
         return chain.verdict
 
     async def after_tool(self, call: HostCallEnd) -> None:
-        """Tell the plugins what a call came to.
+        """Notify the plugins of a call's outcome.
 
-        Cancellation: As of `before_tool`.
+        Cancellation: See `before_tool`.
         """
         event = AfterToolCall(
             tool_name=call.tool_name,
@@ -804,6 +815,6 @@ class _ToolHooks:
 
 
 def _said_of(call: HostCall, key: str) -> str:
-    # The host sets them in each session that it starts; one that was started past it says nothing.
+    # The host sets them in each session that it starts. Other sessions lack them.
     found = call.user_data.get(key)
     return found if isinstance(found, str) else ""

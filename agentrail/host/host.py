@@ -1,7 +1,7 @@
-"""A host: it takes messages for sessions, in one order of work, whatever door they come through.
+"""A host: accepts messages for sessions, in the same steps for every entry point.
 
-Steps 4 to 6 of a request stand here, in the task of its caller; the rest is carried in a task of the host's own (`carrying`). Knows no
-HTTP: a gateway turns bodies into these calls, and what they raise into its answers.
+Steps 4 to 6 of a request run here, in the caller's task. The rest runs in a task of the host (`carrying`). Independent
+of HTTP: a gateway maps requests to these calls and their errors to responses.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -63,22 +63,22 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import PluginRow
 from agentrail.wire.rows import RowFilter
 
-# Forgetting a caller of a host: what its supervisor does, and what the host itself still knows of their sessions.
+# Forgetting a user of a host: the supervisor's part, and the host's own records of their sessions.
 
 
 class UsersOfHost:
-    """What a host does for its users besides their sessions; `Host.users`."""
+    """User operations of a host other than sessions. See `Host.users`."""
 
     def __init__(self, parts: HostParts, intake: Intake, feeds: Callable[[], Iterable[SessionFeed]]) -> None:
-        """Made by the host."""
+        """Created by the host."""
         self._parts = parts
         self._intake = intake
         self._feeds = feeds
 
     async def forget(self, principal: Principal) -> ForgottenUser:
-        """Forget a caller: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
+        """Forget a user: end their sessions, erase the conversations, and delete their memories. Idempotent.
 
-        Cancellation: What is done stays done: call again.
+        Cancellation: Completed steps stay done. Call again.
         """
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
@@ -104,7 +104,7 @@ class OwnChecks:
     is_leaving: Callable[[], bool]
 
     def __call__(self) -> Mapping[str, ReadinessCheck]:
-        """Return all of them; the store is among them where there is one."""
+        """Return all checks. The store is included if there is one."""
         own: dict[str, ReadinessCheck] = {
             "supervisor": self._check_supervisor,
             "plugins": self._check_plugins,
@@ -130,19 +130,20 @@ class OwnChecks:
             raise AgentrailError(message)
 
 
-# A session as who looks after it sees it: its journal, what it was, and why it did what it did. It is neither woken nor taken. Who may
-# look was decided before: a `Inspected` is made for a session of the tenant of its caller alone, see `Host.inspected`.
+# A session as operators see it: its journal, past states, and explanations. It is neither woken nor taken
+# over. Access is checked before: an `Inspected` is only created for a session of the caller's tenant, see
+# `Host.inspected`.
 
 
 @frozen(kw_only=True)
 class Inspected:
-    """A session of any user of a tenant, for who may inspect it.
+    """A session of any user of a tenant, for operators who may inspect it.
 
     Attributes:
-        session_id: Which one.
-        tenant_id: Of which tenant.
-        supervisor: Who keeps it.
-        plugins: Gives the code of its plugins, as its profile has it now.
+        session_id: Id of the session.
+        tenant_id: Id of its tenant.
+        supervisor: Supervisor that stores it.
+        plugins: Returns the code of its plugins, as in its current profile.
     """
 
     session_id: SessionId
@@ -152,32 +153,32 @@ class Inspected:
 
     async def find_records(self, wanted: WantedRecords) -> JournalPage:
         """Find records in its journal."""
-        # Where no plugin is asked for, a profile that is gone keeps no journal from being read.
+        # Without a plugin filter, a missing profile does not prevent reading the journal.
         plugins = () if wanted.plugin is None else await self.plugins()
         return await self.supervisor.find_records(
             self.session_id, wanted, scope=self.tenant_id, plugins=plugins
         )
 
     async def plain_state_at(self, number: int, *, since: int | None = None) -> InspectedState:
-        """Say what it was behind a record as plain data, and what changed since another one."""
+        """Return the state after a record as plain data, and the changes since another record."""
         return await self.supervisor.plain_state_at(
             self.session_id, number, since=since, scope=self.tenant_id, plugins=await self.plugins()
         )
 
     async def explain_record(self, number: int) -> ExplainedStep:
-        """Say what a record came to, and why."""
+        """Return the effect of a record and its reasons."""
         return await self.supervisor.explain_record(
             self.session_id, number, scope=self.tenant_id, plugins=await self.plugins()
         )
 
 
 class Host:
-    """Sessions behind a product. Every call says who is calling, and touches no session of another."""
+    """Sessions for a product. Every call names its caller, and accesses no other user's session."""
 
     def __init__(
         self, options: HostOptions, parts: HostParts, life: PluginLife, nursery: trio.Nursery
     ) -> None:
-        """Made by `open_host`."""
+        """Created by `open_host`."""
         self.options: HostOptions = options
         self._parts = parts
         self._life = life
@@ -198,12 +199,12 @@ class Host:
 
     @property
     def has_store(self) -> bool:
-        """Whether its sessions are kept, so that there are journals."""
+        """Whether its sessions are stored, so that there are journals."""
         return self._parts.sessions.has_store
 
     @property
     def is_draining(self) -> bool:
-        """Whether it takes no new request."""
+        """Whether new requests are refused."""
         return self._intake.is_closed
 
     # --- messages
@@ -222,40 +223,42 @@ class Host:
         content: Blocks | None = None,
         settings: PromptSettings | None = None,
     ) -> HandledResponse | HostRequest:
-        """Take a message, ask the plugins, open or create its session, and return when the session has accepted it.
+        """Accept a message, call the plugins, open or create its session, and return when the session has accepted it.
 
         Args:
-            request: What it says. `agent_id` may be empty: then it is the session's, else the default.
-            principal: Who is calling.
-            kind: How the answer is wanted; `prompt` needs a session that there is, the others create one.
-            attachments: Files that came with it.
-            when_busy: What becomes of it where its session is at work: it waits, goes into the cycle as a steer, or is refused.
-            on_disconnect: What becomes of it when its caller leaves; None for what the host was opened with.
-            via: The door that it came through; in the session's events.
-            webhook: Where its end is told, and that it waits for people; None for the address of `webhooks`, where that has one. Of a
-                message that is sent again the first one counts.
-            content: Blocks that the session gets in place of the message, whose words are theirs: plugins judge those. Without files.
-            settings: What is wanted of the model for this cycle, as of `Session.prompt`.
+            request: The message. If `agent_id` is empty, the session's profile or the default is used.
+            principal: The caller.
+            kind: How the answer is returned. `prompt` needs an existing session, the others create one.
+            attachments: Files sent with the message.
+            when_busy: Handling if its session is busy: queue the message, steer the cycle, or refuse it.
+            on_disconnect: Handling if its caller disconnects. None: the host's option.
+            via: Entry point of the message, recorded in the session's events.
+            webhook: URL notified of its end and of pending approvals. None: the address of `webhooks`, if set. If a
+                message is sent again, the first one counts.
+            content: Blocks for the session instead of the message. The message holds their words, which plugins judge.
+                Not with files.
+            settings: Model settings for this cycle, as in `Session.prompt`.
 
         Returns:
-            What an interceptor answered; or the request. The same one again for a message whose `client_id` is known.
+            An interceptor's answer, or the request. A message with a known `client_id` returns the same request.
 
         Raises:
-            IdInvalid, PrincipalMismatch: The caller's move: an id that is none, or another's name.
-            SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: there is none, or not for this.
-            RequestRefused: A plugin does not let it pass.
-            WebhookInvalid, WebhooksOff: The caller's move: nothing may be sent there, or this host sends none.
-            QuotaReached: The caller's move: too many sessions are open, or too many webhooks are not taken.
-            DayBudgetSpent: The caller's move: they, or all of their tenant, have spent what they may in a day.
+            IdInvalid, PrincipalMismatch: The caller's move: an invalid id, or another user's name.
+            SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: it does not exist, or
+                cannot be used for this.
+            RequestRefused: A plugin refused it.
+            WebhookInvalid, WebhooksOff: The caller's move: the address is not allowed, or this host sends no webhooks.
+            QuotaReached: The caller's move: too many sessions are open, or too many webhooks are undelivered.
+            DayBudgetSpent: The caller's move: the daily budget of the user or tenant is spent.
             ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
-            PromptRefused, SessionRefused: A session plugin does not want it.
+            PromptRefused, SessionRefused: A session plugin refused it.
             SessionDown: Its session has ended.
-            HostDraining: The host is being closed.
-            ProfileFailed, StoreUnavailable: It cannot be done now.
-            Exception: What a function of the operator raised.
+            HostDraining: The host is closing.
+            ProfileFailed, StoreUnavailable: It is temporarily impossible.
+            Exception: Raised by a function of the operator.
 
-        Cancellation: A message that plugins have let pass goes on: it is accepted all the same, and then goes the way of
-            `on_disconnect`.
+        Cancellation: A message that plugins have let pass is still accepted, and then handled according to
+        `on_disconnect`.
         """
         sending = Sending(
             message_kind=kind,
@@ -273,20 +276,20 @@ class Host:
     async def steer(
         self, request: ChatRequest, principal: Principal, *, via: str | None = None
     ) -> HandledResponse | SteerReceipt | HostRequest:
-        """Speak into the cycle that runs in a session. In idle it is a prompt, and so a request.
+        """Steer the running cycle of a session. In an idle session it is a prompt, and so a request.
 
         Args:
-            request: What it says; `session_id` names the session.
-            principal: Who is calling.
-            via: As of `submit`.
+            request: The message. `session_id` names the session.
+            principal: The caller.
+            via: See `submit`.
 
         Returns:
-            What an interceptor answered; the receipt of the steer; or the request that it became.
+            An interceptor's answer, the receipt of the steer, or the resulting request.
 
         Raises:
-            Exception: As of `submit`; and as of `Session.steer`.
+            Exception: See `submit` and `Session.steer`.
 
-        Cancellation: As of `submit`.
+        Cancellation: See `submit`.
         """
         self._intake.check_open()
         owner = self._intake.check_sender(request, principal)
@@ -310,16 +313,16 @@ class Host:
         """Answer a question of a session, or of one that works for it.
 
         Args:
-            session_id: Which session.
-            ref: Which question.
-            response: As of `Session.respond`.
-            principal: Who is calling.
+            session_id: Id of the session.
+            ref: Id of the question.
+            response: The answer, as in `Session.respond`.
+            principal: The caller.
 
         Returns:
-            What an interceptor answered; None where the session has the answer.
+            An interceptor's answer. None if the session has the response.
 
         Raises:
-            Exception: As of `session_to_decide`, and of `Session.respond`.
+            Exception: See `session_to_decide` and `Session.respond`.
         """
         session = await self.session_to_decide(session_id, principal)
         said = ChatRequest(
@@ -347,20 +350,20 @@ class Host:
         only_root: bool = False,
         on_drift: OnDrift | None = None,
     ) -> Session:
-        """Give the handle of a session of a caller; one that is in the store alone is woken.
+        """Return the handle of a caller's session. A session that is only in the store is woken.
 
         Args:
-            session_id: Which one; one that works for another belongs to whom that belongs.
-            principal: Who is calling.
-            only_root: Whether it has to be one that no other one started.
-            on_drift: Where it has to be woken: as of `SessionSupervisor.resume_session`.
+            session_id: Id of the session. One that works for another belongs to that one's owner.
+            principal: The caller.
+            only_root: Whether it must be a root session.
+            on_drift: Handling of drift if it must be woken. See `SessionSupervisor.resume_session`.
 
         Raises:
-            IdInvalid: The caller's move: it is no id.
-            SessionUnknown: There is none, as far as this caller may know.
-            SessionIsChild: It works for another.
+            IdInvalid: The caller's move: an invalid id.
+            SessionUnknown: It does not exist, or belongs to another user.
+            SessionIsChild: It works for another session.
             SessionDown: It has ended.
-            Exception: As of `SessionSupervisor.resume_session`, and `ProfileFailed`.
+            Exception: See `SessionSupervisor.resume_session`, and `ProfileFailed`.
         """
         owner = self._intake.owner_of(principal)
         sessions = self._parts.sessions
@@ -390,10 +393,10 @@ class Host:
         return await sessions.open(facts, owner_of_session(facts.user_data) or owner)
 
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
-        """Give a session of a caller as `session` does; of one that ended within five minutes what can still be read.
+        """Return a caller's session like `session`. For one that ended within five minutes, return its readable remains.
 
         Raises:
-            Exception: As of `session`.
+            Exception: See `session`.
         """
         owner = self._intake.owner_of(principal)
         ended = self._parts.sessions.ended_of(owner, session_id)
@@ -405,11 +408,11 @@ class Host:
             return ended
 
     async def read_events(self, session_id: str, principal: Principal, asked: PageAsked) -> PageOfEvents:
-        """Read a part of what a session of a caller has published. It is not woken, and may have ended in the store.
+        """Read a page of the events of a caller's session. It is not woken, and may have ended in the store.
 
         Raises:
-            SessionUnknown, IdInvalid, SessionDown: As of `session`; one that has ended is read as long as it is known.
-            Exception: As of `SessionSupervisor.events_page`.
+            SessionUnknown, IdInvalid, SessionDown: See `session`. An ended session can be read while it is known.
+            Exception: See `SessionSupervisor.events_page`.
         """
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
         return await sessions.events_of(
@@ -428,17 +431,17 @@ class Host:
         """Create a session without a message.
 
         Args:
-            principal: Whose it is to be.
-            agent_id: Of the profile; empty for the default.
-            session_id: Its id; minted when None.
-            model: Instead of the profile's.
-            metadata: What the caller says of it: kept with it, as `user_data["metadata"]`.
+            principal: Owner of the session.
+            agent_id: Id of the profile. Empty: the default.
+            session_id: Id of the session. None: minted.
+            model: Replaces the profile's model.
+            metadata: The caller's metadata, stored in `user_data["metadata"]`.
 
         Raises:
-            SessionUnknown: Another user's has this id.
-            AlreadyExists: The caller's move: one of theirs has it.
-            TooLarge, OptionError: The caller's move: metadata that is too large or too deep, or no JSON.
-            Exception: As of `submit`.
+            SessionUnknown: Another user's session has this id.
+            AlreadyExists: The caller's move: one of their own sessions has it.
+            TooLarge, OptionError: The caller's move: metadata that is too large, too deep, or not JSON.
+            Exception: See `submit`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
@@ -461,7 +464,7 @@ class Host:
         return session
 
     def sessions_of(self, principal: Principal) -> Sequence[Session]:
-        """Give the sessions of a caller that are awake, the newest first."""
+        """Return the caller's sessions that are awake, newest first."""
         return self._parts.sessions.live_of(self._intake.owner_of(principal))
 
     async def list_sessions(  # noqa: PLR0913 - what is said of a list, by keyword
@@ -474,15 +477,15 @@ class Host:
         limit: int = 50,
         of_tenant: bool = False,
     ) -> tuple[ListedSession, ...]:
-        """Give the sessions of a caller, also those that are in the store alone. None is woken.
+        """List the caller's sessions, including those that are only in the store. None is woken.
 
         Args:
-            principal: Who is calling.
-            wanted: Which ones; its own limit is not looked at.
-            sort: One of `SORTS`, with `-` in front for the greatest first.
-            behind: The place of the last one that is known already; None to begin.
-            limit: How many at most.
-            of_tenant: Whether those of all users of the tenant are meant, for who may inspect them.
+            principal: The caller.
+            wanted: Filter. Its own limit is ignored.
+            sort: One of `SORTS`, with a leading `-` for descending order.
+            behind: Place of the last known session. None to start at the beginning.
+            limit: Maximum number of sessions.
+            of_tenant: Whether to list the sessions of all users of the tenant, for operators.
 
         Raises:
             StoreUnavailable: The store cannot be read now.
@@ -495,10 +498,10 @@ class Host:
         )
 
     def session_feed(self, tenant_id: str) -> SessionFeed:
-        """Make what follows the sessions of a tenant as rows; there are rows as long as it is run.
+        """Create a feed of a tenant's sessions as rows. It has rows while it runs.
 
         Args:
-            tenant_id: Whose; who may see which of them is looked at where they are shown.
+            tenant_id: Id of the tenant. Access is checked where rows are shown.
         """
         feed = SessionFeed(self._parts.sessions, tenant_id)
         self._feeds = [one for one in self._feeds if not one.is_over]
@@ -506,26 +509,26 @@ class Host:
         return feed
 
     def tree_feed(self, tenant_id: str) -> TreeFeed:
-        """Make what follows the supervision tree of a tenant as rows, for who may inspect."""
+        """Create a feed of a tenant's supervision tree as rows, for operators."""
         return TreeFeed(self.supervisor, tenant_id)
 
     def plugin_rows(self, tenant_id: str) -> Mapping[str, PluginRow]:
-        """Give the plugins of the host, in their order, and those of the sessions of a tenant, by key; for who may inspect."""
+        """Return the host's plugins, in order, and those of a tenant's sessions, by key. For operators."""
         return plugin_rows(self.plugins, self.hooks, self.supervisor.plugin_use(scope=tenant_id))
 
     async def delete_session(self, session_id: str, principal: Principal, *, purge: bool = False) -> None:
-        """End a session of a caller; one that has ended stays so.
+        """End a caller's session. A session that has already ended stays ended.
 
         Args:
-            session_id: Which one; of a root.
-            principal: Who is calling.
-            purge: Whether the store forgets it too, with all that works for it.
+            session_id: Id of a root session.
+            principal: The caller.
+            purge: Whether the store deletes it too, with all sessions that work for it.
 
         Raises:
-            StillNeeded: The store cannot forget it: it has forks, or another node owns it.
-            Exception: As of `session`.
+            StillNeeded: The store cannot delete it: it has forks, or another node owns it.
+            Exception: See `session`.
 
-        Cancellation: The session ends all the same; whether the store forgets it is not known.
+        Cancellation: The session still ends. It is unknown whether the store deletes it.
         """
         owner = self._intake.owner_of(principal)
         await self._parts.sessions.delete(owner, session_id, purge=purge)
@@ -544,23 +547,23 @@ class Host:
         turn: int | None = None,
         wanted: str | None = None,
     ) -> tuple[Session, int]:
-        """Begin a session that goes on from a record of another one of the same caller.
+        """Fork a caller's session from a record.
 
         Args:
-            session_id: Which one is forked; of a root.
-            principal: Who is calling.
-            at: Behind which record; None for the last one.
-            turn: Behind which turn, in place of a record.
-            wanted: The id of the fork; minted when None.
+            session_id: Id of a root session to fork.
+            principal: The caller.
+            at: Fork after this record. None: after the last one.
+            turn: Fork after this turn, instead of a record.
+            wanted: Id of the fork. None: minted.
 
         Returns:
-            The fork, and behind which record it begins.
+            The fork, and the number of the record after which it starts.
 
         Raises:
-            AlreadyExists: The caller's move: one of theirs has this id.
-            Exception: As of `session`, and of `Session.fork`.
+            AlreadyExists: The caller's move: one of their own sessions has this id.
+            Exception: See `session` and `Session.fork`.
 
-        Cancellation: As of `Session.fork`.
+        Cancellation: See `Session.fork`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
@@ -570,38 +573,38 @@ class Host:
     async def list_files(
         self, session_id: str, principal: Principal, path: str = ""
     ) -> tuple[WorkspaceEntry, ...]:
-        """List a directory of the workspace of a session.
+        """List a directory of a session's workspace.
 
         Raises:
-            FileUnknown, FilesUnsupported: As of `workspace_files.list_directory`.
-            Exception: As of `session`.
+            FileUnknown, FilesUnsupported: See `workspace_files.list_directory`.
+            Exception: See `session`.
         """
         session = await self.session(session_id, principal)
         await self._parts.sessions.check_shows_files(session)
         return await list_directory(session, path)
 
     async def read_file(self, session_id: str, principal: Principal, path: str) -> WorkspaceFile:
-        """Read a file of the workspace of a session.
+        """Read a file of a session's workspace.
 
         Raises:
-            FileUnknown, FilesUnsupported, TooLarge: As of `workspace_files.read_workspace`.
-            Exception: As of `session`.
+            FileUnknown, FilesUnsupported, TooLarge: See `workspace_files.read_workspace`.
+            Exception: See `session`.
         """
         session = await self.session(session_id, principal)
         await self._parts.sessions.check_shows_files(session)
         return await read_workspace(session, path)
 
-    # --- for who may inspect: that was looked at before
+    # --- for operators: access was checked before
 
     async def inspected(self, session_id: str, principal: Principal) -> Inspected:
-        """Give the past of a session of any user of the tenant. It is not woken, and may have ended.
+        """Return the past of any session of the tenant. It is not woken, and may have ended.
 
         Args:
-            session_id: Which one.
-            principal: Who is calling; may inspect.
+            session_id: Id of the session.
+            principal: The caller, with the right to inspect.
 
         Raises:
-            SessionUnknown: The tenant has none of this id.
+            SessionUnknown: The tenant has no session with this id.
         """
         tenant_id, sessions = self._intake.owner_of(principal).tenant_id, self._parts.sessions
         facts = await sessions.of_tenant(tenant_id, session_id)
@@ -613,11 +616,11 @@ class Host:
         )
 
     async def inspect_events(self, session_id: str, principal: Principal, asked: PageAsked) -> PageOfEvents:
-        """Read a part of what a session of any user of the tenant has published. It is not woken, and may have ended.
+        """Read a page of the events of any session of the tenant. It is not woken, and may have ended.
 
         Raises:
-            SessionUnknown: The tenant has none of this id.
-            Exception: As of `SessionSupervisor.events_page`.
+            SessionUnknown: The tenant has no session with this id.
+            Exception: See `SessionSupervisor.events_page`.
         """
         tenant_id = self._intake.owner_of(principal).tenant_id
         facts = await self._parts.sessions.of_tenant(tenant_id, session_id)
@@ -626,17 +629,17 @@ class Host:
     async def inspect_messages(
         self, session_id: str, principal: Principal
     ) -> tuple[tuple[Message, ...], TokenUsage]:
-        """Give the conversation of a session of any user of the tenant, and what all of it has used.
+        """Return the conversation of any session of the tenant, and its total usage.
 
         It is not woken, and may have ended in the store.
 
         Args:
-            session_id: Which one.
-            principal: Who is calling; may inspect.
+            session_id: Id of the session.
+            principal: The caller, with the right to inspect.
 
         Raises:
-            SessionUnknown: The tenant has none of this id.
-            Exception: As of `Session.messages`, and `SessionSupervisor.stored_state`.
+            SessionUnknown: The tenant has no session with this id.
+            Exception: See `Session.messages` and `SessionSupervisor.stored_state`.
         """
         tenant_id = self._intake.owner_of(principal).tenant_id
         facts = await self._parts.sessions.of_tenant(tenant_id, session_id)
@@ -645,21 +648,21 @@ class Host:
     # --- requests as resources
 
     async def request(self, session_id: str, request_id: str, principal: Principal) -> RequestRecord:
-        """Say how a request stands.
+        """Return the record of a request.
 
         Raises:
-            SessionUnknown: There is no such session, as far as this caller may know.
-            RequestUnknown: The session has none of this id, or it is forgotten.
+            SessionUnknown: The session does not exist, or belongs to another user.
+            RequestUnknown: The session has no request with this id, or it was forgotten.
         """
         return (await self._track(session_id, request_id, principal)).record
 
     async def wait_for_request(
         self, session_id: str, request_id: str, principal: Principal, *, within: float
     ) -> RequestRecord:
-        """Say how a request stands, at its end or when the time is over.
+        """Wait until a request ends, at most `within` seconds, and return its record.
 
         Raises:
-            Exception: As of `request`.
+            Exception: See `request`.
         """
         track = await self._track(session_id, request_id, principal)
         with trio.move_on_after(within):
@@ -669,11 +672,11 @@ class Host:
     async def cancel_request(
         self, session_id: str, request_id: str, principal: Principal, reason: str | None = None
     ) -> None:
-        """Abort the cycle of a request, or take its prompt out of the queue.
+        """Abort the cycle of a request, or remove its prompt from the queue.
 
         Raises:
             RequestOver: The caller's move: it has ended.
-            Exception: As of `request`.
+            Exception: See `request`.
         """
         track = await self._track(session_id, request_id, principal)
         session = await self.session(session_id, principal)
@@ -681,63 +684,65 @@ class Host:
         request = HostRequest(session, receipt, track, kind="prompt", on_disconnect="continue")
         await request.cancel(reason)
 
-    # --- how it stands
+    # --- status
 
     async def ready(self) -> tuple[CheckResult, ...]:
-        """Run all checks at once: those of store, supervisor and plugins, and the operator's own. Who asks meanwhile gets the same answer.
+        """Run all readiness checks at once: store, supervisor, plugins and the operator's own.
+
+        Concurrent callers share one result.
 
         Returns:
-            One for each. It is not ready where any has an error.
+            One result per check. The host is not ready if any has an error.
 
         Raises:
             HostDraining: It was closed.
 
-        Cancellation: Nothing is lost by it; others still get their answer.
+        Cancellation: Safe, other callers still get the result.
         """
         return await self._readiness.look()
 
     @property
     def plugins(self) -> PluginOrder:
-        """Its plugins, in their order."""
+        """Its plugins, in order."""
         return self._parts.order
 
     @property
     def budgets(self) -> DayBudgets:
-        """What may be spent in a day, and what is; for who may inspect."""
+        """Daily budgets and spending, for operators."""
         return self._parts.budgets
 
     @property
     def hooks(self) -> HookRunner:
-        """What calls their hooks: how often each failed, and which do not come back."""
+        """The hook runner, with failure counts and stuck hooks."""
         return self._parts.runner
 
     @property
     def webhooks(self) -> WebhookStatistics | None:
-        """What became of webhooks so far; None where it sends none."""
+        """Webhook statistics. None if the host sends none."""
         return None if self._parts.delivery is None else self._parts.delivery.statistics()
 
     async def follow_awaited(self) -> None:
-        """Follow the requests of earlier processes that webhooks are still to tell of. For `open_host`."""
+        """Follow requests of earlier processes with outstanding webhooks. For `open_host`."""
         await self._intake.follow_awaited()
 
     async def quiet(self) -> None:
-        """Wait until no request is open, hooks included.
+        """Wait until no request is open, including hooks.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         await self._intake.quiet()
 
     def fail_readiness(self) -> None:
-        """Say by `ready` that it is about to close, and go on with everything: for balancers, which are to notice first."""
+        """Make `ready` fail while everything else continues, so that load balancers notice first."""
         self._is_leaving = True
 
     def close_door(self) -> None:
-        """Take no new request; those that are open go on."""
+        """Refuse new requests. Open requests continue."""
         self._is_leaving = True
         self._intake.close()
 
     def begin_closing(self) -> ClosingPlan:
-        """Let the time run that a close has, `shutdown_timeout` for all of it; called again, say how it is shared out."""
+        """Start the closing time, `shutdown_timeout` in total, and return its plan. Later calls return the same plan."""
         if self._plan is None:
             has_store = self._parts.sessions.has_store
             now = trio.current_time()
@@ -745,14 +750,14 @@ class Host:
         return self._plan
 
     async def drain(self, within: float | None = None) -> None:
-        """Take no new request, and wait for those that are worked on; not for those that wait for people.
+        """Refuse new requests, and wait for running ones. Does not wait for pending approvals.
 
-        Called again it waits no longer than the first time.
+        A second call waits no longer than the first.
 
         Args:
-            within: How many seconds; None for `drain_timeout`, as far as `shutdown_timeout` leaves it.
+            within: Time limit in seconds. None: `drain_timeout`, limited by `shutdown_timeout`.
 
-        Cancellation: It goes on taking none, and no later call waits.
+        Cancellation: New requests stay refused, and later calls do not wait.
         """
         self.close_door()
         if self._drains_by is None:
@@ -770,26 +775,26 @@ class Host:
             raise
 
     def skip_drain(self) -> None:
-        """Wait for no cycle any more: a person does not want to."""
+        """Stop waiting for cycles, at the user's request."""
         self._drains_by = trio.current_time()
 
     async def end_requests(self) -> None:
-        """End all requests that are open as `shutdown`, and wait until what they owe to plugins is done. For `open_host`."""
+        """End all open requests as `shutdown`, and wait for their remaining hooks. For `open_host`."""
         self.close_door()
         for run in self._intake.runs:
             run.shut_down()
         await self._intake.quiet()
 
     def close(self) -> None:
-        """Answer no more whether it is ready. For `open_host`."""
+        """Close the readiness checks. For `open_host`."""
         self._readiness.close()
 
     def cut_hooks(self) -> None:
-        """Cut what requests still owe to plugins: there is no more time. For `open_host`."""
+        """Cancel the remaining hooks of requests because no time is left. For `open_host`."""
         for run in self._intake.runs:
             run.cut()
 
-    # --- small things
+    # --- helpers
 
     async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
         owner = self._intake.owner_of(principal)

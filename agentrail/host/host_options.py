@@ -1,6 +1,6 @@
-"""What a host is opened with, looked at before anything starts. All faults of one kind are told at once.
+"""Options of a host, validated before anything starts. All faults of one kind are reported at once.
 
-What belongs to a wire (tokens, addresses, streams) does not enter this file: a gateway has options of its own, and these.
+Transport options (tokens, addresses, streams) are not part of this file. A gateway has its own options in addition.
 """
 
 import difflib
@@ -35,46 +35,46 @@ from agentrail.stores.named_memories import (
 )
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
-"""Raises when what it looks at is not ready."""
+"""Raises if its subject is not ready."""
 
 _OWN_CHECKS: Final = ("store", "supervisor", "plugins")
 
 
 @frozen(kw_only=True)
 class HostOptions:
-    """What a host is opened with.
+    """Options of a host.
 
     Attributes:
-        profiles: Ways to configure a session, each with an id of its own.
-        resolve_profile: An async function that finds one in their place.
-        default_profile: Which one is meant where a message names none; None for the first.
-        plugins: Concerns of the whole host, in any order: they have priorities.
-        context_providers: Are asked before those of plugins.
-        session_plugins: Stand in the stack of every session of every profile.
-        on_plugin_error: Is told of each failure of a plugin; None for a warning in the log.
-        hook_timeout: How many seconds a hook may take that names no timeout.
-        supervisor: One that is open, and stays open; None for one of its own.
-        store: Where sessions are kept, as of `open_supervisor`; `memory:` for as long as the process lives, None for nowhere.
-        data_dir: As of `open_supervisor`.
-        environ: As of `open_supervisor`.
-        shell_fallback: As of `open_supervisor`.
-        deps_for: As of `open_supervisor`.
-        memories: Where sessions remember, as of `open_supervisor`: each user of each tenant has their own.
-        notes: Where each session has its working notes, as of `open_supervisor`.
-        knowledge: Where sessions look things up, as of `open_supervisor`: each user sees the bases that they may read.
-        embedder: Gives vectors, as of `open_supervisor`.
-        idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
-        limits: How much is taken of one caller, and of all of them.
-        webhooks: How receivers are told that requests have ended; None for none.
-        commands: The slash commands that a message of a user may be; None: messages are taken as they are, and those that are built in
-            are run by their names alone.
-        is_for_several: Whether callers are told apart: then two users may not meet in one workspace unasked.
-        chat_timeout: How many seconds the answer of a `chat` is waited for.
-        on_disconnect: What becomes of a request whose caller leaves, where it does not say.
-        drain_timeout: How many seconds cycles have to come to an end when the host is closed.
-        shutdown_timeout: How many seconds all of that may take.
-        readiness_checks: By name, async functions that raise when something is not ready.
-        check_timeout: How many seconds each of them may take.
+        profiles: Session configurations, each with its own id.
+        resolve_profile: An async function that finds a profile, instead of `profiles`.
+        default_profile: Profile for messages that name none. None: the first.
+        plugins: Plugins of the whole host, in any order. Their priorities order them.
+        context_providers: Called before those of plugins.
+        session_plugins: Added to the stack of every session of every profile.
+        on_plugin_error: Called with each failure of a plugin. None: a warning in the log.
+        hook_timeout: Time limit of a hook without its own timeout, in seconds.
+        supervisor: An open supervisor, which stays open. None: the host opens its own.
+        store: Store of sessions, see `open_supervisor`. `memory:` lasts as long as the process, None stores nothing.
+        data_dir: See `open_supervisor`.
+        environ: See `open_supervisor`.
+        shell_fallback: See `open_supervisor`.
+        deps_for: See `open_supervisor`.
+        memories: Store of memories, see `open_supervisor`. Each user of each tenant has their own.
+        notes: Store of each session's working notes, see `open_supervisor`.
+        knowledge: Store of knowledge bases, see `open_supervisor`. Each user sees the bases that they may read.
+        embedder: Embedding model, see `open_supervisor`.
+        idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.
+        limits: Limits per caller and in total.
+        webhooks: Notification of ended requests. None: no webhooks.
+        commands: Slash commands recognised in users' messages. None: messages are taken literally, and built-in
+            commands run only by name.
+        is_for_several: Whether callers are told apart. Then two users must not share a workspace by default.
+        chat_timeout: Time limit for the answer of a `chat`, in seconds.
+        on_disconnect: Handling of a request whose caller disconnects, if the request does not set it.
+        drain_timeout: Time for cycles to end when the host closes, in seconds.
+        shutdown_timeout: Total time of a close, in seconds.
+        readiness_checks: Async functions by name that raise if something is not ready.
+        check_timeout: Time limit of each check, in seconds.
     """
 
     profiles: Sequence[AgentProfile] = ()
@@ -88,7 +88,7 @@ class HostOptions:
     supervisor: SessionSupervisor | None = None
     store: str | Store | None = "memory:"
     data_dir: str | os.PathLike[str] | None = None
-    environ: Mapping[str, str] | None = field(default=None, repr=False)  # keys are among it
+    environ: Mapping[str, str] | None = field(default=None, repr=False)  # may contain keys
     shell_fallback: ShellFallback = "refuse"
     deps_for: DepsFor | None = None
     memories: str | RecallStore | None = None
@@ -112,7 +112,7 @@ class HostOptions:
 
     @checked_plugins.default
     def _check(self) -> tuple[HostPlugin, ...]:
-        """Refuse what cannot be, before anything is made of it."""
+        """Validate the options before use."""
         faults = [*_faults_of(self)]
         if faults:
             raise OptionError(faults)
@@ -130,7 +130,7 @@ class HostOptions:
 
 
 def _faults_of(options: Any) -> Iterator[str]:
-    given = options  # annotations are in doubt here
+    given = options  # annotations cannot be trusted here
     for name, zero in (
         ("hook_timeout", False),
         ("chat_timeout", False),
@@ -168,7 +168,7 @@ def _faults_of(options: Any) -> Iterator[str]:
 
 
 def faults_of_option(name: str, value: object) -> list[str]:
-    """Say what is wrong with one option of a host, as much as can be said without the others."""
+    """Return the faults of one option that can be found without the others."""
     usual = {one.name: one.default for one in fields(HostOptions) if one.init}
     return [*_faults_of(SimpleNamespace(**{**usual, "limits": Limits(), name: value}))]
 
@@ -185,7 +185,7 @@ def _faults_of_checks(checks: Any) -> Iterator[str]:
 
 
 def is_seconds(value: object, *, zero: bool) -> bool:
-    """Say whether this is a finite time."""
+    """Return whether a value is a finite time in seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 < value < math.inf or (zero and value == 0)
@@ -194,7 +194,7 @@ def is_seconds(value: object, *, zero: bool) -> bool:
 def decide_host_options(
     options: HostOptions | None, given: Mapping[str, Any], *, also: Sequence[str] = ()
 ) -> HostOptions:
-    """Take options in one value, or make them of keywords."""
+    """Return the options, given as one object or as keywords."""
     if options is not None:
         if given:
             message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"

@@ -1,7 +1,7 @@
-"""Sessions for callers: found, created, woken and removed, and never one that belongs to another user.
+"""Sessions for callers: find, create, wake and remove them, always restricted to the caller's own.
 
-Who may do what with an id is decided in `identity`; what a session is started with, in `profiles`. Here both meet the supervisor. No
-request and no hook enters this file.
+`identity` decides access to ids, and `profiles` the options of new sessions. This module combines both with the
+supervisor. It knows no requests and no hooks.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ LOGGER: Final = Logger("agentrail.host")
 _PAGE: Final = 100
 
 _TRIES: Final = 3
-"""How often a session is looked at that is to be deleted, and wakes each time."""
+"""Attempts to delete a session that is woken each time."""
 
 
 class HostSessions:
@@ -78,12 +78,12 @@ class HostSessions:
         has_store: bool,
         max_sessions_of_each: int,
     ) -> None:
-        """Begin."""
+        """Store the parts."""
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
         self.has_store = has_store
         self.list: SessionList = SessionList(supervisor, has_store=has_store)
-        # Sessions that no caller but the one who created them has been given yet.
+        # Sessions that only their creator has been given so far.
         self._fresh: dict[str, Session] = {}
         self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
 
@@ -94,12 +94,12 @@ class HostSessions:
             return False
         return True
 
-    # --- whose it is
+    # --- ownership
 
     async def facts(
         self, owner: SessionOwner, session_id: str, *, creates: bool = False
     ) -> SessionFacts | None:
-        """Say what is known of a session that a caller named.
+        """Return the facts of a session named by a caller.
 
         Cancellation: Always a checkpoint.
         """
@@ -112,7 +112,7 @@ class HostSessions:
             case Access.OPEN | Access.CREATE:
                 return facts
             case Access.UNKNOWN:
-                # With a store it is there as long as it was not purged, and then it is to be unknown.
+                # With a store, it exists until it is purged, and then must be reported as unknown.
                 words = None if self.has_store else self._last_words_of(owner, session_id)
                 if facts is None and words is not None:
                     raise SessionDown(session_id, words.reason or "it has ended")
@@ -136,12 +136,12 @@ class HostSessions:
         return facts
 
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
-        """Give the handle of a session of this caller that ended not long ago: what it published can still be read."""
+        """Return the handle of the caller's session that ended recently. Its events can still be read."""
         words = self._last_words_of(owner, session_id)
         return None if words is None else words.session
 
     async def facts_to_read(self, owner: SessionOwner, session_id: str) -> SessionFacts:
-        """Say what is known of a session of a caller whose past is to be read: it may have ended, also in the store."""
+        """Return the facts of a caller's session to read its past. It may have ended, also in the store."""
         ended = self.ended_of(owner, session_id)
         try:
             facts = await self.facts(owner, session_id)
@@ -153,7 +153,7 @@ class HostSessions:
         return facts
 
     def _last_words_of(self, owner: SessionOwner, session_id: str) -> LastWords | None:
-        """Give how a session of this caller ended, as long as its handle is there: that knows whose it was."""
+        """Return the end of the caller's session while its handle exists, because the handle knows the owner."""
         words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
         session = None if words is None else words.session
         if session is None or owner_of_session(session.facts.user_data) != owner:
@@ -161,7 +161,7 @@ class HostSessions:
         return words
 
     async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
-        """Say what is known of a session of any user of a tenant, for who may inspect them. It is not woken."""
+        """Return the facts of any session of a tenant, for operators. It is not woken."""
         fault = fault_of_session_id("session_id", session_id)
         if fault is not None:
             raise IdInvalid([fault])
@@ -174,14 +174,14 @@ class HostSessions:
     async def conversation(
         self, facts: SessionFacts, tenant_id: str
     ) -> tuple[tuple[Message, ...], TokenUsage]:
-        """Give the conversation of a session and what it has used: of one that is awake what it says, of any other what its journal comes to.
+        """Return the conversation and usage of a session: from memory if it is awake, otherwise from its journal.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         if facts.is_here:
             session = self.supervisor.session(facts.session_id, scope=tenant_id)
             messages = () if phase_of(session) in (ASLEEP, ENDED) else await session.messages()
-            status = glance_at(session)  # of the same moment: there is no checkpoint in between
+            status = glance_at(session)  # same moment as the messages: there is no checkpoint in between
             if status is not None:
                 return messages, status.usage
         plugins = await self.plugins_of(facts)
@@ -189,9 +189,9 @@ class HostSessions:
         return past.messages, past.status.usage
 
     async def events_of(self, facts: SessionFacts, tenant_id: str, asked: PageAsked) -> PageOfEvents:
-        """Give a part of what a session has published; of one that is not here as its journal comes to.
+        """Return a page of a session's events, from its journal if it is not in memory.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         plugins = () if facts.is_here else await self.plugins_of(facts)
         return await self.supervisor.events_page(
@@ -205,7 +205,7 @@ class HostSessions:
         )
 
     async def plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
-        """Give the code of the plugins of a session, as its profile has it; none where that is not there any more."""
+        """Return the code of a session's plugins, as in its profile. None if the profile no longer exists."""
         owner = owner_of_session(facts.user_data)
         assert owner is not None  # noqa: S101 - a host has started it
         context = ProfileContext(
@@ -221,7 +221,7 @@ class HostSessions:
         return (await options_of_profile(self.profiles, profile, context)).plugins
 
     async def window_of_profile(self, session: Session) -> int | None:
-        """Say how much the model of a session reads at most as its profile says; None where it does not, or is not there any more."""
+        """Return the context window of a session from its profile. None if it is not set, or the profile no longer exists."""
         owner = owner_of_session(session.facts.user_data)
         assert owner is not None  # noqa: S101 - else it was given to no caller
         context = ProfileContext(
@@ -239,9 +239,9 @@ class HostSessions:
     async def open(
         self, facts: SessionFacts, owner: SessionOwner, *, on_drift: OnDrift | None = None
     ) -> Session:
-        """Give the handle of a session that there is; one that is in the store alone is woken.
+        """Return the handle of an existing session. A session that is only in the store is woken.
 
-        Cancellation: As of `SessionSupervisor.resume_session`.
+        Cancellation: See `SessionSupervisor.resume_session`.
         """
         self._fresh.pop(key_of(owner.tenant_id, facts.session_id), None)
         with suppress(SessionDown):
@@ -257,7 +257,7 @@ class HostSessions:
             session_id=facts.session_id,
             agent_id=profile_of_session(facts.user_data) or "",
         )
-        # What the caller said when it was created stands in its journal alone.
+        # The caller's metadata from its creation is only in its journal.
         metadata = metadata_of_session(facts.user_data)
         profile = await self._profile_of(context)
         options = await options_of_profile(self.profiles, profile, context, metadata=metadata)
@@ -265,19 +265,19 @@ class HostSessions:
             session = await self.supervisor.resume_session(facts.session_id, options, on_drift=on_drift)
         except AlreadyStarted as error:
             return _handle_of(error)
-        except (Unrevivable, JournalDrifted) as error:  # callers hear that the log says why
+        except (Unrevivable, JournalDrifted) as error:  # callers are referred to the log
             _log_that_it_stays(error, profile.id)
             raise
         self._open_sessions.note(owner, facts.session_id)
         return session
 
     def _how_it_ended(self, facts: SessionFacts, owner: SessionOwner) -> str:
-        """Give the reason that its own handle gives, as long as that is known."""
+        """Return the reason of its handle, while known."""
         words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
         return words.reason if words is not None and words.reason else "it has ended"
 
     async def _profile_of(self, context: ProfileContext) -> AgentProfile:
-        """Find the profile of a session that there is; its caller may have named none."""
+        """Find the profile of an existing session. Its caller may have named none."""
         try:
             return await self.profile(context)
         except ProfileUnknown as error:
@@ -304,9 +304,9 @@ class HostSessions:
         model: str | None = None,
         metadata: JsonObject = EMPTY,
     ) -> tuple[Session, bool]:
-        """Start a session of a profile; where another caller of the same user was faster, theirs is it.
+        """Start a session of a profile. If another call of the same user was faster, return that session.
 
-        Cancellation: As of `SessionSupervisor.start_session`.
+        Cancellation: See `SessionSupervisor.start_session`.
         """
         owner = SessionOwner(context.tenant_id, context.user_id)
         options = await options_of_profile(self.profiles, profile, context, model=model, metadata=metadata)
@@ -328,14 +328,14 @@ class HostSessions:
             return await self.open(facts, owner), False
 
     async def check_takes_files(self, profile: AgentProfile | None, context: ProfileContext) -> None:
-        """Refuse files for a session of which it is not known that they would get into a workspace of its own."""
+        """Refuse files unless the session certainly has its own workspace."""
         options = None if profile is None else await options_of_profile(self.profiles, profile, context)
         if profile is None or options is None or not takes_files(self.profiles, profile, options):
             message = "sessions of this profile take no files: send the message without attachments"
             raise AttachmentsUnsupported(message)
 
     async def check_shows_files(self, session: Session) -> None:
-        """Refuse to read in the workspace of a session of which it is not known that it is its user's own."""
+        """Refuse to read a session's workspace unless it certainly belongs to the session's user."""
         user_data = session.facts.user_data
         owner = owner_of_session(user_data)
         assert owner is not None  # noqa: S101 - else it was given to no caller
@@ -352,11 +352,11 @@ class HostSessions:
             raise FilesUnsupported(message) from None
 
     def keep(self, session: Session) -> None:
-        """Say that a session that was created is one to stay."""
+        """Mark a created session as permanent."""
         self._fresh.pop(key_of(session.scope, session.session_id), None)
 
     async def remove(self, session: Session) -> bool:
-        """End a session that was created in vain, and delete what a store has of it; not one that others were given meanwhile."""
+        """End a session created in vain, and delete it from the store. Not if others have received it meanwhile."""
         key = key_of(session.scope, session.session_id)
         if self._fresh.pop(key, None) is None:
             return False
@@ -368,9 +368,9 @@ class HostSessions:
         return True
 
     async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
-        """End a session; one that has ended stays so.
+        """End a session. A session that has already ended stays ended.
 
-        Cancellation: The session ends all the same; whether the store forgets it is not known.
+        Cancellation: The session still ends. It is unknown whether the store deletes it.
         """
         for place in range(1, _TRIES + 1):
             facts = await self.facts(owner, session_id)
@@ -387,7 +387,7 @@ class HostSessions:
                 with suppress(SessionNotFound):
                     await self.supervisor.delete_session(session_id, scope=owner.tenant_id, purge=True)
             except StillNeeded:
-                # One that slept may have been woken in between, by who reads it: it is ended here first then.
+                # A reader may have woken a hibernated session in between. Then it is ended here first.
                 if place == _TRIES or not self._is_open(owner, session_id):
                     raise
             else:
@@ -402,31 +402,32 @@ class HostSessions:
         at: int | None,
         turn: int | None = None,
     ) -> tuple[Session, int]:
-        """Begin a session that goes on from a record of another one of the same user.
+        """Fork a session of the same user from a record.
 
-        Cancellation: As of `Session.fork`.
+        Cancellation: See `Session.fork`.
         """
         facts = await self.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
         refuse_child(facts)
         if await self.facts(owner, wanted, creates=True) is not None:
             raise already_there(wanted)
-        # One that has ended can be forked as long as its handle is there; `open` says else how it ended.
+        # An ended session can be forked while its handle exists. Otherwise `open` raises the reason of its
+        # end.
         session = self.ended_of(owner, session_id) or await self.open(facts, owner)
         try:
             with self._open_sessions.starting(owner, wanted):
                 fork = await session.fork(at, turn=turn, session_id=wanted)
-        except (AlreadyExists, AlreadyStarted):  # another caller was faster, and may be another user
+        except (AlreadyExists, AlreadyStarted):  # another caller was faster, possibly another user
             await self.facts(owner, wanted, creates=True)
             raise
         rows = await self.supervisor.find(Filters(scope=owner.tenant_id, root=wanted), limit=1)
         begun = rows[0].forked_from if rows else None
         return fork, 0 if begun is None else begun[1]
 
-    # --- when the host begins, and when it ends
+    # --- start and end of the host
 
     async def resume_working(self) -> None:
-        """Wake the sessions that had work when their process stopped. One that cannot come back keeps no other from it."""
+        """Wake the sessions that had work when their process stopped. A failure does not affect the others."""
         if not self.has_store:
             return
         filters = Filters(is_working=True, has_ended=False, only_roots=True)
@@ -442,42 +443,44 @@ class HostSessions:
     async def _resume(self, session_id: SessionId, scope: str) -> None:
         facts = await self.supervisor.facts_of(session_id, scope=scope)
         owner = None if facts is None else owner_of_session(facts.user_data)
-        if facts is not None and owner is not None and owner.tenant_id == scope:  # else no host started it
+        if (
+            facts is not None and owner is not None and owner.tenant_id == scope
+        ):  # otherwise no host started it
             await self.open(facts, owner)
 
     def live_of(self, owner: SessionOwner) -> Sequence[Session]:
-        """Give the sessions of a user that are awake, the newest first; not those that work for others."""
+        """Return the root sessions of a user that are awake, newest first."""
         sessions = self.supervisor.sessions(scope=owner.tenant_id)
         found = [one for one in reversed(sessions) if owner_of_session(one.facts.user_data) == owner]
         return [one for one in found if one.facts.root_id == one.session_id]
 
 
 def profile_of_root(facts: SessionFacts) -> str | None:
-    """Give the profile that a session was started with; None of one that works for another, which has no profile of its own."""
+    """Return the profile of a root session. None for a session that works for another, which has none of its own."""
     return profile_of_session(facts.user_data) if facts.root_id == facts.session_id else None
 
 
 def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
-    """Say that there is no session of an id; of another's the same."""
+    """Return the error for an unknown session. Also used for other users' sessions."""
     return SessionUnknown(f"there is no session {session_id!r}", hint=hint)
 
 
 def already_there(session_id: str) -> AlreadyExists:
-    """Say that a caller has a session of this id."""
+    """Return the error for an id that one of the caller's sessions has."""
     return AlreadyExists(
         f"session {session_id!r} is there already: send it a message, or leave session_id out"
     )
 
 
 def refuse_child(facts: SessionFacts) -> None:
-    """Refuse a session that works for another, where only a root will do."""
+    """Raise if a session works for another and only a root is allowed."""
     if facts.root_id != facts.session_id:
         message = f"session {facts.session_id!r} works for {facts.root_id!r}: ask that one"
         raise SessionIsChild(message, root_id=facts.root_id)
 
 
 def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> None:
-    """Tell the operator why a session cannot go on, and what to do. Callers are told of a drift only where it is."""
+    """Log why a session cannot resume and the remedy. Callers only learn the place of a drift."""
     if isinstance(error, JournalDrifted):
         LOGGER.warning("profile %s: %s", profile, error)
         return
@@ -499,6 +502,6 @@ def _handle_of(error: AlreadyStarted) -> Session:
 
 
 async def has_no_cycle(session: Session) -> bool:
-    """Say whether no cycle runs in a session, or waits for people there."""
+    """Return whether a session has no running cycle and no pending approval."""
     status = await session.status()
     return status.phase == "idle" and not status.suspended

@@ -1,7 +1,7 @@
-"""Who a session belongs to, and what may be an id: rules over values.
+"""Ownership of sessions, and valid ids: rules over values.
 
-An id comes from a caller, so it is looked at before anything is done with it, and no message repeats one. Nothing here looks a session
-up: what stands in its `user_data` is given, and children have that of their root, so they belong to whom their root belongs.
+An id comes from a client, so it is validated first, and no message repeats it. This module does not look sessions up:
+it receives their `user_data`. Children have their root's, so they belong to the root's owner.
 """
 
 import enum
@@ -19,10 +19,10 @@ from agentrail.host.payloads import Principal
 from agentrail.messages import JsonObject, JsonValue, SessionId
 
 METADATA_KEY: Final = "metadata"
-"""Under which `user_data` has what the caller said of a session when it was created."""
+"""Key of `user_data` for the creator's metadata."""
 
 OWN_KEYS: Final = ("tenant_id", "user_id", "agent_id", METADATA_KEY)
-"""The keys of `user_data` that the host sets, and no profile."""
+"""Keys of `user_data` that the host sets, and no profile."""
 
 DECIDE: Final = "decide"
 """The scope that decides the pending approvals and questions of other users of the tenant."""
@@ -35,22 +35,23 @@ _RULE: Final = "expected 1 to 128 of A-Z a-z 0-9 . _ : {more}-, the first a lett
 
 
 def fault_of_session_id(name: str, value: object) -> str | None:
-    """Say what is wrong with the id of a session, without repeating it; None when it is one."""
+    """Return the fault of a session id without repeating the id. None if it is valid."""
     return None if _is_one(_SESSION_ID, value) else f"{name} is no id: {_RULE.format(more='')}"
 
 
 def fault_of_name(name: str, value: object) -> str | None:
-    """Say what is wrong with the id of a tenant, a user, a profile or a client, without repeating it; None when it is one."""
+    """Return the fault of a tenant, user, profile or client id without repeating the id. None if it is valid."""
     return None if _is_one(_NAME, value) else f"{name} is no id: {_RULE.format(more='@ + ')}"
 
 
 def _is_one(rule: re.Pattern[str], value: object) -> bool:
-    # `fullmatch`, since `$` lets an end of line through; and all signs by name, since `\w` knows other alphabets.
+    # `fullmatch`, because `$` accepts a trailing newline. Characters are listed, because `\w` includes other
+    # alphabets.
     return isinstance(value, str) and rule.fullmatch(value) is not None and ".." not in value
 
 
 def faults_of_principal(principal: object) -> list[str]:
-    """Say all that is wrong with what says who is calling: it may have been made by the application's own `authenticate`."""
+    """Return all faults of a principal. The application's own `authenticate` may have created it."""
     if not isinstance(principal, Principal):
         return [
             f"principal is of type {type(principal).__name__}: expected Principal(tenant_id=…, user_id=…)"
@@ -66,11 +67,11 @@ def faults_of_principal(principal: object) -> list[str]:
 
 @frozen
 class SessionOwner:
-    """To whom a session belongs, and by whom limits are counted: one user of one tenant, whatever their scopes are.
+    """Owner of a session, and the unit of limits: one user of one tenant, regardless of scopes.
 
     Attributes:
-        tenant_id: The tenant.
-        user_id: Who of them.
+        tenant_id: Id of the tenant.
+        user_id: Id of the user.
     """
 
     tenant_id: str
@@ -78,12 +79,12 @@ class SessionOwner:
 
     @classmethod
     def of(cls, principal: Principal) -> "SessionOwner":
-        """Take out of a principal what does not change with the token that they use."""
+        """Return the part of a principal that does not depend on the token."""
         return cls(principal.tenant_id, principal.user_id)
 
 
 def owner_of_session(user_data: Mapping[str, Any]) -> SessionOwner | None:
-    """Read to whom a session belongs; None for one that no host has started, which belongs to no caller."""
+    """Return the owner of a session. None if no host started it, so that no caller owns it."""
     tenant_id, user_id = user_data.get("tenant_id"), user_data.get("user_id")
     if isinstance(tenant_id, str) and isinstance(user_id, str):
         return SessionOwner(tenant_id, user_id)
@@ -96,19 +97,19 @@ def owner_key_of(owner: SessionOwner) -> str:
 
 
 def profile_of_session(user_data: Mapping[str, Any]) -> str | None:
-    """Read which profile a session was started with; None for one that no host has started."""
+    """Return the profile of a session. None if no host started it."""
     agent_id = user_data.get("agent_id")
     return agent_id if isinstance(agent_id, str) else None
 
 
 def metadata_of_session(user_data: Mapping[str, Any]) -> JsonObject:
-    """Read what the caller said of a session when it was created; nothing where they said nothing, or no host has started it."""
+    """Return the creator's metadata of a session. Empty if there is none, or no host started it."""
     metadata = user_data.get(METADATA_KEY)
     return metadata if isinstance(metadata, Mapping) else EMPTY
 
 
 def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPTY) -> dict[str, JsonValue]:
-    """Say what the host writes into the `user_data` of a session that it starts: exactly `OWN_KEYS`, without metadata where there is none."""
+    """Return the host's part of a session's `user_data`: exactly `OWN_KEYS`, without metadata if it is empty."""
     own: dict[str, JsonValue] = {
         "tenant_id": owner.tenant_id,
         "user_id": owner.user_id,
@@ -118,12 +119,12 @@ def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPT
 
 
 class Access(enum.Enum):
-    """What a caller may do with a session id.
+    """A caller's access to a session id.
 
     Attributes:
-        CREATE: There is none of this id: it may be created.
-        UNKNOWN: To this caller there is none, and none is created: 404. Said alike of one that there is not, and of another's.
-        TAKEN: It would be created, and is another user's of the same tenant: 404 too, with the hint to leave the id out.
+        CREATE: The id is free and may be created.
+        UNKNOWN: Unknown to this caller, and not to be created: 404. Covers both missing sessions and those of others.
+        TAKEN: To be created, but another user of the same tenant has it: 404 too, with the hint to leave the id out.
     """
 
     OPEN = enum.auto()
@@ -135,7 +136,7 @@ class Access(enum.Enum):
 def decide_access(
     owner: SessionOwner, session_id: str, user_data: Mapping[str, Any] | None, *, creates: bool
 ) -> Access:
-    """Decide what a caller may do with a session id that they gave."""
+    """Decide a caller's access to a session id."""
     if user_data is None:
         return Access.CREATE if creates and not is_derived(session_id) else Access.UNKNOWN
     if owner_of_session(user_data) == owner:
@@ -144,20 +145,20 @@ def decide_access(
 
 
 def session_id_for(owner: SessionOwner, client_id: str) -> SessionId:
-    """Give the id of the session that a request creates which brings a client id and no session id: always the same one.
+    """Return the session id for a request with a client id and no session id. Deterministic.
 
-    So a request that is sent again, also after a restart of the process, finds what it created the first time. It is beyond reach
-    of other users: `decide_access` lets no caller create an id of this form by giving it.
+    So a repeated request, even after a restart, finds the session that it created. Other users cannot reach it:
+    `decide_access` lets no caller create an id of this form explicitly.
     """
-    # Half a line: ids of children are made of their parent's and that of a call, and are to remain ids.
+    # Half of the length limit: ids of children combine their parent's id and a call id, and must stay valid.
     return SessionId(f"cid-{_digest([owner.tenant_id, owner.user_id, client_id])[:40]}")
 
 
 def is_derived(session_id: str) -> bool:
-    """Say whether an id has the form of those that follow from a client id.
+    """Return whether an id has the form of `session_id_for`.
 
-    A user may know another's name, and guess client ids such as `order-5`: who could create that session first would keep the other
-    one from it for good.
+    A user may know another user's name and guess client ids such as `order-5`. By creating that session first, they
+    would lock the other user out for good.
     """
     return _DERIVED.fullmatch(session_id) is not None
 
@@ -165,12 +166,15 @@ def is_derived(session_id: str) -> bool:
 def digest_of_message(
     message: str, attachments: Iterable[tuple[str, str, str]] = (), mode: str | None = None
 ) -> str:
-    """Give what tells a message from another one under the same client id: of what was sent, and not of what handlers made of it."""
+    """Return the digest that identifies a message under its client id.
+
+    It covers the sent content, not the handlers' additions.
+    """
     return _digest([message, [list(one) for one in attachments], mode])
 
 
 def _digest(parts: object) -> str:
-    # JSON, so that no two values have one form: joined texts would. What cannot be UTF-8 is told apart all the same.
+    # JSON, so that no two values have one form, unlike joined texts. Invalid UTF-8 is still distinguished.
     return hashlib.sha256(msgspec.json.encode(_without_surrogates(parts))).hexdigest()
 
 

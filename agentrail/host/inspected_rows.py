@@ -1,6 +1,6 @@
-"""Rows of the supervision tree and of plugins, as far as they are of one tenant: how they come about, and what follows them.
+"""Rows of a tenant's supervision tree and plugins: their construction, and feeds of them.
 
-What a row says stands in `agentrail.wire.inspected_rows`. Who may see them is looked at where they are shown. No frame enters this file.
+`agentrail.wire.inspected_rows` defines their content. Access is checked where rows are shown. Independent of frames.
 """
 
 from collections.abc import Container, Hashable, Iterator, Mapping
@@ -28,19 +28,19 @@ from agentrail.wire.inspected_rows import (
 )
 
 LOOK_EVERY_SECONDS: Final = 0.5
-"""How often a tree is looked at that is watched; a restart is seen at once."""
+"""Interval between looks at a watched tree, in seconds. A restart is noticed at once."""
 
 PLUGINS_EVERY_SECONDS: Final = 1.0
-"""How often plugins are looked at that are watched."""
+"""Interval between looks at watched plugins, in seconds."""
 
 
 @frozen
 class About:
-    """What a session is about.
+    """Topic of a session.
 
     Attributes:
-        title: What its model called the conversation last; None where it has not.
-        first_words: What was said to it first, to one that works for another what it has to do; None where that is not known.
+        title: Its model's latest title for the conversation. None if there is none.
+        first_words: First message to it, or the task of a child. None if unknown.
     """
 
     title: str | None = None
@@ -48,7 +48,7 @@ class About:
 
 
 Abouts: TypeAlias = Mapping[str, About]
-"""What sessions are about, by their ids."""
+"""Topics of sessions, by id."""
 
 _NO_ABOUTS: Final[Abouts] = {}
 _NOT_KNOWN: Final = About()
@@ -60,12 +60,12 @@ _NOT_KNOWN: Final = About()
 def abouts_of(
     supervisor: SessionSupervisor, tenant_id: str, wanted: Container[str] | None = None
 ) -> dict[str, About]:
-    """Return what the sessions of a tenant are about, without asking them: those in memory, and those given up lately."""
+    """Return the topics of a tenant's sessions without asking them: those in memory, and those given up recently."""
     sessions = list(supervisor.sessions(scope=tenant_id))
     for report in supervisor.parked_sessions(scope=tenant_id):
         words = supervisor.last_words(report.session_id, scope=tenant_id)
         if words is not None and words.session is not None:
-            # In front: where the id lives again, it is the living one that is told of.
+            # Inserted first: if the id is in use again, the live session wins.
             sessions.insert(0, words.session)
     return {
         str(one.session_id): About(title_of(one), first_words_of(one))
@@ -77,11 +77,11 @@ def abouts_of(
 def tree_rows(
     root: TreeNode, parked: tuple[SessionReport, ...], tenant_id: str, abouts: Abouts = _NO_ABOUTS
 ) -> dict[str, TreeRow]:
-    """Make rows of a tree, each node in front of those below it, and of the sessions that were given up."""
+    """Return the rows of a tree, parents before children, and of the sessions that were given up."""
     rows = {row.key: row for row in _rows_below(root, None, tenant_id, abouts)}
     there = {row.session_id for row in rows.values()}
     for report in parked:
-        if str(report.session_id) not in there:  # else it came back
+        if str(report.session_id) not in there:  # otherwise it came back
             row = _row_of_parked(report, root.key, abouts)
             rows.pop(row.key, None)
             rows[row.key] = row
@@ -95,7 +95,7 @@ def _rows_below(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abou
 
 
 def row_of_node(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abouts = _NO_ABOUTS) -> TreeRow:
-    """Say of a node what people look for, without those below it. Needs Trio, for its clock."""
+    """Return the row of a node without its children. Needs Trio for its clock."""
     name = plain_id(node.id, tenant_id)
     is_session = node.phase is not None
     kind = "session" if is_session else "supervisor" if node.kind == "supervisor" else "actor"
@@ -125,7 +125,7 @@ def row_of_node(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abou
 
 
 def plain_id(key: Hashable, tenant_id: str) -> str:
-    """Give the id of a node without the tenant that stands in front of those of sessions."""
+    """Return the id of a node without the tenant prefix of session ids."""
     return str(key).removeprefix(f"{tenant_id}/")
 
 
@@ -148,16 +148,16 @@ def _row_of_parked(report: SessionReport, root_key: str, abouts: Abouts) -> Tree
 
 
 class TreeFeed(TakenRows):
-    """The rows of a tree: looked at from time to time, and at once when a session crashed."""
+    """Rows of a tree: polled periodically, and at once after a crash."""
 
     def __init__(self, supervisor: SessionSupervisor, tenant_id: str) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         super().__init__(self._look, every_seconds=LOOK_EVERY_SECONDS)
         self._supervisor = supervisor
         self._tenant_id = tenant_id
 
     async def run(self, up: trio.Event) -> None:
-        """Follow crashes, until cancelled or until the supervisor closes."""
+        """Follow crashes until cancelled or until the supervisor closes."""
         async with self._supervisor.reports(scope=self._tenant_id) as reports:
             up.set()
             async for _ in reports:
@@ -166,7 +166,7 @@ class TreeFeed(TakenRows):
     async def _look(self) -> dict[str, TreeRow]:
         root = await self._supervisor.tree(scope=self._tenant_id)
         parked = self._supervisor.parked_sessions(scope=self._tenant_id)
-        # What was given up longer ago than its handle is kept is about what it was about when it was seen last.
+        # If the handle of a given-up session has expired, its last known topic is kept.
         seen = {
             row.session_id: About(row.title, row.first_words)
             for row in map(self.row, self.keys())
@@ -180,7 +180,7 @@ class TreeFeed(TakenRows):
 
 
 def plugin_rows(order: PluginOrder, hooks: HookRunner, used: tuple[PluginUse, ...]) -> dict[str, PluginRow]:
-    """Make rows of the plugins of a host, in their order, and of those of sessions, by name."""
+    """Return the rows of a host's plugins, in order, and of session plugins, by name."""
     rows = [_row_of_host(order, hooks, place) for place in range(len(order.all))]
     rows += [_row_of_session(one) for one in used]
     return {row.key: row for row in rows}
@@ -205,7 +205,7 @@ def _row_of_host(order: PluginOrder, hooks: HookRunner, place: int) -> PluginRow
 
 
 def hook_rows(tally: PluginTally, plugin: str, having: list[str]) -> tuple[HookRow, ...]:
-    """Say how each hook does that a plugin has, also one that was never called; those that it has not are called for nothing."""
+    """Return the rows of all implemented hooks of a plugin, including hooks never called. Hooks that it lacks are omitted."""
     counted = {one.hook: one for one in tally.hooks_of(plugin)}
     return tuple([
         _hook_row(counted.get(hook) or HookCount(hook=hook, calls=0, failures=0, p50_ms=0.0, p99_ms=0.0))

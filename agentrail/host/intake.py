@@ -1,6 +1,6 @@
-"""How messages come in: steps 4 to 6 of a request, in the task of its caller. What follows belongs to the host (`carrying`).
+"""Intake of messages: steps 4 to 6 of a request, in the caller's task. The rest belongs to the host (`carrying`).
 
-Whose session it is, whether plugins let it pass, and whether it was sent before, in this order. Nothing is created here.
+Checks ownership of the session, the plugins, and repetition, in this order. Nothing is created here.
 """
 
 from collections.abc import Iterable
@@ -82,22 +82,22 @@ from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.wire.plain import encode_plain
 
-# Slash commands of a host: those that a message of a user is, and those that are called by their name. Whose session it is, the host says.
+# Slash commands of a host, sent as a message or called by name. The host determines ownership of the session.
 
 
 class OwnedSession:
-    """The session of a caller, as commands see it: its forks are the caller's too, and count as theirs."""
+    """A caller's session for commands. Its forks belong to the caller too, and count as theirs."""
 
     def __init__(self, session: Session, parts: HostParts, owner: SessionOwner) -> None:
-        """Stand in front of a session."""
+        """Wrap a session."""
         self._session, self._parts, self._owner = session, parts, owner
 
     def __getattr__(self, name: str) -> Any:
-        """Give what the session itself does."""
+        """Return an attribute of the session."""
         return getattr(self._session, name)
 
     async def fork(self, *, turn: int | None = None) -> "OwnedSession":
-        """Begin one that goes on from it; as of `Host.fork_session`."""
+        """Fork the session. See `Host.fork_session`."""
         fork_id = SessionId(f"s-{current().ids(9)}")
         sessions = self._parts.sessions
         fork, _ = await sessions.fork(self._owner, self._session.session_id, fork_id, at=None, turn=turn)
@@ -108,11 +108,11 @@ class CommandsOfHost:
     """The commands of a host.
 
     Attributes:
-        are_read: Whether messages of users are looked at: a host that was given none takes them as they are.
+        are_read: Whether users' messages are parsed for commands. Without a registry they are taken literally.
     """
 
     def __init__(self, given: CommandRegistry | None, parts: HostParts) -> None:
-        """Take what the host was opened with."""
+        """Store the host's options."""
         self.registry: CommandRegistry = given or CommandRegistry()
         self.are_read: bool = given is not None
         self._parts = parts
@@ -120,12 +120,12 @@ class CommandsOfHost:
     async def take(
         self, request: ChatRequest, owner: SessionOwner, facts: SessionFacts | None
     ) -> ChatRequest | HandledResponse:
-        """Carry a message out that is a command; another one, and what a command wants said, goes on."""
+        """Run a message that is a command. Return other messages and a command's prompt as the message to send."""
         typed = read_typed(request.message) if self.are_read else None
         if typed is None:
             return request
         command = self.registry.find(typed.name)  # before a session is woken for it
-        # What begins a session is said by no agent yet, but it is known by which one it will be heard.
+        # A first message has no session yet, but its agent is known.
         desk = CommandDesk(agent=request.agent_id or None) if facts is None else await self.desk(owner, facts)
         answer = await self.registry.run(command.name, typed.text, desk)
         if answer.prompt is None:
@@ -137,16 +137,16 @@ class CommandsOfHost:
     async def run(
         self, name: str, text: str, owner: SessionOwner, facts: SessionFacts | None
     ) -> CommandAnswer:
-        """Run a command that is called by its name; a prompt that it gives is not sent."""
+        """Run a command by name. A resulting prompt is not sent."""
         command = self.registry.find(name)
         return await self.registry.run(command.name, text, await self.desk(owner, facts))
 
     async def rows(self, owner: SessionOwner, facts: SessionFacts | None) -> tuple[CommandRow, ...]:
-        """List all commands, as they stand for a caller and a session."""
+        """List all commands with their state for a caller and a session."""
         return self.registry.rows(await self.desk(owner, facts))
 
     async def desk(self, owner: SessionOwner, facts: SessionFacts | None) -> CommandDesk:
-        """Say from where a caller runs commands."""
+        """Return the context in which a caller runs commands."""
         if facts is None:
             return CommandDesk()
         session = await self._parts.sessions.open(facts, owner)
@@ -167,9 +167,9 @@ class Sending:
     """How a message was sent.
 
     Attributes:
-        when_busy: What becomes of it where its session is at work.
-        on_disconnect: What becomes of it when its caller leaves.
-        webhook: Where its end is to be told; None for where the host tells all of them, if it does.
+        when_busy: Handling if its session is busy.
+        on_disconnect: Handling if its caller disconnects.
+        webhook: Address notified of its end. None: the host's own address, if any.
     """
 
     message_kind: MessageKind
@@ -184,17 +184,17 @@ class Sending:
 
 
 def _said(request: ChatRequest, sending: Sending) -> str:
-    """Give what tells a message from another under its name: its words, and all of its blocks where it has any."""
+    """Return the text that identifies a message under its name: its words, or all of its blocks."""
     return request.message if sending.content is None else encode_plain(sending.content).decode()
 
 
 class Intake:
-    """Takes messages, and has them carried in tasks of the host."""
+    """Accepts messages and starts host tasks for them."""
 
     def __init__(
         self, parts: HostParts, limits: Limits, nursery: trio.Nursery, commands: CommandsOfHost
     ) -> None:
-        """Begin."""
+        """Store the parts."""
         self._commands = commands
         self._parts = parts
         self._limits = limits
@@ -206,27 +206,27 @@ class Intake:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no new message."""
+        """Whether new messages are refused."""
         return self._is_closed
 
     @property
     def runs(self) -> tuple[RequestRun, ...]:
-        """The requests that are open, hooks included."""
+        """Open requests, including hooks."""
         return tuple(self._runs)
 
     def close(self) -> None:
-        """Take no new message."""
+        """Refuse new messages."""
         self._is_closed = True
 
     async def quiet(self) -> None:
-        """Wait until no request is open, hooks included."""
+        """Wait until no request is open, including hooks."""
         while self._runs:
             await self._run_ended.wait()
 
     async def submit(
         self, request: ChatRequest, principal: Principal, sending: Sending
     ) -> HandledResponse | HostRequest:
-        """Take a message; see `Host.submit`."""
+        """Accept a message. See `Host.submit`."""
         self.check_open()
         owner = self.check_sender(request, principal)
         self.check_size(request, sending)
@@ -269,7 +269,10 @@ class Intake:
         return await self._submit_named(incoming, request.client_id)
 
     async def _submit_named(self, incoming: IncomingMessage, client_id: str) -> HostRequest:
-        """Submit a message that has a name: one at a time of each, so that the second one finds what the first one did."""
+        """Submit a named message.
+
+        Messages with one name are handled one at a time, so that the second finds the first's result.
+        """
         name = (key_of(incoming.owner.tenant_id, incoming.session_id), client_id)
         while name in self._turns:
             await self._turns[name].wait()
@@ -283,7 +286,7 @@ class Intake:
                 incoming = evolve(incoming, facts=facts)
             known = await self._find_known(incoming, client_id)
             if known is not None:
-                return known  # what was taken once is not refused for what was spent since
+                return known  # an accepted message is not refused because of later spending
             await self._parts.budgets.check(incoming.owner)
             run = self._begin(incoming, name)
         finally:
@@ -292,12 +295,12 @@ class Intake:
         return await self._wait_for(run)
 
     async def _find_known(self, incoming: IncomingMessage, client_id: str) -> HostRequest | None:
-        """Give the request of a message that was sent before."""
+        """Return the request of a repeated message."""
         if incoming.facts is None:
             return None
         try:
             session = await self._parts.sessions.open(incoming.facts, incoming.owner)
-        except SessionNotFound:  # deleted in between, and with it what was sent to it: what becomes of that is said by who opens it
+        except SessionNotFound:  # deleted meanwhile, with its messages: opening it reports that
             return None
         receipt = await session.receipt_of(client_id)
         if receipt is None:
@@ -334,7 +337,7 @@ class Intake:
         )
 
     async def recall(self, key: str, session: Session, request_id: str) -> RequestTrack | None:
-        """Find a request that is in no book, because an earlier process began it, in what its session has published.
+        """Find a request of an earlier process in the events of its session.
 
         Cancellation: Nothing has changed.
         """
@@ -366,9 +369,9 @@ class Intake:
         return track
 
     async def follow_awaited(self) -> None:
-        """Follow the requests of earlier processes of which something is still to be told, one after another.
+        """Follow the requests of earlier processes with outstanding notifications, one after another.
 
-        Cancellation: The rest is told by a later process.
+        Cancellation: A later process handles the rest.
         """
         for watch in () if self._parts.delivery is None else self._parts.delivery.awaited:
             try:
@@ -387,11 +390,11 @@ class Intake:
             return
         try:
             facts = await self._parts.sessions.facts(owner, session_id, creates=True)
-        except SessionUnknown:  # it is another user's now, so that theirs was removed
+        except SessionUnknown:  # it is another user's now, so theirs was deleted
             facts = None
         if facts is None:
             delivery.forget(watch.key)
-        elif facts.has_ended:  # its process died between the end of the session and the word about it
+        elif facts.has_ended:  # its process died between the session's end and the notification
             record = RequestRecord(
                 request_id=request_id,
                 session_id=session_id,
@@ -407,14 +410,14 @@ class Intake:
                 delivery.forget(watch.key)
 
     async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
-        """Follow a request that an earlier process began. What it owed to plugins is over."""
+        """Follow a request of an earlier process. Its hooks no longer run."""
         try:
             async with subscribe_to_requests(session, after=after) as events:
                 await follow(session, track, events)
         except AgentrailError as error:
             LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
             track.stand(without_session(track.standing, str(error)))
-        finally:  # also where the host is closed: others wait for it
+        finally:  # also if the host closes: other tasks wait for it
             track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
             with trio.CancelScope(shield=True):
                 await end_track(session, track)
@@ -453,7 +456,7 @@ class Intake:
         self._turns.pop(name).set()
 
     def check_size(self, request: ChatRequest, sending: Sending) -> None:
-        """Refuse a message that says nothing, or too much, before anything is done for it."""
+        """Refuse an empty or oversized message before any work is done for it."""
         check_attachments(sending.attachments, self._limits)
         check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
@@ -465,7 +468,7 @@ class Intake:
             raise PromptError(message)
 
     def _check_webhook(self, webhook: str | None) -> None:
-        """Refuse an address that nothing may be sent to, as far as that can be seen."""
+        """Refuse an address that is visibly not allowed."""
         if webhook is None:
             return
         if self._parts.delivery is None:
@@ -489,7 +492,7 @@ class Intake:
     async def facts_for(
         self, owner: SessionOwner, request: ChatRequest, *, creates: bool
     ) -> SessionFacts | None:
-        """Look at the session that a message names: whose it is, and whether it takes this one."""
+        """Return the facts of the session that a message names, after checking ownership and profile."""
         if request.session_id is None:
             if not creates:
                 message = "no session is named, and none is created for this: give session_id"
@@ -505,23 +508,23 @@ class Intake:
             raise ProfileMismatch(message, agent_id=agent_id)
         return facts
 
-    # --- who may
+    # --- access
 
     def check_open(self) -> None:
-        """Refuse what comes when it is closed."""
+        """Raise if the host is closed."""
         if self._is_closed:
             message = "this host is being closed: send it again in a moment"
             raise HostDraining(message)
 
     def owner_of(self, principal: Principal) -> SessionOwner:
-        """Say to whom sessions of a caller belong."""
+        """Return the owner of a caller's sessions."""
         faults = faults_of_principal(principal)
         if faults:
             raise IdInvalid(faults)
         return SessionOwner.of(principal)
 
     def check_sender(self, request: ChatRequest, principal: Principal) -> SessionOwner:
-        """Say whose message it is."""
+        """Return the owner of a message after checking its sender."""
         owner = self.owner_of(principal)
         if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
             message = "the message names another tenant or user than the one that sends it: leave both out"
@@ -547,12 +550,12 @@ async def _leave(request: HostRequest) -> None:
 
 
 def mint_session() -> SessionId:
-    """Give a new session an id."""
+    """Return a new session id."""
     return SessionId(f"s-{current().ids(9)}")
 
 
 def check_names(names: Iterable[tuple[str, str | None]]) -> None:
-    """Refuse what is given as a name and can be none."""
+    """Raise if a name is not a valid id."""
     faults = [fault_of_name(name, value) for name, value in names if value is not None]
     told = [fault for fault in faults if fault is not None]
     if told:

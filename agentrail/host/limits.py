@@ -1,7 +1,7 @@
-"""How much a caller may ask for: the numbers, token buckets by caller, and counts of what is open.
+"""Rate limits and quotas of callers: the numbers, token buckets by caller, and counts of open things.
 
-No clock enters this file: who asks says what time it is. Nothing here answers a caller either; a bucket says how long it is until there
-is something in it again, and what that is in HTTP is the gateway's.
+No clock is used here: callers pass the time. This module does not answer clients either. A bucket returns the time
+until its next token, and the gateway maps that to HTTP.
 """
 
 import datetime
@@ -29,12 +29,12 @@ K = TypeVar("K", bound=Hashable)
 
 @frozen
 class Pace:
-    """How often something may be done: at once, and in the long run.
+    """A rate with a burst.
 
     Attributes:
-        count: How often in each window, in the long run.
-        window_seconds: How long that is.
-        burst: How often at once, after a pause.
+        count: Sustained number per window.
+        window_seconds: Length of the window.
+        burst: Number allowed at once, after a pause.
     """
 
     count: int
@@ -43,19 +43,19 @@ class Pace:
 
     @property
     def interval_seconds(self) -> float:
-        """After how long one more is there."""
+        """Time until one more token."""
         return self.window_seconds / self.count
 
 
 @frozen(kw_only=True)
 class Draw:
-    """What a bucket says when something is to be taken out of it.
+    """Result of taking from a bucket.
 
     Attributes:
-        is_allowed: Whether it was there.
-        left: How many there are behind it, at this moment.
-        full_in_seconds: When the bucket is full again, if nothing more is taken; rounded up.
-        retry_after_seconds: When one is there again; 0 where it was allowed, else rounded up, and at least 1.
+        is_allowed: Whether a token was available.
+        left: Tokens left afterwards.
+        full_in_seconds: Time until the bucket is full again without further use, rounded up.
+        retry_after_seconds: Time until the next token. 0 if allowed, otherwise rounded up and at least 1.
     """
 
     is_allowed: bool
@@ -65,18 +65,19 @@ class Draw:
 
 
 _SLACK: Final = 1e-6
-"""Seconds that are not held against a caller: sums of times are not exact, and who waits as long as we said is not too early."""
+"""Tolerance in seconds: sums of times are inexact, and a caller that waits the announced time is not too early."""
 
 
 def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) -> tuple[float, Draw]:
-    """Take one out of a bucket, if there is one.
+    """Take one token from a bucket, if there is one.
 
-    A bucket is one number: when it would be full. What is refused takes nothing, so asking again and again makes no one wait longer.
+    A bucket is one number: the time when it will be full. A refused call takes nothing, so repeated attempts do not
+    extend the wait.
     """
     lacking = max(full_at - now, 0.0)
     room = pace.interval_seconds * pace.burst
     needed = lacking + pace.interval_seconds
-    # Each draw may round when the bucket is full by half of what the clock can tell, and as many as the burst add up.
+    # Each draw may round the full time by half of the clock's resolution, and a burst of draws adds up.
     slack = _SLACK + pace.burst * math.ulp(now)
     is_allowed = needed <= room + slack
     behind = needed if take and is_allowed else lacking
@@ -89,30 +90,28 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
 
 
 class Allowance(Generic[K]):
-    """Token buckets of one pace, by key: of principals, or of addresses. What is full is forgotten.
+    """Token buckets of one rate, by key: principals or addresses. Full buckets are forgotten.
 
-    At most `max_keys` buckets are held. Beyond that the one goes that was asked about longest ago, as if it were full: only who has as
-    many addresses could make use of that, and is held by no limit of one address.
+    At most `max_keys` buckets are held. Beyond that, the least recently used one is dropped as if it were full. Only a
+    client with that many addresses could exploit this, and no per-address limit stops such a client.
     """
 
     def __init__(self, pace: Pace, *, max_keys: int = 100_000) -> None:
-        """Begin with full buckets."""
+        """Start with full buckets."""
         self.pace = pace
         self._max_keys = max_keys
-        self._full_at: OrderedDict[K, float] = (
-            OrderedDict()
-        )  # the one that was asked about longest ago stands first
+        self._full_at: OrderedDict[K, float] = OrderedDict()  # least recently used first
 
     def __len__(self) -> int:
-        """How many buckets are held."""
+        """Return the number of buckets held."""
         return len(self._full_at)
 
     def take(self, key: K, now: float) -> Draw:
-        """Take one, if there is one."""
+        """Take one token, if there is one."""
         return self._draw(key, now, take=True)
 
     def look(self, key: K, now: float) -> Draw:
-        """Say what `take` would, and take nothing: failed authentications are counted when they have failed."""
+        """Return the result of `take` without taking. Failed authentications are counted after they fail."""
         return self._draw(key, now, take=False)
 
     def _draw(self, key: K, now: float, *, take: bool) -> Draw:
@@ -125,7 +124,7 @@ class Allowance(Generic[K]):
         return draw
 
     def _forget_full(self, now: float) -> None:
-        # Two for each one that comes, so that they go sooner than they come, and no call pays for all of them.
+        # Two per call, so that buckets go faster than they come, and no call pays for all of them.
         for _ in range(2):
             oldest = next(iter(self._full_at), None)
             if oldest is None or self._full_at[oldest] > now:
@@ -134,7 +133,7 @@ class Allowance(Generic[K]):
 
 
 Charge: TypeAlias = Literal["messages", "calls"]
-"""Which bucket a call is taken out of."""
+"""The bucket that a call is charged to."""
 
 _CHARGES: Final[dict[str, Charge | None]] = {
     "chat": "messages",
@@ -149,7 +148,7 @@ _CHARGES: Final[dict[str, Charge | None]] = {
 
 
 def decide_charge(operation: str) -> Charge | None:
-    """Say which bucket a call is taken out of; None for what is free: who wants to stop something is never told to wait."""
+    """Return the bucket that a call is charged to. None for free calls, because a stop must never be delayed."""
     return _CHARGES.get(operation, "calls")
 
 
@@ -157,43 +156,43 @@ class Allowances(Generic[K]):
     """The buckets of all principals of a host: one for messages with a user's words, one for all other calls."""
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with full buckets."""
+        """Start with full buckets."""
         self.by_charge: dict[Charge, Allowance[K]] = {
             "messages": Allowance(Pace(limits.messages_per_minute, 60.0, limits.messages_burst)),
             "calls": Allowance(Pace(limits.calls_per_minute, 60.0, limits.calls_burst)),
         }
 
     def take(self, owner: K, operation: str, now: float) -> Draw | None:
-        """Take what a call costs; None where it is free."""
+        """Charge a call. None if it is free."""
         charge = decide_charge(operation)
         return None if charge is None else self.by_charge[charge].take(owner, now)
 
 
 Fullness: TypeAlias = Literal["caller", "process"]
-"""Whose places are all taken: the caller's own, or those of all together."""
+"""Exhausted limit: the caller's own, or the process's."""
 
 
 class OpenCounts(Generic[K]):
-    """Places that are taken and given back, so many for each key, and so many in all: open streams and sockets."""
+    """Counts of open streams and sockets, limited per key and in total."""
 
     def __init__(self, max_of_each: int, max_in_all: int | None = None) -> None:
-        """Begin without any; None for no bound in all."""
+        """Start at zero. None: no total limit."""
         self._max_of_each = max_of_each
         self._max_in_all = max_in_all
         self._of_each: dict[K, int] = {}
         self._in_all = 0
 
     def of(self, key: K) -> int:
-        """How many a key has."""
+        """Return the count of a key."""
         return self._of_each.get(key, 0)
 
     @property
     def in_all(self) -> int:
-        """How many there are."""
+        """Total count."""
         return self._in_all
 
     def take(self, key: K) -> "OpenPlace[K] | Fullness":
-        """Take a place, to be given back with `close`; or say whose are all taken."""
+        """Take a place, released with `close`, or return the exhausted limit."""
         if self.of(key) >= self._max_of_each:
             return "caller"
         if self._max_in_all is not None and self._in_all >= self._max_in_all:
@@ -201,7 +200,7 @@ class OpenCounts(Generic[K]):
         return self.take_anyway(key)
 
     def take_anyway(self, key: K) -> "OpenPlace[K]":
-        """Take a place for what is there already, full or not."""
+        """Take a place for something that already exists, regardless of limits."""
         self._of_each[key] = self.of(key) + 1
         self._in_all += 1
         return OpenPlace(self, key)
@@ -209,61 +208,62 @@ class OpenCounts(Generic[K]):
     def _give_back(self, key: K) -> None:
         self._in_all -= 1
         left = self._of_each.pop(key) - 1
-        if left:  # else a key would be kept for each caller that there ever was
+        if left:  # otherwise a key would be kept for every caller ever seen
             self._of_each[key] = left
 
 
 class OpenPlace(Generic[K]):
-    """A place that is taken, until it is closed; a block gives it back however it is left."""
+    """A taken place until it is closed. A context manager that releases it on exit."""
 
     __slots__ = ("_counts", "_is_open", "_key")
 
     def __init__(self, counts: OpenCounts[K], key: K) -> None:
-        """Be taken already: `OpenCounts.take` makes it."""
+        """Created as taken by `OpenCounts.take`."""
         self._counts = counts
         self._key = key
         self._is_open = True
 
     def close(self) -> None:
-        """Give it back; again if you like."""
+        """Release the place. Idempotent."""
         if self._is_open:
             self._is_open = False
             self._counts._give_back(self._key)  # noqa: SLF001 - the two are one thing
 
     def __enter__(self) -> Self:
-        """Hold it."""
+        """Hold the place."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Give it back."""
+        """Release the place."""
         self.close()
 
 
 class OpenSessions(Generic[K]):
-    """The sessions of each caller that have not ended, as far as it takes to say when they are too many.
+    """Sessions per caller that have not ended, to enforce their limit.
 
-    No task watches them: ended ones are found when a caller has as many as may be, and one other caller is looked at each time.
+    No task watches them: ended sessions are found when a caller reaches the limit, and one other caller is checked each
+    time.
     """
 
     def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
-        """Begin without any."""
+        """Start empty."""
         self._max_of_each = max_of_each
         self._is_open = is_open
         self._ids: dict[
             K, dict[str, bool]
-        ] = {}  # whether it has been started; the one looked at last stands last
+        ] = {}  # whether it has started, with the last checked caller at the end
 
     def __len__(self) -> int:
-        """Of how many callers sessions are known."""
+        """Return the number of callers with known sessions."""
         return len(self._ids)
 
     def of(self, owner: K) -> int:
-        """How many a caller has, those included of which it has not been seen yet that they ended."""
+        """Return a caller's count, including sessions whose end has not been noticed yet."""
         return len(self._ids.get(owner, ()))
 
     @contextmanager
     def starting(self, owner: K, session_id: str) -> Iterator[None]:
-        """Count a session that is started in the block. One that does not come about is not counted."""
+        """Count a session that starts in the block. A failed start is not counted."""
         was_known = session_id in self._ids.get(owner, ())
         if not was_known:
             self._look_at_another(owner)
@@ -284,11 +284,11 @@ class OpenSessions(Generic[K]):
         self.note(owner, session_id)
 
     def note(self, owner: K, session_id: str) -> None:
-        """Count a session that is there, such as one that came back with its store, whether or not there are too many."""
+        """Count an existing session regardless of the limit, such as one restored from its store."""
         self._ids.setdefault(owner, {})[session_id] = True
 
     def forget(self, owner: K, session_id: str) -> None:
-        """Count a session no more; again if you like."""
+        """Stop counting a session. Idempotent."""
         ids = self._ids.get(owner, {})
         ids.pop(session_id, None)
         if not ids:
@@ -300,7 +300,7 @@ class OpenSessions(Generic[K]):
                 self.forget(owner, session_id)
 
     def _look_at_another(self, owner: K) -> None:
-        # One for each session that comes, so that callers who never come back are not held for ever.
+        # One per new session, so that callers who never return are not held indefinitely.
         oldest = next(iter(self._ids), owner)
         if oldest == owner:
             return
@@ -316,20 +316,20 @@ class OpenSessions(Generic[K]):
 # the cost of its cycle, and the reservations of a tenant would need one place for all nodes.
 
 LOOK_AGAIN_SECONDS: Final = 2.0
-"""How long what was read counts; what is spent meanwhile is seen later."""
+"""How long a reading is valid, in seconds. Later spending is noticed after that."""
 
 BudgetOf: TypeAlias = Literal["user", "tenant"]
-"""Whose a budget is."""
+"""Owner of a budget."""
 
 
 @frozen(kw_only=True)
 class DayUse:
-    """What was used on one day by a tenant.
+    """Usage of a tenant on one day.
 
     Attributes:
-        day: Of UTC.
-        tenant_atto_usd: By all its users, in 10⁻¹⁸ dollars.
-        user_atto_usd: By each of them, by id; those who used nothing are left out.
+        day: Day in UTC.
+        tenant_atto_usd: Usage of all its users, in 10⁻¹⁸ dollars.
+        user_atto_usd: Usage of each user, by id. Users without usage are omitted.
     """
 
     day: datetime.date
@@ -339,14 +339,14 @@ class DayUse:
 
 @frozen(kw_only=True)
 class DayBudget:
-    """A budget of a day, and what is used of it.
+    """A daily budget and its usage.
 
     Attributes:
-        of: Whose it is.
-        name: The user's id, or the tenant's.
-        used_usd: What was spent since midnight, as far as prices are known.
-        limit_usd: What may be spent.
-        resets_at_ms: The next midnight of UTC, in milliseconds since 1970.
+        of: Owner of the budget.
+        name: Id of the user or tenant.
+        used_usd: Spending since midnight, where prices are known.
+        limit_usd: Limit of spending.
+        resets_at_ms: Next midnight in UTC, in milliseconds since 1970.
     """
 
     of: BudgetOf
@@ -357,7 +357,7 @@ class DayBudget:
 
 
 def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
-    """Add up what was used on the day of an instant."""
+    """Sum up the usage on the day of an instant."""
     day = day_of(at_ms, datetime.UTC)
     begin = begin_of(day, datetime.UTC)
     of_users: dict[str, int] = {}
@@ -369,12 +369,12 @@ def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
 
 
 def midnight_behind(day: datetime.date) -> int:
-    """Say when a day of UTC is over, in milliseconds since 1970."""
+    """Return the end of a day in UTC, in milliseconds since 1970."""
     return begin_of(day + datetime.timedelta(days=1), datetime.UTC)
 
 
 def day_budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) -> tuple[DayBudget, ...]:
-    """Say how budgets stand: that of the tenant, then those of users; none where none is set."""
+    """Return the budgets with their usage: the tenant's, then the users'. Empty without limits."""
     return tuple(_budgets(limits, use, tenant_id, users))
 
 
@@ -400,9 +400,9 @@ def _budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) 
 
 
 def decide_spent(limits: Limits, use: DayUse, user_id: str) -> BudgetOf | None:
-    """Say whose budget is spent, so that a message of a user is refused; None where there is something left of each.
+    """Return the exhausted budget that blocks a user's message. None if both have funds left.
 
-    Sums are compared as whole numbers: floats that were added up would pass a limit, or not reach it, by their rounding.
+    Sums are compared as integers: rounding of float sums could exceed a limit or miss it.
     """
     if _is_spent(use.user_atto_usd.get(user_id, 0), limits.cost_per_day_usd):
         return "user"
@@ -414,20 +414,20 @@ def _is_spent(used_atto_usd: int, limit_usd: float | None) -> bool:
 
 
 class DayBudgets:
-    """Holds the budgets of all tenants of a host against what was spent."""
+    """Checks the spending of all tenants of a host against their budgets."""
 
     def __init__(self, supervisor: SessionSupervisor, limits: Limits) -> None:
-        """Begin without having read anything."""
+        """Start without readings."""
         self._supervisor = supervisor
         self._limits = limits
         self._has_budgets = limits.has_day_budgets
-        self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # what was read longest ago first
+        self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # oldest reading first
         self._reading = trio.Lock()
 
     async def check(self, owner: SessionOwner) -> None:
-        """Let a message of a caller pass, if there is something left of the budgets that it is held against.
+        """Raise if a budget of the caller is exhausted.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         if not self._has_budgets:
             return
@@ -437,9 +437,9 @@ class DayBudgets:
             raise _refusal(spent, self._limits, use.day, now_ms())
 
     async def of_tenant(self, tenant_id: str) -> tuple[DayBudget, ...]:
-        """Say how the budgets of a tenant stand: its own, and those of users who spent something today, nearest to their limit first.
+        """Return the budgets of a tenant: its own, and those of today's spenders, nearest to their limit first.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         if not self._has_budgets:
             await trio.lowlevel.checkpoint()
@@ -449,7 +449,7 @@ class DayBudgets:
         return day_budgets(self._limits, use, tenant_id, users)
 
     async def _use_of(self, tenant_id: str) -> DayUse:
-        async with self._reading:  # one reads for all who wait
+        async with self._reading:  # one task reads for all waiting tasks
             known = self._fresh(tenant_id)
             if known is not None:
                 return known
@@ -460,7 +460,7 @@ class DayBudgets:
             return use
 
     def _fresh(self, tenant_id: str) -> DayUse | None:
-        """Give what was read just now; what counts no more is forgotten, so that not each tenant that ever came is held."""
+        """Return a recent reading. Expired readings are dropped, so that not every tenant ever seen is held."""
         oldest = trio.current_time() - LOOK_AGAIN_SECONDS
         today = day_of(now_ms(), datetime.UTC)
         for known, (read_at, use) in [*self._known.items()]:
@@ -472,7 +472,7 @@ class DayBudgets:
 
 
 def _refusal(spent: BudgetOf, limits: Limits, day: datetime.date, at_ms: int) -> DayBudgetSpent:
-    # What was spent is not said: of a tenant it is no business of each of its users.
+    # The amount is not included: a tenant's spending does not concern each of its users.
     if spent == "tenant":
         whose = f"the ${limits.tenant_cost_per_day_usd:.2f} that your tenant has"
     else:

@@ -1,4 +1,4 @@
-"""A session in a list, as far as it is known without asking it. A value; which ones there are is found in `session_list`."""
+"""A session in a list, with the facts known without a round trip. A value. `session_list` finds the sessions."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from agentrail.runtime.handle import Session
 from agentrail.wire.rows import SessionRow
 
 SESSION_PHASES: Final = ("idle", "running", "streaming", "executing_tools", ASLEEP, ENDED)
-"""What a session of a list may be at: one of the four phases, or out of memory for now, or for good."""
+"""Phases of a listed session: one of the four phases in memory, hibernated, or ended."""
 
 
 @frozen(kw_only=True)
@@ -22,21 +22,21 @@ class ListedSession:
     """A session in a list.
 
     Attributes:
-        session_id: Which one; of a root.
-        user_id: Whose it is.
-        agent_id: Its profile.
+        session_id: Id of a root session.
+        user_id: Id of its owner.
+        agent_id: Id of its profile.
         phase: One of `SESSION_PHASES`.
-        created_at_ms: When it began, in milliseconds since 1970.
-        waits_for: How many approvals, questions and calls of the client wait for people.
-        title: What it is about; empty while it has none.
-        has_metadata: Whether anything was said of one that is in the store alone.
-        session: Its handle; None of one that is in the store alone.
-        status: How it stands; None of one that is not awake.
-        row: As it stands in a list; None before it is shown in one.
-        metadata: What its caller said of it when it was created.
-        stored: As the store has it; None of one that no store keeps.
-        changed_at_ms: When it published something last, as far as the store says; 0 where that is not known.
-        parent: The session that it was forked from; empty for none.
+        created_at_ms: Time of its start, in milliseconds since 1970.
+        waits_for: Number of pending approvals, questions and client calls.
+        title: Its title. Empty if it has none.
+        has_metadata: Whether a session that is only in the store has metadata.
+        session: Its handle. None if it is only in the store.
+        status: Its status. None if it is not awake.
+        row: Its row. None before it is shown in a list.
+        metadata: Metadata set by its creator.
+        stored: Its entry in the store. None if no store keeps it.
+        changed_at_ms: Time of its last event according to the store. 0 if unknown.
+        parent: The session that it was forked from. Empty if none.
     """
 
     session_id: SessionId
@@ -59,7 +59,7 @@ class ListedSession:
 def listed_awake(
     session: Session, tenant_id: str, wanted: SessionOwner | None = None
 ) -> ListedSession | None:
-    """Return the facts of a session that is alive here; None for a child, another tenant's, or another user's than the wanted one."""
+    """Return the facts of a session in memory. None for a child, or for another tenant or user than wanted."""
     facts = session.facts
     owner = owner_of_session(facts.user_data)
     if owner is None or owner.tenant_id != tenant_id or facts.root_id != session.session_id:

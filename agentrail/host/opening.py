@@ -38,16 +38,16 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.scrubbing import without_secrets
 from agentrail.runtime.supervisor import SessionSupervisor
 
-# The sessions of the users of a host, as `Consolidation` reads them. None is woken.
+# The sessions of a host's users, for `Consolidation`. None is woken.
 
 _PAGE = 500
 
 
 class SessionsOfUsers:
-    """Reads what there is of users. See `UserSessions` for what each call promises."""
+    """Reads users' sessions. See `UserSessions` for the contract of each method."""
 
     def __init__(self, sessions: HostSessions) -> None:
-        """Take the sessions of a host."""
+        """Store the sessions of a host."""
         self._sessions = sessions
 
     def now_ms(self) -> int:
@@ -55,7 +55,7 @@ class SessionsOfUsers:
         return now_ms()
 
     async def changes(self) -> Mapping[SessionOwner, Sequence[SessionChange]]:
-        """Give all stored sessions of all users; none where no store keeps them."""
+        """Return all stored sessions of all users. Empty without a store."""
         found: defaultdict[SessionOwner, list[SessionChange]] = defaultdict(list)
         after: tuple[str, str] | None = None
         supervisor, filters = self._sessions.supervisor, Filters(only_roots=True)
@@ -69,7 +69,7 @@ class SessionsOfUsers:
         return found
 
     async def conversation(self, owner: SessionOwner, session: str) -> Sequence[Message] | None:
-        """Give what was said in a session."""
+        """Return the conversation of a session."""
         try:
             facts = await self._sessions.of_tenant(owner.tenant_id, session)
         except SessionUnknown:
@@ -77,12 +77,12 @@ class SessionsOfUsers:
         return (await self._sessions.conversation(facts, owner.tenant_id))[0]
 
     async def is_there(self, owner: SessionOwner, session: str) -> bool:
-        """Say whether a user has a session."""
+        """Return whether a user has a session."""
         facts = await self._sessions.supervisor.facts_of(session, scope=owner.tenant_id)
         return facts is not None and owner_of_session(facts.user_data) == owner
 
     def memories(self, owner: SessionOwner) -> Memories | None:
-        """Give what a user has remembered."""
+        """Return the memories of a user."""
         return self._sessions.supervisor.memories_of(owner.user_id, tenant_id=owner.tenant_id)
 
 
@@ -91,20 +91,20 @@ class SessionsOfUsers:
 # What a provider may add says the session alone (`agentrail.runtime.context`); what it leaves out is only told here.
 
 HOOK: Final = "context_providers"
-"""What failures of providers count as failures of."""
+"""Hook name used for failures of providers."""
 
 
 class Application(HostPlugin):
-    """Stands for the application where a provider of its own fails, which is no plugin's."""
+    """Placeholder plugin for the application's own providers."""
 
     name = "(app)"
 
 
 class Providing(Chain[Any]):
-    """One provider that is asked.
+    """A call of one provider.
 
     Attributes:
-        given: What it gave, unjudged; nothing where it failed.
+        given: Its unchecked result. Empty if it failed.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Providing(Chain[Any]):
         about: ProviderContext,
         messages: tuple[Message, ...],
     ) -> None:
-        """Begin in front of it."""
+        """Start before the provider."""
         super().__init__(HOOK, (plugin,))
         self._provider = provider
         self._about = about
@@ -122,27 +122,27 @@ class Providing(Chain[Any]):
         self.given: Sequence[UserMessage] | AtEnd = ()
 
     def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
-        """Call the provider, and no hook."""
+        """Return the provider instead of a hook."""
         return self._provider
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Give for whom it is asked, and the conversation."""
+        """Return the provider's arguments: the session's context and the conversation."""
         return self._about, self._messages
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Keep what it gave: the session judges it."""
+        """Store the result. The session validates it."""
         self.given = value
 
     def scrub(self, text: str) -> str:
-        """Take out the secrets of the session's user data, which the provider was given."""
+        """Remove the secrets of the session's user data, which the provider was given."""
         return without_secrets(text, self._about.user_data)
 
 
 class HostProvider(TimedProvider):
-    """A provider as sessions ask it. One object for all of them."""
+    """Adapter that sessions call. One object for all sessions."""
 
     def __init__(self, plugin: HostPlugin, provider: ContextProvider, runner: HookRunner) -> None:
-        """Begin."""
+        """Store the parts."""
         self.plugin: HostPlugin = plugin
         self._provider = provider
         self._runner = runner
@@ -150,16 +150,16 @@ class HostProvider(TimedProvider):
     async def __call__(
         self, about: ProviderContext, messages: tuple[Message, ...]
     ) -> Sequence[UserMessage] | AtEnd:
-        """Ask the provider, within the time of a hook; what it fails over is told, and nothing is added.
+        """Call the provider within the time limit of a hook. A failure is reported, and nothing is added.
 
-        Cancellation: It is cancelled.
+        Cancellation: The provider is cancelled.
         """
         chain = Providing(self.plugin, self._provider, about, messages)
         await self._runner.run(chain)
         return chain.given
 
     async def left_out(self, about: ProviderContext, faults: tuple[str, ...]) -> None:
-        """Tell what the session left out, as one failure of the plugin's."""
+        """Report the parts that the session left out, as one failure of the plugin."""
         named = call_guarded(lambda _: None, getattr, self._provider, "__qualname__", None)
         who = named if isinstance(named, str) else type(self._provider).__name__
         error = WrongAnswer(f"{who}: {'; '.join(faults)}")
@@ -170,7 +170,7 @@ class HostProvider(TimedProvider):
 def providers_of(
     app_providers: Sequence[ContextProvider], order: PluginOrder, runner: HookRunner
 ) -> tuple[ContextProvider, ...]:
-    """Make the providers of a host's sessions: those of the application first, then those of each plugin in its order."""
+    """Return the providers for a host's sessions: the application's first, then the plugins' in order."""
     own: list[tuple[HostPlugin, ContextProvider]] = [(Application(), one) for one in app_providers]
     own += [(plugin, one) for plugin in order.all for one in plugin.context_providers]
     return tuple([HostProvider(plugin, provider, runner) for plugin, provider in own])
@@ -180,7 +180,7 @@ LOGGER: Final = Logger("agentrail.host")
 
 
 class _Keeper:
-    """The task that holds a host open, out of reach of the code that cancels its body: it is left in order."""
+    """The task that holds a host open, unaffected by cancellation of its body, and closes it in order."""
 
     def __init__(self, options: HostOptions) -> None:
         self._options = options
@@ -194,7 +194,7 @@ class _Keeper:
         self._supervisor: SessionSupervisor | None = None
 
     def leave(self, *, is_orderly: bool) -> None:
-        """Let the host be closed; one that has not started yet starts no further."""
+        """Let the host close. A host that is still starting stops starting."""
         self._is_orderly = is_orderly
         self._starting.cancel(reason="the host is not wanted any more")
         self._leave.set()
@@ -202,7 +202,7 @@ class _Keeper:
     async def run(self) -> None:
         """Open the host, hold it until `leave`, and close it.
 
-        Cancellation: Shielded; `open_host` calls `leave` whatever happens, and then the close has its own bounds.
+        Cancellation: Shielded. `open_host` calls `leave` in every case, and then the close has its own limits.
         """
         options = self._options
         order = PluginOrder.of(options.checked_plugins)
@@ -252,14 +252,14 @@ class _Keeper:
                 self.up.set()
                 try:
                     await self._leave.wait()
-                finally:  # also where a hook, or a session, has ended the program
+                finally:  # also if a hook or a session has ended the program
                     self.host.close_door()
                 await self._close(self.host, life, delivery)
                 self.host.close()
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
     async def _open_delivery(self, supervisor: SessionSupervisor) -> WebhookDelivery | None:
-        """Read what earlier processes owe to receivers, before anything can come to it."""
+        """Read the undelivered webhooks of earlier processes before new ones arrive."""
         options = self._options
         if options.webhooks is None:
             return None
@@ -271,7 +271,7 @@ class _Keeper:
         return delivery
 
     async def _close(self, host: Host, life: PluginLife, delivery: WebhookDelivery | None) -> None:
-        """End requests, with what they owe to plugins, and then sessions: plugins stop behind those."""
+        """End requests with their remaining hooks, then sessions. Plugins stop after those."""
         plan = host.begin_closing()
         life.stops_by = plan.done_by
         with trio.CancelScope(deadline=plan.requests_by) as scope:
@@ -280,7 +280,7 @@ class _Keeper:
             await host.end_requests()
         if scope.cancelled_caught:
             host.cut_hooks()
-        # In front of the sessions: those have a time of their own, and all that is told was said by now.
+        # Before the sessions: those have their own time, and all notifications exist by now.
         if delivery is not None:
             with trio.CancelScope(deadline=max(plan.requests_by, trio.current_time() + LEAST_SECONDS)):
                 await delivery.close()
@@ -311,7 +311,7 @@ class _Keeper:
             data_dir=options.data_dir,
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:
-            supervisor.ask_host(hooks)  # none of its sessions has begun: they are resumed behind the plugins
+            supervisor.ask_host(hooks)  # none of its sessions has started: they are resumed after the plugins
             yield supervisor
 
     def _reader_of(self, tenant_id: str, session_id: SessionId) -> SessionReader | None:
@@ -327,24 +327,25 @@ class _Keeper:
 async def open_host(options: HostOptions | None = None, /, **given: Any) -> AsyncIterator[Host]:
     """Open a host: its supervisor, its plugins, and the sessions that had work when their process stopped.
 
-    Leaving the block takes no more messages, waits for the cycles that run (`drain_timeout`), ends what is left with the hooks that
-    are owed, puts sessions to rest or ends them where there is no store, and stops plugins, in this order.
+    Leaving the block does the following, in order: refuse new messages, wait for running cycles (`drain_timeout`), end
+    the remaining requests with their hooks, put sessions to rest or end them without a store, and stop plugins.
 
     Args:
-        options: All options in one value; then no keyword may be given.
-        **given: The same options as keywords; see `HostOptions`.
+        options: All options as one object. Then no keywords are allowed.
+        **given: The same options as keywords. See `HostOptions`.
 
     Yields:
         The host.
 
     Raises:
-        NoTrioRun: Your move: no Trio runs here.
-        OptionError: The operator's or a plugin author's move; nothing was started.
-        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_supervisor`.
-        BaseException: What the `start` of a plugin raised, or the body, as itself.
+        NoTrioRun: Your move: Trio is not running.
+        OptionError: The operator's or a plugin author's move. Nothing was started.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: See `open_supervisor`.
+        BaseException: Raised by a plugin's `start` or by the body, unchanged.
 
-    Cancellation: It is closed in order all the same, without waiting for cycles; within `shutdown_timeout`. What is then left is cut: a
-        plugin has a second more for its `stop`, and what holds on to itself, such as a tool, the few seconds of the kernel.
+    Cancellation: The host still closes in order within `shutdown_timeout`, without waiting for cycles. The rest is then
+    cancelled: a plugin has one more second for its `stop`, and shielded work such as a tool the few seconds of the
+    kernel.
     """
     need_trio()
     keeper = _Keeper(decide_host_options(options, given))

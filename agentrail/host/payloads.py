@@ -1,6 +1,6 @@
-"""What the hooks of a host are given, and what they answer: frozen values, with exactly the documented fields.
+"""Arguments and results of host hooks: frozen values with exactly the documented fields.
 
-Nothing here does anything. What a field holds that can be changed is a copy of that hook's own.
+This module has no behaviour. Mutable field values are copies for one hook.
 """
 
 import re
@@ -17,28 +17,28 @@ from agentrail.frozen import EMPTY, frozen_json, not_json
 from agentrail.messages import CallId, JsonObject, Message, SessionId
 
 RequestKind: TypeAlias = Literal["chat", "stream", "prompt"]
-"""How a request's answer is wanted: waited for, read as it comes, or not at all."""
+"""How a request's answer is returned: awaited, streamed, or not at all."""
 
 MessageKind: TypeAlias = Literal["chat", "stream", "prompt", "steer", "respond"]
-"""How a message came that holds a user's words."""
+"""How a message with a user's words arrived."""
 
 RequestOutcome: TypeAlias = Literal[
     "completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"
 ]
-"""What became of a request: `aborted` also where a later prompt took its place, `dropped` where its prompt was taken out of the queue."""
+"""Outcome of a request. `aborted` includes replacement by a later prompt, `dropped` means removed from the queue."""
 
 STATUSES: Final[frozenset[int]] = frozenset({200, 201, 202, 400, 401, 402, 403, 404, 409, 422, 429, 500, 503})
-"""With what an interceptor may answer."""
+"""Status codes allowed for an interceptor's answer."""
 
 _HEADER: Final = re.compile(r"retry-after|www-authenticate|x-[a-z0-9-]{1,62}", re.IGNORECASE)
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,1000}")
 
 
 class SessionReader(Protocol):
-    """What a hook may read of the session of its request. Nothing is changed through it."""
+    """Read access to a request's session for a hook. Read-only."""
 
     async def messages(self, after: int = 0) -> Sequence[Message]:
-        """Give the conversation behind so many messages.
+        """Return the conversation after the first `after` messages.
 
         Raises:
             SessionDown: The session has ended.
@@ -46,7 +46,7 @@ class SessionReader(Protocol):
         ...
 
     async def status(self) -> Status:
-        """Say how the session stands.
+        """Return the status of the session.
 
         Raises:
             SessionDown: The session has ended.
@@ -55,12 +55,12 @@ class SessionReader(Protocol):
 
 
 class _Payload:
-    """What all payloads have."""
+    """Base of all payloads."""
 
     __slots__ = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain JSON, without `reader`, so that a line of a log is one call."""
+        """Return plain JSON without `reader`, for logging."""
         return attrs.asdict(
             self,  # type: ignore[arg-type]  # each of them is one of attrs
             filter=lambda attribute, _: attribute.name != "reader",
@@ -78,17 +78,17 @@ def _plain(value: Any) -> Any:
 
 @frozen(kw_only=True)
 class ChatRequest(_Payload):
-    """A message of a user, as it came.
+    """A user's message, as received.
 
     Attributes:
-        message: What it says; empty where there are only files.
-        tenant_id: Whose it is.
-        user_id: Who of them.
-        agent_id: Of the profile that is asked.
-        session_id: Where it goes to; None where none was given.
-        mode: What the caller calls the way it is to be worked on; a profile that is a function is given it.
-        client_id: What the caller names it by, so that it can be sent again; None for no name.
-        metadata: What the caller says besides.
+        message: Its text. Empty if there are only files.
+        tenant_id: Id of the sender's tenant.
+        user_id: Id of the sender.
+        agent_id: Id of the requested profile.
+        session_id: Target session. None if not given.
+        mode: Working mode named by the caller, passed to a profile that is a function.
+        client_id: The caller's name for the message, for safe retries. None for no name.
+        metadata: Further data of the caller.
     """
 
     message: str
@@ -102,17 +102,17 @@ class ChatRequest(_Payload):
 
 
 def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
-    return frozenset(given)  # with its types: `frozenset` itself takes anything, as mypy reads it
+    return frozenset(given)  # typed: mypy lets `frozenset` itself accept anything
 
 
 @frozen(kw_only=True)
 class Principal(_Payload):
-    """Who is calling.
+    """The caller.
 
     Attributes:
-        tenant_id: The tenant.
-        user_id: The user.
-        scopes: What they may do: `use`, `inspect`, `decide`.
+        tenant_id: Id of the tenant.
+        user_id: Id of the user.
+        scopes: Rights of the caller: `use`, `inspect`, `decide`.
     """
 
     tenant_id: str
@@ -120,19 +120,19 @@ class Principal(_Payload):
     scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain JSON; scopes are sorted."""
+        """Return plain JSON with sorted scopes."""
         return {"tenant_id": self.tenant_id, "user_id": self.user_id, "scopes": sorted(self.scopes)}
 
 
 @frozen(kw_only=True)
 class ChatRequestContext(_Payload):
-    """A message with a user's words, before anything was done for it.
+    """A message with a user's words, before any work was done for it.
 
     Attributes:
-        kind: How it came.
-        request: What it says.
-        agent_id: Of the profile that is asked.
-        principal: Who is calling.
+        kind: How it arrived.
+        request: The message.
+        agent_id: Id of the requested profile.
+        principal: The caller.
     """
 
     kind: MessageKind
@@ -141,7 +141,7 @@ class ChatRequestContext(_Payload):
     principal: Principal
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain JSON."""
+        """Return plain JSON."""
         return {
             "kind": self.kind,
             "request": self.request.as_dict(),
@@ -152,25 +152,25 @@ class ChatRequestContext(_Payload):
 
 @frozen
 class HandledResponse:
-    """An answer that an interceptor gives in place of a session.
+    """An interceptor's answer, instead of a session's.
 
     Attributes:
         body: A JSON object.
-        status: Of 200, 201, 202, 400, 401, 402, 403, 404, 409, 422, 429, 500, 503.
+        status: One of 200, 201, 202, 400, 401, 402, 403, 404, 409, 422, 429, 500, 503.
         headers: `retry-after`, `www-authenticate` and `x-…`.
     """
 
     body: Mapping[
         str, Any
-    ]  # looked at when it is made; as JsonValue no variable of a type such as dict[str, str] would fit
+    ]  # validated on creation: as JsonValue, a variable of type dict[str, str] would not fit
     status: int = 200
     headers: Mapping[str, str] = MappingProxyType({})
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no answer, where it is made, and keep a copy of the rest.
+        """Validate the answer and copy its values.
 
         Raises:
-            OptionError: The plugin author's move; all faults at once.
+            OptionError: The plugin author's move: lists all faults at once.
         """
         faults = [*self._faults()]
         if faults:
@@ -202,18 +202,18 @@ class HandledResponse:
 
 @frozen(kw_only=True)
 class RequestContext(_Payload):
-    """A request, as the hooks of its beginning and its end see it.
+    """A request, for the hooks at its start and end.
 
     Attributes:
-        kind: How its answer is wanted.
-        tenant_id: Whose it is.
-        user_id: Who of them.
-        session_id: The session that works on it.
-        agent_id: Of the profile.
-        request_id: Its own name.
-        started_at_ms: When it began, in milliseconds since 1970.
-        outcome: What became of it; None until its end.
-        reader: Reads its session; None at its beginning, and where there is no session.
+        kind: How its answer is returned.
+        tenant_id: Id of the sender's tenant.
+        user_id: Id of the sender.
+        session_id: Id of the session that handles it.
+        agent_id: Id of the profile.
+        request_id: Id of the request.
+        started_at_ms: Start time, in milliseconds since 1970.
+        outcome: Its outcome. None until its end.
+        reader: Reader of its session. None at its start, and without a session.
     """
 
     kind: RequestKind
@@ -229,14 +229,14 @@ class RequestContext(_Payload):
 
 @frozen(kw_only=True)
 class AttachmentFile(_Payload):
-    """A file that came with a message.
+    """A file sent with a message.
 
     Attributes:
-        name: Cleaned.
-        mime_type: As the caller says.
-        container_path: Where the tools of the session find it.
-        size_kb: Rounded.
-        size_bytes: Exactly.
+        name: Cleaned name.
+        mime_type: Type given by the caller.
+        container_path: Path for the session's tools.
+        size_kb: Size in KiB, rounded.
+        size_bytes: Exact size in bytes.
     """
 
     name: str
@@ -248,16 +248,16 @@ class AttachmentFile(_Payload):
 
 @frozen
 class AttachmentText:
-    """What an attachment handler has to say of files.
+    """An attachment handler's text about files.
 
     Attributes:
-        context_text: Stands before the message; None for nothing.
+        context_text: Text placed before the message. None for no text.
     """
 
     context_text: str | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no text, where it is made.
+        """Validate the text.
 
         Raises:
             OptionError: The plugin author's move.
@@ -269,16 +269,16 @@ class AttachmentText:
 
 @frozen(kw_only=True)
 class ToolCallContext(_Payload):
-    """Around a call: whose it is.
+    """Owner and origin of a call.
 
     Attributes:
-        tenant_id: Whose session it is.
-        user_id: Who of them.
-        session_id: The session that calls.
-        root_session_id: The session that no other one started, above that one or that one itself.
-        agent_id: Of the profile.
-        request_id: The request that it is for; None in a cycle that no request started.
-        reader: Reads its session.
+        tenant_id: Id of the session's tenant.
+        user_id: Id of the session's user.
+        session_id: Id of the calling session.
+        root_session_id: Id of the root session, the calling session itself or an ancestor.
+        agent_id: Id of the profile.
+        request_id: Id of the request. None in a cycle that no request started.
+        reader: Reader of its session.
     """
 
     tenant_id: str
@@ -292,13 +292,13 @@ class ToolCallContext(_Payload):
 
 @frozen(kw_only=True)
 class BeforeToolCall(_Payload):
-    """A call that may run if no plugin denies it.
+    """A call that runs if no plugin denies it.
 
     Attributes:
-        tool_name: The tool.
-        call_id: The call.
-        input: Its arguments as they would run: a copy of this plugin's own, whose changes reach no other code.
-        context: Whose it is.
+        tool_name: Name of the tool.
+        call_id: Id of the call.
+        input: Its current arguments. A copy for this plugin, so changes have no effect elsewhere.
+        context: Owner and origin of the call.
     """
 
     tool_name: str
@@ -309,16 +309,16 @@ class BeforeToolCall(_Payload):
 
 @frozen(kw_only=True)
 class AfterToolCall(_Payload):
-    """A call whose code returned, raised, or ran out of time for the last time.
+    """A call whose last attempt returned, raised, or timed out.
 
     Attributes:
-        tool_name: The tool.
-        call_id: The call.
-        input: The arguments that it ran with: a copy of this plugin's own.
-        result: What the call was answered with, as session plugins left it.
+        tool_name: Name of the tool.
+        call_id: Id of the call.
+        input: The arguments it ran with. A copy for this plugin.
+        result: Result of the call, after session plugins.
         is_error: Whether it failed.
-        duration_ms: How long the code of its last attempt took, in milliseconds.
-        context: Whose it is.
+        duration_ms: Run time of its last attempt, in milliseconds.
+        context: Owner and origin of the call.
     """
 
     tool_name: str
@@ -332,16 +332,16 @@ class AfterToolCall(_Payload):
 
 @frozen
 class Allow:
-    """The call may run.
+    """Permission for the call.
 
     Attributes:
-        input: A JSON object that is to run instead; None for what was asked about. Later plugins are asked about it.
+        input: Replacement arguments, a JSON object. None to keep the current ones. Later plugins judge the replacement.
     """
 
     input: Mapping[str, Any] | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what are no arguments, where they are made.
+        """Validate the arguments.
 
         Raises:
             OptionError: The plugin author's move.
@@ -360,16 +360,16 @@ class Allow:
 
 @frozen
 class Deny:
-    """The call does not run.
+    """Denial of the call.
 
     Attributes:
-        reason: What the model reads.
+        reason: Text for the model.
     """
 
     reason: str
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no reason, where it is made.
+        """Validate the reason.
 
         Raises:
             OptionError: The plugin author's move.
@@ -380,4 +380,4 @@ class Deny:
 
 
 MESSAGE_KINDS: Final[tuple[str, ...]] = get_args(MessageKind)
-"""How a message may come."""
+"""Ways in which a message can arrive."""

@@ -1,7 +1,8 @@
-"""A plugin of a host: one cross-cutting concern, with hooks that may do I/O. What can be wrong with one is said before any runs.
+"""A host plugin: one cross-cutting concern, with hooks that may do I/O. Plugins are validated before any hook runs.
 
-Its verdicts reach sessions as signals, and stand in their journals; it itself never runs in a replay. A concern of one session that must
-hold in a replay is a session plugin (`agentrail.abc`), and no room here knows how those work.
+Its verdicts reach sessions as signals and are recorded in their journals. The plugin itself never runs in a replay. A
+concern of one session that must hold in a replay is a session plugin (`agentrail.abc`), which this package does not
+know.
 """
 
 import difflib
@@ -39,22 +40,22 @@ HOST_HOOKS: Final[tuple[str, ...]] = (
     "on_turn_persisted",
     "on_request_end",
 )
-"""The hooks of a plugin, in the order in which a request meets them."""
+"""Plugin hooks, in the order in which a request meets them."""
 
 _LOOKS_LIKE_A_HOOK: Final = re.compile(r"on_\w+|intercept_\w+|\w+_handler")
 
 
 class HostPlugin:
-    """One cross-cutting concern of a host. Override what you need; what is not overridden costs nothing.
+    """One cross-cutting concern of a host. Override the hooks you need. The others cost nothing.
 
     Attributes:
-        name: Unique in the host.
-        version: Such as `1.2.0`; shown in diagnostics.
-        priority: Higher runs first, and stops last. Plugins of one priority run in the order in which they were given.
+        name: Unique name in the host.
+        version: Version such as `1.2.0`, shown in diagnostics.
+        priority: Higher runs first and stops last. Plugins of equal priority run in the given order.
         critical: Whether a failing `intercept_chat_request` refuses the request.
         fail_closed: Whether a failing `on_before_tool_call` denies the call.
         timeouts: Hook name → seconds, instead of the host's `hook_timeout`.
-        context_providers: Asked behind those of the host; see `agentrail.abc.ContextProvider`.
+        context_providers: Called after those of the host. See `agentrail.abc.ContextProvider`.
     """
 
     name: str = ""
@@ -66,50 +67,50 @@ class HostPlugin:
     context_providers: Sequence[ContextProvider] = ()
 
     async def start(self) -> None:
-        """Begin; what it raises keeps the host from starting."""
+        """Start the plugin. An exception prevents the host from starting."""
 
     async def background(self) -> None:
-        """Run from the start to the stop, beside everything else; it is started again when it fails, three times in five seconds."""
+        """Run from start to stop, concurrently. Restarted on failure, up to three times in five seconds."""
 
     async def stop(self) -> None:
-        """End. Called only where `start` returned."""
+        """Stop the plugin. Called only if `start` returned."""
 
     async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
-        """Answer a message in place of a session, or let it pass with None. Asked about every message with a user's words."""
+        """Answer a message instead of a session, or return None to let it pass. Called for every message with a user's words."""
 
     async def attachment_handler(self, files: tuple[AttachmentFile, ...]) -> AttachmentText | None:
-        """Say something of the files of a message, which stands before it; None for nothing."""
+        """Return a text about the files of a message, placed before it, or None."""
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Hear that a request begins. From here on `on_request_end` is owed."""
+        """Called at the start of a request. From here on, `on_request_end` is guaranteed."""
 
     async def on_before_tool_call(self, event: BeforeToolCall) -> Allow | Deny:
-        """Judge a call: behind the plugins of its session, in front of any person."""
+        """Judge a call, after the plugins of its session and before any user approval."""
         return Allow()
 
     async def on_after_tool_call(self, event: AfterToolCall) -> None:
-        """Hear what a call came to. It changes nothing."""
+        """Called with the outcome of a call. Cannot change it."""
 
     async def on_turn_persisted(self, ctx: RequestContext) -> None:
-        """Hear that what a request put into the history is committed."""
+        """Called when a request's additions to the history are committed."""
 
     async def on_request_end(self, ctx: RequestContext) -> None:
-        """Hear how a request ended: the last hook of each, once."""
+        """Called once with the outcome of a request. The last hook of each request."""
 
 
 def overrides(plugin: HostPlugin, hook: str) -> bool:
-    """Say whether a plugin has a hook of its own: on its class, or put on the object."""
+    """Return whether a plugin implements a hook, on its class or on the object."""
     own = inspect.getattr_static(plugin, hook)
     return own is not inspect.getattr_static(HostPlugin, hook)
 
 
 def in_order(plugins: Iterable[HostPlugin]) -> tuple[HostPlugin, ...]:
-    """Sort plugins: the highest priority first, and those of one priority as they were given."""
+    """Sort plugins by descending priority, and keep the given order for equal priorities."""
     return tuple(sorted(plugins, key=lambda plugin: -plugin.priority))
 
 
 def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
-    """Check the plugins of a host, and sort them."""
+    """Validate and sort the plugins of a host."""
     given = tuple(plugins)
     faults: list[str] = []
     names: dict[str, int] = {}
@@ -130,7 +131,7 @@ def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
 
 
 def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
-    """Say all that is wrong with one plugin, and what to do about it."""
+    """Yield all faults of a plugin, with remedies."""
     given: Any = plugin  # mypy takes the annotations at their word, and those are in doubt here
     if not isinstance(given.name, str) or not given.name.strip():
         yield f"name is {given.name!r:.80}: set `name` to a text that no other plugin of the host has"

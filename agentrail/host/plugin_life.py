@@ -1,6 +1,6 @@
-"""The plugins of a host from their start to their stop: all of them or none, what runs beside them, and the way back.
+"""Lifecycle of a host's plugins: start of all or none, background work, and stop.
 
-What a hook may raise and how long it may take is in `hooks`; how often `background` is started again, the rules of supervisors.
+`hooks` defines failures and time limits of hooks. Supervisors restart `background`.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ LOGGER: Final = Logger("agentrail.host")
 
 MAX_BACKGROUND_RESTARTS: Final = 3
 BACKGROUND_PERIOD_SECONDS: Final = 5.0
-"""With one more crash in that time the background of a plugin is given up, that one alone."""
+"""One more crash within this time ends the background work of that plugin only."""
 
 BACKGROUNDS: Final = SupervisorFlags(
     "dynamic",
@@ -46,14 +46,14 @@ BACKGROUNDS: Final = SupervisorFlags(
 
 
 class PluginLife:
-    """Starts the plugins of a host, and stops them.
+    """Starts and stops the plugins of a host.
 
     Attributes:
-        stops_by: Until when they may use the time of their own `stop`; behind that each has a second.
+        stops_by: Deadline for the plugins' own `stop` timeouts. After it, each plugin has one second.
     """
 
     def __init__(self, order: PluginOrder, runner: HookRunner) -> None:
-        """Made by `open_plugins`; nothing has started."""
+        """Created by `open_plugins`, with nothing started."""
         self._order = order
         self._runner = runner
         self._backgrounds: Supervisor | None = None
@@ -65,18 +65,18 @@ class PluginLife:
 
     @property
     def started(self) -> tuple[HostPlugin, ...]:
-        """Those that have started and not begun to stop, in the order in which they were started."""
+        """Plugins that have started and not begun to stop, in start order."""
         return self._started
 
     @property
     def failed_backgrounds(self) -> tuple[str, ...]:
-        """The names of plugins whose `background` crashed too often, and does not run any more; the first one first."""
+        """Names of plugins whose `background` crashed too often and no longer runs, in order of failure."""
         return tuple(self._given_up)
 
     async def start(self) -> None:
-        """Start all plugins in their order, and then what they do in the background. Once.
+        """Start all plugins in order, then their background work. Called once.
 
-        Cancellation: As of a start that fails, with nothing to report: the plugin that is starting is cancelled.
+        Cancellation: Like a failed start, but without a report: the starting plugin is cancelled.
         """
         chain = Beginning(self._order)
         try:
@@ -88,11 +88,12 @@ class PluginLife:
         self._started = chain.started
 
     async def stop(self) -> None:
-        """Stop all plugins that have started, in the exact reverse order; again if you like.
+        """Stop all started plugins, in the exact reverse order. Idempotent.
 
-        What a plugin does in the background ends in front of its own `stop`.
+        A plugin's background work ends before its own `stop`.
 
-        Cancellation: Shielded; each plugin has the timeout of its `stop`, and its background that of a hook, both up to `stops_by`.
+        Cancellation: Shielded. Each plugin has the timeout of its `stop`, and its background that of a hook, both until
+        `stops_by`.
         """
         with trio.CancelScope(shield=True):
             while self._started:
@@ -113,11 +114,11 @@ class PluginLife:
             if overrides(plugin, "background"):
                 await self._start_background(plugin)
 
-    # --- what runs in the background
+    # --- background work
 
     @asynccontextmanager
     async def supervise(self) -> AsyncIterator[None]:
-        """Open the supervisor of what plugins do in the background, and stop all plugins when the block is left."""
+        """Open the supervisor of background work, and stop all plugins at the end of the block."""
         label = SupervisorLabel("backgrounds of plugins")
         failure = Kept()
         async with open_supervisor(BACKGROUNDS, [_TEMPLATE], name=label, observer=self._hear) as backgrounds:
@@ -138,8 +139,8 @@ class PluginLife:
         await self._backgrounds.start_child(spec)
 
     async def _run_background(self, plugin: HostPlugin) -> None:
-        """Be one life of a plugin's background: what it raises is reported first, and then its supervisor's affair."""
-        if plugin.name in self._stopping:  # it crashed as its plugin began to stop
+        """Run a plugin's background once. An exception is first reported, then handled by the supervisor."""
+        if plugin.name in self._stopping:  # it crashed while its plugin began to stop
             return
         try:
             await plugin.background()
@@ -147,7 +148,7 @@ class PluginLife:
             if what_travels(error) is not None:
                 raise
             self._blamed.add(plugin.name)
-            with cleanup_scope(self._runner.hook_seconds):  # also of one that raises because it is stopped
+            with cleanup_scope(self._runner.hook_seconds):  # also if it raises because it is being stopped
                 await self._runner.report(plugin, "background", error)  # noqa: ASYNC102 - shielded and bounded
             raise
 
@@ -159,10 +160,10 @@ class PluginLife:
                 if child.id == plugin.name and child.handle is not None:
                     await self._backgrounds.terminate_child(child.handle)
         except (ActorDown, ChildNotFound, SupervisorStopping):
-            return  # it has ended by itself, or all of them are being stopped: then by the same rules
+            return  # it ended by itself, or all are being stopped by the same rules
 
     def _hear(self, report: Report) -> None:
-        """Take a report of the supervisor: what its plugin is blamed for is told as every failure is, and all else to the log."""
+        """Process a supervisor report: failures of a plugin are reported like others, the rest is logged."""
         plugin = next((one for one in self._order.all if one.name == report.child_id), None)
         if plugin is None:
             log_report(report)
@@ -179,11 +180,11 @@ class PluginLife:
 
 @asynccontextmanager
 async def open_plugins(order: PluginOrder, runner: HookRunner) -> AsyncIterator[PluginLife]:
-    """Open what the plugins of a host live in; none is started yet.
+    """Open the lifecycle of a host's plugins, with none started yet.
 
-    `start` is a call of its own because plugins start behind the sessions' supervisor and stop behind its end.
+    `start` is a separate call because plugins start after the sessions' supervisor and stop after its end.
 
-    Cancellation: Plugins are stopped in order all the same; what runs in the background is stopped sooner.
+    Cancellation: Plugins still stop in order. Background work stops sooner.
     """
     life = PluginLife(order, runner)
     async with life.supervise():
@@ -191,14 +192,17 @@ async def open_plugins(order: PluginOrder, runner: HookRunner) -> AsyncIterator[
 
 
 def decide_start_error(error: BaseException) -> BaseException:
-    """Say what leaves where a plugin did not start: what it raised. Only a cancellation of another day would end the program."""
+    """Return the error of a failed start: the plugin's exception.
+
+    A foreign cancellation is wrapped, because it would end the program.
+    """
     if any(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
         return RuntimeError(f"a plugin did not start: {describe_bug(error)}, and nothing was cancelled here")
     return error
 
 
 def decide_given_up(plugin: HostPlugin) -> SupervisorGaveUp:
-    """Say that a plugin does nothing in the background any more."""
+    """Return the error for a plugin whose background work was given up."""
     message = (
         f"background of the plugin {named(plugin)} crashed more than {MAX_BACKGROUND_RESTARTS} times "
         f"within {BACKGROUND_PERIOD_SECONDS:g} s: it is not started again"
@@ -207,7 +211,7 @@ def decide_given_up(plugin: HostPlugin) -> SupervisorGaveUp:
 
 
 def decide_stuck(plugin: HostPlugin, seconds: float) -> HookTimeout:
-    """Say that what a plugin does in the background did not end when it was cancelled."""
+    """Return the error for background work that did not end when cancelled."""
     message = (
         f"background of the plugin {named(plugin)} did not end within {seconds:g} s after it was cancelled"
     )
@@ -215,7 +219,7 @@ def decide_stuck(plugin: HostPlugin, seconds: float) -> HookTimeout:
 
 
 async def _no_background() -> None:
-    """Stand in the template, which is never started: each background comes with a spec of its own."""
+    """Placeholder of the template, never started: each background has its own spec."""
 
 
 _TEMPLATE: Final = ChildSpec("background", worker(_no_background), "temporary")

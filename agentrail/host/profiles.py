@@ -1,7 +1,7 @@
-"""Profiles: named ways to configure a session, and the options that a session of one is started with.
+"""Profiles: named session configurations, and the start options of their sessions.
 
-What can be wrong with a profile is said when the host is built; of one whose options a function gives, when it has given them. A
-principal, a route or a request enters this file only as the ids that stand in `ProfileContext`.
+Faults of a profile are reported when the host is built, or after the call if a function returns the options.
+Principals, routes and requests appear here only as the ids in `ProfileContext`.
 """
 
 import os
@@ -29,25 +29,25 @@ from agentrail.tools import builtin
 from agentrail.wire.sandbox_address import is_alone
 
 MIN_KEPT_EVENTS: Final = 100
-"""How many events a session of a host keeps at least: a stream begins with an event that is out already."""
+"""Minimum event buffer of a host's session: a stream begins with an event that was already published."""
 
 MAX_PROFILES_NAMED: Final = 10
-"""How many profiles a message lists at most."""
+"""Maximum number of profiles listed in a message."""
 
 WRITING_TOOLS: Final = frozenset(map(name_of, builtin("edit_file", "shell", "write_file")))
-"""The tools that change files, as far as a host can know."""
+"""Tools known to the host to change files."""
 
 
 @frozen(kw_only=True)
 class ProfileContext:
-    """For whom a session is configured.
+    """The session to configure.
 
     Attributes:
-        tenant_id: Whose it is.
-        user_id: Who of them.
-        session_id: Its id: what a workspace of its own may be told apart by. It is a caller's word: never a path by itself.
-        agent_id: Which profile was asked for; empty where none was, and the host has no default.
-        mode: What the caller calls the way it is to be worked on, or None.
+        tenant_id: Id of the owner's tenant.
+        user_id: Id of the owner.
+        session_id: Id of the session, which may distinguish its workspace. Chosen by a client: never use it as a path.
+        agent_id: Requested profile. Empty if none was named and the host has no default.
+        mode: Working mode named by the caller, or None.
     """
 
     tenant_id: str
@@ -58,31 +58,33 @@ class ProfileContext:
 
 
 ProfileOptions: TypeAlias = SessionOptions | GivesOptions
-"""What configures a session: its options in one value, or what gives them by name."""
+"""A session configuration: options as one value, or an object that returns them by name."""
 
 OptionsFor: TypeAlias = Callable[[ProfileContext], Awaitable[ProfileOptions]]
-"""Configures each session by itself: an async function."""
+"""Configures each session individually: an async function."""
 
 
 @frozen(kw_only=True)
 class AgentProfile:
-    """A named way to configure a session.
+    """A named session configuration.
 
     Attributes:
-        id: What callers name it by: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`.
-        name: For people.
-        options: `SessionOptions`, an object with `.options()`, or an async function of `ProfileContext` that returns one of both.
-            The host sets id, scope, and `tenant_id`, `user_id`, `agent_id`, `metadata` of `user_data`: leave those out.
-        context_window: What readers are told that the model reads at most, in tokens; None for what is known of the model.
-        description: For people.
-        shared_workspace: Says that all users of this profile may see each other's files, where its directory is a fixed one.
-        approvers: Ids of users who decide the pending approvals and questions of other users' sessions of this profile, in their
-            tenant, without the scope `decide`. Not for profiles of `resolve_profile`: give those users a token with that scope.
+        id: Id used by clients: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`.
+        name: Display name.
+        options: `SessionOptions`, an object with `.options()`, or an async function of `ProfileContext` that returns
+            either. The host sets id, scope, and `tenant_id`, `user_id`, `agent_id`, `metadata` of `user_data`: leave
+            those out.
+        context_window: Context window reported to clients, in tokens. None: the known value of the model.
+        description: Description for display.
+        shared_workspace: Whether all users of this profile may see each other's files if its directory is fixed.
+        approvers: Ids of users who decide the pending approvals and questions of other users' sessions of this profile,
+            in their tenant, without the scope `decide`. Not for profiles of `resolve_profile`: give those users a token
+            with that scope.
     """
 
     id: str
     name: str
-    # They may hold keys.
+    # They may contain keys.
     options: ProfileOptions | OptionsFor = field(repr=False)
     context_window: int | None = None
     description: str = ""
@@ -90,7 +92,7 @@ class AgentProfile:
     approvers: Sequence[str] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Validate the profile.
 
         Raises:
             OptionError: The operator's move: every fault of this profile.
@@ -101,27 +103,27 @@ class AgentProfile:
 
     @property
     def is_function(self) -> bool:
-        """Whether each session is configured by itself."""
+        """Whether a function configures each session."""
         return not _is_fixed(self.options)
 
 
 ResolveAgentProfile: TypeAlias = Callable[[ProfileContext], Awaitable[AgentProfile | None]]
-"""Finds a profile in place of the list of the host: an async function; None where there is none of this `agent_id`."""
+"""Finds a profile instead of the host's list: an async function. Returns None if the `agent_id` is unknown."""
 
 
 @frozen(kw_only=True)
 class AgentProfiles:
-    """The profiles of a host, looked at: `check_agent_profiles` makes it.
+    """The validated profiles of a host. Created by `check_agent_profiles`.
 
     Attributes:
-        by_id: Those that it was given, by id, in order.
-        default_id: Which one is meant where none is named; empty where that is for `resolve` to say.
-        resolve: Finds one in place of `by_id`, or None.
-        session_plugins: Stand in the stack of every session of every profile, before its own.
-        plugin_names: What those are called. A plugin of a profile with one of these names gives way: what is given to the host holds in
+        by_id: The given profiles by id, in order.
+        default_id: Profile used if none is named. Empty if `resolve` decides.
+        resolve: Finds a profile instead of `by_id`, or None.
+        session_plugins: Added to the stack of every session of every profile, before its own.
+        plugin_names: Their names. A profile's plugin with one of these names is dropped: the host's plugins apply in
             every profile.
-        context_providers: Are asked in every session of every profile, before its own.
-        is_for_several: Whether users are told apart, so that two of them may not meet in one workspace unasked.
+        context_providers: Called in every session of every profile, before its own.
+        is_for_several: Whether users are told apart, so that two of them must not share a workspace by default.
     """
 
     by_id: Mapping[str, AgentProfile]
@@ -138,7 +140,7 @@ class AgentProfiles:
         return profile is not None and user_id in profile.approvers
 
     def named(self) -> str:
-        """List the ids that there are, ten at most, for a message; empty where a function knows them."""
+        """List up to ten ids for a message. Empty if a function resolves profiles."""
         some = [*self.by_id][:MAX_PROFILES_NAMED]
         more = len(self.by_id) - len(some)
         return ", ".join(some) + (f" and {more} more" if more else "")
@@ -153,7 +155,7 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
     context_providers: Sequence[ContextProvider] = (),
     is_for_several: bool = False,
 ) -> AgentProfiles:
-    """Look at all that a host is told of profiles."""
+    """Validate the profile options of a host."""
     by_id: dict[str, AgentProfile] = {}
     faults: list[str] = []
     for place, one in enumerate(cast("Iterable[Any]", profiles)):
@@ -189,7 +191,7 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
 
 
 def _read_plugins(entries: Sequence[PluginEntry]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Make the plugins that all sessions get once, as a session would: what is wrong with one would else be said to callers."""
+    """Load the plugins of all sessions once, as a session would, so that their faults are not reported to clients."""
     try:
         stack, _ = load_stack(entries)
     except PluginError as error:
@@ -205,7 +207,7 @@ def _faults_of_default(default: object, by_id: Mapping[str, AgentProfile], *, is
 
 
 async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> AgentProfile | None:
-    """Find the profile that a request asks for; None where there is none, which is a 404.
+    """Find the requested profile. None if there is none, which is a 404.
 
     Cancellation: Reaches the application's function.
     """
@@ -222,7 +224,7 @@ async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> A
 
 
 def models_in(profile: AgentProfile) -> tuple[str, ...]:
-    """Name the models of a profile, its own in front of those that are asked when that one fails; none where a function decides."""
+    """Return the models of a profile, its own first, then its fallbacks. Empty if a function decides."""
     if profile.is_function:
         return ()
     options = _read(profile.options)
@@ -232,7 +234,7 @@ def models_in(profile: AgentProfile) -> tuple[str, ...]:
 def fault_of_profile(
     profile: AgentProfile, fault_of_model: Callable[[SessionOptions], str | None]
 ) -> str | None:
-    """Say why no session of a profile can begin, as far as that is known beforehand; None where a function decides."""
+    """Return why no session of a profile can start, where known in advance. None if a function decides."""
     return None if profile.is_function else fault_of_model(_read(profile.options))
 
 
@@ -244,7 +246,7 @@ async def options_of_profile(
     model: str | None = None,
     metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
-    """Give the options that one session of a profile is started with.
+    """Return the start options of one session of a profile.
 
     Cancellation: Reaches the application's function.
     """
@@ -273,7 +275,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     model: str | None = None,
     metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
-    """Make of what a profile gives the options of one session: the host's words last."""
+    """Combine a profile's options with the host's, which take precedence."""
     options = _read(given)
     faults = _faults_of_options(options)
     if not profile.is_function:
@@ -294,10 +296,10 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
 
 
 def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: SessionOptions) -> bool:
-    """Say whether files that come with a message may be put into the workspace of its session.
+    """Return whether files of a message may be written to the workspace of its session.
 
-    Not where there is none: a session that names neither sandbox nor directory works in the directory of the process. Nor where users
-    would read each other's files there, and the profile does not say that they may.
+    No if there is no workspace: a session without sandbox and directory works in the process's directory. No if users
+    could read each other's files there and the profile does not allow that.
     """
     if options.sandbox is None and os.fspath(options.working_dir) == os.curdir:
         return False
@@ -306,7 +308,7 @@ def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: Session
 
 
 def name_of_entry(entry: PluginEntry) -> str:
-    """Say what the name of a plugin of a session will be."""
+    """Return the name of a session plugin entry once loaded."""
     given, options = entry if isinstance(entry, tuple) else (entry, {})
     return sound_plugin(given, options, call_handler).name
 
@@ -323,7 +325,7 @@ async def _asked(
 
 def _failing(what: str, agent_id: str) -> Callable[[BaseException], NoReturn]:
     def fail(error: BaseException) -> NoReturn:
-        # Its words are for the log: a caller can do nothing about it, and may not read what stands in it.
+        # Details go to the log: a client cannot act on them and must not read them.
         message = f"{what} failed: the log says why"
         raise ProfileFailed(message, agent_id=agent_id) from error
 
@@ -331,7 +333,7 @@ def _failing(what: str, agent_id: str) -> Callable[[BaseException], NoReturn]:
 
 
 def _read(given: object) -> SessionOptions:
-    """Read what a profile gives; what is no configuration is said in the words of a blueprint."""
+    """Convert a profile's options. Invalid ones are reported in the words of a blueprint."""
     return given if isinstance(given, SessionOptions) else make_options({"blueprint": given})
 
 
@@ -366,7 +368,7 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
 
 
 def _faults_of_options(options: SessionOptions) -> list[str]:
-    """Say what a session of a host may not be given, as the host gives it."""
+    """Return the faults of options that a host's session cannot have."""
     faults = [
         f"user_data sets {key!r}: the host does, leave it out" for key in OWN_KEYS if key in options.user_data
     ]
@@ -383,7 +385,7 @@ def _faults_of_options(options: SessionOptions) -> list[str]:
 
 
 def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for_several: bool) -> list[str]:
-    """Find a directory into which the sessions of several users write, without a word that this is meant."""
+    """Find a directory shared by the sessions of several users without explicit permission."""
     if not is_for_several or profile.shared_workspace or not _is_one_place(options):
         return []
     tools = [*options.tools, *(tool for agent in options.agents for tool in agent.tools or ())]
@@ -398,7 +400,7 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
 
 
 def _is_one_place(options: SessionOptions) -> bool:
-    """Whether two sessions with these options work on the same files: all do but those whose sandbox is made for each."""
+    """Return whether two sessions with these options share files. Only sandboxes created per session do not."""
     return not (isinstance(options.sandbox, str) and is_alone(options.sandbox))
 
 
@@ -407,17 +409,17 @@ def _is_one_place(options: SessionOptions) -> bool:
 # A message's is in `ChatRequest.metadata`, a session's in its `user_data`.
 
 MAX_METADATA_LEVELS: Final = 64
-"""How deep metadata may be nested, itself counted: it stands inside of events and records, which may not be too deep either."""
+"""Maximum nesting depth of metadata, counting itself. It is contained in events and records, which are limited too."""
 
 
 def check_metadata(metadata: object, limits: Limits) -> None:
-    """Refuse metadata that is no JSON object, or too much."""
+    """Raise if metadata is not a JSON object or is too large."""
     if not isinstance(metadata, Mapping):
         raise OptionError([f"metadata is of type {type(metadata).__name__}: expected a JSON object"])
     if not metadata:
         return
     most = limits.max_metadata_bytes
-    # In front of what walks through it, so that it is not walked through for long.
+    # Checked before the walk, so that the walk is short.
     if too_large(metadata, max_characters=most) is None:
         fault = not_json(metadata, "metadata")
         if fault is not None:
@@ -434,7 +436,7 @@ def check_metadata(metadata: object, limits: Limits) -> None:
 
 
 def _levels_of(value: Any) -> int:
-    """Count how deep a value is nested; one that `not_json` has let pass, so it ends."""
+    """Return the nesting depth of a value. It has passed `not_json`, so it has no cycles."""
     match value:
         case Mapping():
             return 1 + max((_levels_of(one) for one in value.values()), default=0)

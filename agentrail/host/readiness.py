@@ -1,7 +1,7 @@
-"""Whether a host can do its work: all checks at once, each in its own time and under its own name.
+"""Readiness of a host: all checks at once, each with its own time limit and name.
 
-Who asks while they run is given what comes of them: strangers may ask, and as often as they like. A caller is told that a check failed, and
-not with what: that is in the log.
+Callers that arrive during a run share its result, because strangers may ask at any rate. Callers learn that a check
+failed. The reason is only in the log.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from agentrail.runtime.crashes import raise_what_travels
 LOGGER: Final = Logger("agentrail.host")
 
 _GRACE_SECONDS: Final = 0.25
-"""How long a check may take to end once its time is over."""
+"""Grace period of a check after its time limit, in seconds."""
 
 _CLOSED: Final = "this host is closed: it is not ready"
 
@@ -28,12 +28,12 @@ _CheckError: TypeAlias = Literal["failed", "timeout"]
 
 @frozen(kw_only=True)
 class CheckResult:
-    """What came of one check.
+    """Result of one check.
 
     Attributes:
-        name: Which one.
-        error: `failed` or `timeout`; None where it is ready.
-        duration_ms: How long it took.
+        name: Name of the check.
+        error: `failed` or `timeout`. None if it is ready.
+        duration_ms: Duration in milliseconds.
     """
 
     name: str
@@ -48,7 +48,7 @@ class CheckResult:
 
 @define(eq=False)
 class _CheckRun:
-    """One run of all checks, for all who wait for it."""
+    """One run of all checks, shared by its callers."""
 
     began: float
     names: tuple[str, ...]
@@ -57,7 +57,7 @@ class _CheckRun:
     ended: trio.Event = field(factory=trio.Event)
 
     def note(self, name: str, error: _CheckError | None) -> None:
-        """Take what came of a check; what comes of one that was given up is not asked for any more."""
+        """Store the result of a check. Results of abandoned checks are ignored."""
         if name in self.missing:
             del self.missing[name]
             took = int((trio.current_time() - self.began) * 1000)
@@ -72,7 +72,7 @@ class Readiness:
     def __init__(
         self, checks: Callable[[], Mapping[str, ReadinessCheck]], within: float, nursery: trio.Nursery
     ) -> None:
-        """Run nothing yet."""
+        """Store the parts. No check runs yet."""
         self._checks = checks
         self._within = within
         self._nursery = nursery
@@ -81,15 +81,15 @@ class Readiness:
         self._is_closed = False
 
     def close(self) -> None:
-        """Run no more checks; who waits is told that the host is closed."""
+        """Stop running checks. Waiting callers get an error that the host is closed."""
         self._is_closed = True
         if self._check_run is not None:
             self._check_run.ended.set()
 
     async def look(self) -> tuple[CheckResult, ...]:
-        """Run the checks side by side, or wait for those that run.
+        """Run the checks concurrently, or wait for the current run.
 
-        Cancellation: The checks go on, for others.
+        Cancellation: The checks continue for other callers.
         """
         check_run = self._check_run
         if check_run is None or check_run.ended.is_set():
@@ -115,7 +115,7 @@ class Readiness:
         try:
             with trio.move_on_after(self._within + _GRACE_SECONDS):
                 await check_run.ended.wait()
-        except trio.Cancelled:  # in whatever way its host goes down, no caller waits for ever
+        except trio.Cancelled:  # however the host ends, no caller waits indefinitely
             self.close()
             raise
         if self._is_closed:

@@ -1,6 +1,7 @@
-"""Requests as values and handles: what is known of one, how its caller waits for it, and the last ones of each session.
+"""Requests as values and handles: the known facts, waiting for an outcome, and the recent requests of each session.
 
-How a request stands is a fold of the events of its session; how it is carried out, with all hooks, stands in `carrying`. Here is no hook and no rule.
+The standing of a request is a fold of its session's events. `carrying` carries requests out, with all hooks. This
+module has no hooks.
 """
 
 import itertools
@@ -63,15 +64,15 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.structs import Value
 
-# Whose end is it? How one request stands, from the events of its session: a fold, with no look at anything else.
+# Assignment of ends to requests: the standing of one request, folded from the events of its session alone.
 #
-# Pure: a standing and an event give the next standing. A session runs one cycle at a time, and prompts wait, are taken for decisions, are
-# thrown away or steer; so an end belongs to a request only by the rules in this file. One table per session, kept by a task, would be
-# a second state, which could differ from the session's.
-# Who subscribes, and who is told, is decided elsewhere.
+# Pure: a standing and an event give the next standing. A session runs one cycle at a time, and prompts wait,
+# are taken as decisions, are discarded or steer. So an end belongs to a request only by the rules in this
+# file. One table per session, kept by a task, was rejected: it would be a second state that could differ from
+# the session's. Subscriptions and notifications are decided elsewhere.
 
 RequestStatus: TypeAlias = Literal["queued", "running", "waiting"] | RequestOutcome
-"""How a request stands: it waits for its turn, is worked on, waits for people, or has ended with an outcome."""
+"""Status of a request: queued, running, waiting for the user, or ended with an outcome."""
 
 OUTCOMES: Final[frozenset[str]] = frozenset(get_args(RequestOutcome))
 
@@ -92,25 +93,25 @@ KINDS_OF_REQUESTS: Final[tuple[type[Event], ...]] = (
     SessionParked,
     SessionEnd,
 )
-"""What has to be read of a session to know how its requests stand."""
+"""Event types needed to know the standing of requests."""
 
 
 class RequestStanding(Value, frozen=True, kw_only=True):
-    """How a request stands. A struct, since each event of a cycle makes another one.
+    """Standing of a request. A struct, because each event of a cycle creates another one.
 
     Attributes:
-        ref: Its prompt or its steer, as its receipt says.
-        seq: The number of the last event that changed it; 0 before any.
-        pending: What its cycle waits for, oldest first; none but while it is `waiting`.
-        is_kept: Whether it put something into the history, or made the session do so.
-        messages: Those of its cycle, behind an end that was none of an abort or a failure.
-        usage: Of its cycle so far; of all of it behind an end that says it. None before the first response.
-        last_usage: Of the last response in its cycle; None before the first.
-        stop_reason: Why its cycle finished; None for any other end.
-        reason: Why it was aborted or refused, in the words of whom that came from.
-        cycle: The cycle that runs in the session, its own or another's, as far as was read.
-        is_joined: Whether it is worked on by a cycle that its own prompt did not start: it was taken for a decision, or steered.
-        is_given_up: Whether the session was: what is thrown away behind that has failed.
+        ref: Its prompt or steer, as in its receipt.
+        seq: Number of the last event that changed it. 0 before any.
+        pending: Approvals and questions of its cycle, oldest first. Empty unless it is `waiting`.
+        is_kept: Whether it added to the history, or made the session do so.
+        messages: Messages of its cycle, after an end other than an abort or a failure.
+        usage: Usage of its cycle so far, or the total after an end that states it. None before the first response.
+        last_usage: Usage of the last response in its cycle. None before the first.
+        stop_reason: Why its cycle finished. None for any other end.
+        reason: Reason of the abort or refusal, as given.
+        cycle: The session's running cycle, its own or another's, as of the last event read.
+        is_joined: Whether a cycle that its own prompt did not start handles it: it was taken as a decision, or steered.
+        is_given_up: Whether the session was given up. Prompts dropped after that have failed.
     """
 
     ref: PromptRef
@@ -129,22 +130,22 @@ class RequestStanding(Value, frozen=True, kw_only=True):
     is_given_up: bool = False
 
     def __repr__(self) -> str:
-        """Say which and how, and nothing of what was said."""
+        """Show the request and its status, without any content."""
         return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing changes it any more."""
+        """Whether it is final."""
         return self.status in OUTCOMES
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the cycle that runs is its own."""
+        """Whether the running cycle is its own."""
         return not self.has_ended and (self.is_joined or self.cycle == self.ref)
 
 
 def stand_behind(standing: RequestStanding, event: Event) -> RequestStanding:
-    """Say how a request stands behind the next event of its session."""
+    """Return the standing after the next event of its session."""
     if standing.has_ended:
         return standing
     after = _of_prompts(standing, event)
@@ -156,20 +157,20 @@ def stand_behind(standing: RequestStanding, event: Event) -> RequestStanding:
 
 
 def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
-    """What becomes of a prompt before a cycle works on it, and where it is none of its own."""
+    """Apply an event about a prompt outside of its own cycle."""
     ref = standing.ref
     match event:
         case PromptReceived(ref=one) if one == ref:
             return replace(standing, status="running")
         case PromptQueued(ref=one) if one == ref:
-            # Also a steer that no cycle heard: it is a prompt from now on, and has a cycle of its own.
+            # Also a steer that no cycle read: from now on it is a prompt with its own cycle.
             return replace(standing, status="queued")
         case PromptDropped(ref=one) if one == ref:
             return replace(standing, status="failed" if standing.is_given_up else "dropped")
         case PromptRejected(ref=one, reason=reason) if one == ref:
             return replace(standing, status="refused", reason=reason)
         case PromptTaken(ref=one) if one == ref:
-            # One cycle at a time: what it decided about belongs to that one, whose end comes next.
+            # One cycle at a time: the decision belongs to the running cycle, whose end comes next.
             return replace(standing, status="running", is_joined=True, is_kept=True)
         case SteeringApplied(refs=refs) if SteerRef(ref) in refs:
             return replace(standing, status="running", is_joined=True, is_kept=True)
@@ -178,7 +179,7 @@ def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
 
 
 def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
-    """What becomes of the cycle that runs, whosever it is."""
+    """Apply an event of the running cycle, its own or another's."""
     match event:
         case AgentStart(ref=ref):
             if ref == standing.ref:
@@ -202,8 +203,9 @@ def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
 
 
 def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentError) -> RequestStanding:
-    # A name is missing where there was no cycle to abort, and in journals that are older than these names. A prompt that supersedes
-    # a suspended cycle is accepted before that one ends: so the name counts, where there is one, and not the order alone.
+    # The ref is missing if there was no cycle to abort, and in journals older than refs. A prompt that
+    # supersedes a suspended cycle is accepted before that cycle ends, so the ref counts if there is one, and
+    # not the order alone.
     ended = standing.cycle if event.ref is None else event.ref
     if not standing.is_joined and ended != standing.ref:
         return standing if ended is None else replace(standing, cycle=None)
@@ -233,7 +235,7 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
 
 
 def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
-    """Say how a request stands whose session is gone, or was given up, without a word about it."""
+    """Return the standing of a request whose session ended, or was given up, without stating its outcome."""
     if standing.has_ended:
         return standing
     error = ErrorInfo(code="session_ended", message=f"the session has ended: {reason}")
@@ -241,7 +243,7 @@ def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
 
 
 def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> RequestStanding:
-    """Say how a request stands behind events that are kept no longer, or count no more."""
+    """Return the standing after events that are no longer stored or no longer count."""
     if standing.has_ended or standing.ref in status.queued or SteerRef(standing.ref) in status.steers:
         return standing
     message = f"the events {lost.from_seq} to {lost.to_seq} of its session are kept no longer, and its end may be among them"
@@ -251,23 +253,23 @@ def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> 
 
 
 def ended_by_host(standing: RequestStanding, outcome: RequestOutcome, reason: str) -> RequestStanding:
-    """End a request that its host ends: its session says nothing of that, or too late."""
+    """End a request because its host ends. Its session does not report that, or too late."""
     if standing.has_ended:
         return standing
     return replace(standing, status=outcome, pending=(), reason=reason)
 
 
 MAX_KEPT_REQUESTS: Final = 1_000
-"""Of how many requests of a session it is known how they stand, or ended."""
+"""Number of requests per session whose standing is remembered."""
 
 MAX_KEPT_IN_ALL: Final = 100_000
-"""Of how many of all sessions together; the one that ended first is forgotten first."""
+"""Limit for all sessions together. The request that ended first is forgotten first."""
 
 OnDisconnect: TypeAlias = Literal["continue", "abort"]
-"""What becomes of a request whose caller leaves."""
+"""Handling of a request whose caller disconnects."""
 
 MessageReceipt: TypeAlias = PromptReceipt | SteerReceipt
-"""What a session gave when it took the message: that of a prompt, or of a steer."""
+"""Receipt of a message: that of a prompt, or of a steer."""
 
 
 _REQUEST_ID: Final = re.compile(r"r-([csp])[0-9a-f]{24}")
@@ -275,36 +277,36 @@ _KINDS: Final[dict[str, RequestKind]] = {"c": "chat", "s": "stream", "p": "promp
 
 
 def mint_request_id(kind: RequestKind) -> str:
-    """Make the id of a new request. Its kind is in it: of what an earlier process took, only the id is in the journal."""
+    """Return a new request id. It contains the kind, because for earlier processes only the id is in the journal."""
     return f"r-{kind[0]}{current().ids(12)}"
 
 
 def kind_of_request(request_id: str) -> RequestKind | None:
-    """Return how the answer to a request is wanted; None where its id does not say so."""
+    """Return how a request's answer is returned. None if its id does not state it."""
     found = _REQUEST_ID.fullmatch(request_id)
     return None if found is None else _KINDS[found[1]]
 
 
 @frozen(kw_only=True)
 class RequestRecord:
-    """What is known of a request.
+    """Known facts of a request.
 
     Attributes:
-        request_id: Its name.
-        session_id: The session that works on it.
-        agent_id: Of the profile.
-        kind: How its answer is wanted; None where that is not known any more.
-        status: `queued`, `running`, `waiting`, or the outcome that it ended with.
-        seq: The number of the event that its receipt names.
-        end_seq: The number of the event that ended it; None before, and where none did.
-        text: The answer, or what was said of it when it was aborted or failed; empty before the end.
-        usage: What its cycle has used so far; None before the first response.
-        last_usage: Of the last response: `input` is how much of the window it filled.
-        context_window: How much the model reads at most, as the profile says, else as is known of the model; None where that is not.
-        stop_reason: Why its cycle finished; None for any other end.
+        request_id: Id of the request.
+        session_id: Id of the session that handles it.
+        agent_id: Id of the profile.
+        kind: How its answer is returned. None if no longer known.
+        status: `queued`, `running`, `waiting`, or its outcome.
+        seq: Number of the event in its receipt.
+        end_seq: Number of the event that ended it. None before, and if no event did.
+        text: The answer, or the text so far if it was aborted or failed. Empty before the end.
+        usage: Usage of its cycle so far. None before the first response.
+        last_usage: Usage of the last response: `input` is how much of the context window it filled.
+        context_window: Context window as in the profile, otherwise the model's known value. None if unknown.
+        stop_reason: Why its cycle finished. None for any other end.
         error: Why it failed.
         reason: Why it was aborted or refused.
-        pending: What it waits for, while it is `waiting`.
+        pending: Pending approvals and questions while it is `waiting`.
     """
 
     request_id: str
@@ -325,22 +327,22 @@ class RequestRecord:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing changes it any more."""
+        """Whether it is final."""
         return self.status in OUTCOMES
 
     @property
     def outcome(self) -> RequestOutcome | None:
-        """What became of it; None before its end."""
+        """Its outcome. None before its end."""
         return cast("RequestOutcome", self.status) if self.has_ended else None
 
     @property
     def cost_usd(self) -> float | None:
-        """What it cost; None while nothing was used, and where a price is unknown."""
+        """Its cost. None while nothing was used, and if a price is unknown."""
         return None if self.usage is None else self.usage.cost_usd
 
 
 def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
-    """Bring a record up to how its request stands; its answer is not known by that."""
+    """Update a record from the standing. The answer is not part of that."""
     return evolve(
         record,
         status=standing.status,
@@ -355,7 +357,7 @@ def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRe
 
 
 class RequestTrack:
-    """One request, for all who wait for it: its record, and the moment at which that changes."""
+    """One request, shared by all its waiters: its record, and notification of changes."""
 
     def __init__(
         self,
@@ -364,7 +366,7 @@ class RequestTrack:
         *,
         on_change: "Callable[[RequestTrack], None] | None" = None,
     ) -> None:
-        """Begin with what is known."""
+        """Start with the known facts."""
         self._record = record
         self._is_behind = False
         self.standing: RequestStanding = RequestStanding(
@@ -375,14 +377,14 @@ class RequestTrack:
 
     @property
     def record(self) -> RequestRecord:
-        """What is told of it. Brought up to how it stands when it is asked for: most events of a cycle change it unseen."""
+        """The current record. Updated on access, because most events of a cycle change it unobserved."""
         if self._is_behind:
             self._is_behind = False
             self._record = record_behind(self._record, self.standing)
         return self._record
 
     def stand(self, standing: RequestStanding) -> None:
-        """Take how it stands now. That it has ended is heard with its answer, by `end`."""
+        """Set the standing. The end is announced by `end`, together with the answer."""
         if standing.has_ended and not self.standing.has_ended:
             self._is_behind, self._record = False, self.record
         before, self.standing = self.standing, standing
@@ -394,22 +396,22 @@ class RequestTrack:
                 self._tell()
 
     def learn_window(self, tokens: int | None) -> None:
-        """Take how much the model reads at most, where the profile does not say it."""
+        """Set the context window if the profile does not."""
         self._record = evolve(self.record, context_window=tokens)
 
     def end(self, text: str) -> None:
-        """Say to all who wait that it has ended, and with which answer."""
+        """Announce the end and the answer to all waiters."""
         self._is_behind, self._record = False, evolve(record_behind(self._record, self.standing), text=text)
         if self._on_change is not None:
             self._on_change(self)
         self._tell()
 
     def look_again(self) -> None:
-        """Let those who wait look whether they still want to."""
+        """Make all waiters check their condition again."""
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
-        """Wait until its record is as it is wanted, or it has ended."""
+        """Wait until the record satisfies a condition or has ended."""
         while not (self.record.has_ended or is_enough(self.record)):
             await self._changed.wait()
         return self.record
@@ -420,29 +422,30 @@ class RequestTrack:
 
 
 class SessionReading:
-    """What hooks may read of a session: nothing is changed through it."""
+    """Read access to a session for hooks. Read-only."""
 
     def __init__(self, session: Session) -> None:
-        """Read this one."""
+        """Store the session."""
         self._session = session
 
     async def messages(self, after: int = 0) -> Sequence[Message]:
-        """Give the conversation behind so many messages."""
+        """Return the conversation after the first `after` messages."""
         return (await self._session.messages())[after:]
 
     async def status(self) -> Status:
-        """Say how the session stands."""
+        """Return the status of the session."""
         return await self._session.status()
 
 
 class RequestEvents:
-    """The events of a session from the acceptance of a request to its end: an async context manager to iterate over.
+    """Events of a session from the acceptance of a request to its end: an async context manager and iterator.
 
-    All that the session publishes comes, also the rest of a cycle that the request waits for. It is entered once and read by one task.
+    Includes all events of the session, also the rest of a cycle that the request waits for. Entered once and read by
+    one task.
     """
 
     def __init__(self, subscription: Subscription, track: RequestTrack) -> None:
-        """Made by `HostRequest.events`."""
+        """Created by `HostRequest.events`."""
         self._events = subscription
         self._track = track
         self._standing = RequestStanding(ref=track.standing.ref)
@@ -451,26 +454,26 @@ class RequestEvents:
         """Subscribe.
 
         Raises:
-            SessionDown, YourMove: As of `Subscription`.
+            SessionDown, YourMove: See `Subscription`.
         """
         await self._events.__aenter__()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Read no more; the request goes on."""
+        """Unsubscribe. The request continues."""
         await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - it waits for nothing
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself."""
+        """Return itself."""
         return self
 
     async def __anext__(self) -> Event:
-        """Give the next event.
+        """Return the next event.
 
         Raises:
             SubscriberTooSlow: The reader's move: the buffer was full.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         if self._standing.has_ended:
             raise StopAsyncIteration
@@ -484,13 +487,13 @@ class RequestEvents:
 
 
 class HostRequest:
-    """A message that was accepted. Its session works on it, whether its caller stays or not.
+    """An accepted message. Its session handles it even if its caller disconnects.
 
     Attributes:
         session: The session.
-        receipt: What the session gave when it took the message; of one that is sent again the first one.
-        kind: How this caller wants the answer.
-        is_repeat: Whether the message was known by its client id: then it is a request that was there before.
+        receipt: The session's receipt. For a repeated message, the first one.
+        kind: How this caller receives the answer.
+        is_repeat: Whether the client id was known: then this is the existing request.
     """
 
     def __init__(  # noqa: PLR0913 - what a request is made of
@@ -503,7 +506,7 @@ class HostRequest:
         on_disconnect: OnDisconnect,
         is_repeat: bool = False,
     ) -> None:
-        """Made by `Host.submit`."""
+        """Created by `Host.submit`."""
         self.session = session
         self.receipt = receipt
         self.kind: RequestKind = kind
@@ -512,66 +515,67 @@ class HostRequest:
         self._on_disconnect = on_disconnect
 
     def __repr__(self) -> str:
-        """Show which one it is, and how it stands."""
+        """Show the request and its status."""
         return f"<HostRequest {self.request_id} of {self.session_id} {self.record.status}>"
 
     @property
     def request_id(self) -> str:
-        """Its name."""
+        """Id of the request."""
         return self.record.request_id
 
     @property
     def session_id(self) -> SessionId:
-        """The session that works on it."""
+        """Id of the session that handles it."""
         return self.record.session_id
 
     @property
     def record(self) -> RequestRecord:
-        """What is known of it now."""
+        """The currently known facts."""
         return self._track.record
 
     async def outcome(self) -> RequestOutcome:
         """Wait for its end.
 
         Returns:
-            What became of it; `record` has the answer.
+            Its outcome. `record` has the answer.
 
         Raises:
-            StoreUnavailable: The store takes no records for longer than its patience. The request continues when it is back.
+            StoreUnavailable: The store accepts no records for longer than its patience. The request continues when it
+                is back.
 
-        Cancellation: Nothing is lost by it; the request goes on.
+        Cancellation: Safe, the request continues.
         """
         record = await self._wait(lambda _: False)
         return cast("RequestOutcome", record.status)
 
     async def answered(self, within: float | None = None) -> RequestRecord:
-        """Wait until it has ended, or waits for people, or the time is over.
+        """Wait until it ends, waits for the user, or the time is over.
 
         Args:
-            within: How many seconds; None for as long as it takes.
+            within: Time limit in seconds. None: no limit.
 
         Returns:
-            What is known of it then: see `status`.
+            The facts known then. See `status`.
 
         Raises:
-            StoreUnavailable: As of `outcome`.
+            StoreUnavailable: See `outcome`.
 
-        Cancellation: Nothing is lost by it; the request goes on.
+        Cancellation: Safe, the request continues.
         """
         with trio.move_on_after(float("inf") if within is None else within):
             await self._wait(lambda record: record.status == "waiting")
         return self.record
 
     async def settled(self) -> None:
-        """Wait until it has ended, waits for people, or can be answered no sooner than the store is back.
+        """Wait until it ends, waits for the user, or is blocked by a store outage.
 
-        Cancellation: Nothing is lost by it; the request goes on.
+        Cancellation: Safe, the request continues.
         """
         with suppress(StoreUnavailable):
             await self.answered()
 
     async def _wait(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
-        """Wait for a change, for as long as the store lets anything change."""
+        """Wait for a change while the store works."""
         with told_of_outages(self.session, self._track.look_again) as call:
             record = await self._track.wait_changed(
                 lambda record: isinstance(call.error, StoreUnavailable) or is_enough(record)
@@ -581,70 +585,73 @@ class HostRequest:
         return record
 
     def events(self, *, deltas: bool = True, buffer: int = 1024) -> RequestEvents:
-        """Give the events of its session from the one that its receipt names up to its end.
+        """Return the events of its session, from the one in its receipt to its end.
 
         Args:
-            deltas: Whether ephemeral events come too.
-            buffer: As of `Session.subscribe`.
+            deltas: Whether to include ephemeral events.
+            buffer: See `Session.subscribe`.
 
         Raises:
-            OptionError: The caller's move: an argument that cannot be.
+            OptionError: The caller's move: an invalid argument.
         """
         after = max(self.receipt.seq - 1, 0)
         return RequestEvents(self.session.subscribe(after=after, deltas=deltas, buffer=buffer), self._track)
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Abort its cycle, or take its prompt out of the queue. Returns when that has begun.
+        """Abort its cycle, or remove its prompt from the queue. Returns when the abort has begun.
 
         Args:
-            reason: For people.
+            reason: Reason for display.
 
         Raises:
             RequestOver: The caller's move: it has ended.
-            SessionDown: Its session has.
+            SessionDown: Its session has ended.
 
-        Cancellation: The abort goes on.
+        Cancellation: The abort continues.
         """
         standing = self._track.standing
         if standing.has_ended or self.record.has_ended:
             message = f"request {self.request_id} has ended: {self.record.status}"
             raise RequestOver(message)
-        # One that was taken for a decision, or steered, ends with a cycle that another prompt has started.
+        # A message taken as a decision, or a steer, ends with a cycle that another prompt started.
         ref = standing.cycle if standing.is_joined else standing.ref
-        with suppress(StopNotWritten):  # it has begun all the same
+        with suppress(StopNotWritten):  # it has begun anyway
             await self.session.abort(reason, ref=ref, wait=False)
 
     async def caller_left(self) -> None:
-        """Say that its caller waits for it no more: it goes on, or is cancelled, as it was sent."""
+        """Handle the disconnect of its caller: continue or cancel, as requested with the message."""
         if self._on_disconnect == "abort" and not self.record.has_ended:
             await self.cancel("the caller left")
 
 
 def key_of_requests(owner: SessionOwner, session_id: str) -> str:
-    """Name the requests of a session: with whose they are, since an id may be another user's when its session has ended."""
+    """Return the key of a session's requests.
+
+    It includes the owner, because another user may reuse the id of an ended session.
+    """
     return f"{owner.tenant_id}/{owner.user_id}/{session_id}"
 
 
 class RequestBook:
-    """The requests of all sessions of a host: those that are open, and the last ones that have ended."""
+    """The requests of all sessions of a host: open ones, and the most recently ended."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start empty."""
         self._open: dict[str, dict[str, RequestTrack]] = {}
         self._ended: dict[str, OrderedDict[str, RequestRecord]] = {}
         self._order: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     @property
     def open_tracks(self) -> tuple[RequestTrack, ...]:
-        """All that have not ended."""
+        """All requests that have not ended."""
         return tuple(track for tracks in self._open.values() for track in tracks.values())
 
     def open(self, key: str, track: RequestTrack) -> None:
-        """Note one that was accepted."""
+        """Add an accepted request."""
         self._open.setdefault(key, {})[track.record.request_id] = track
 
     def close(self, key: str, track: RequestTrack) -> None:
-        """Note that one has ended: its record alone is kept, and not what it was read from."""
+        """Mark a request as ended. Only its record is kept."""
         request_id = track.record.request_id
         tracks = self._open.get(key, {})
         tracks.pop(request_id, None)
@@ -659,7 +666,7 @@ class RequestBook:
             self._forget(*next(iter(self._order)))
 
     def find(self, key: str, request_id: str) -> RequestTrack | None:
-        """Give a request that is known; None for any other."""
+        """Return a known request, or None."""
         tracks = self._open.get(key)
         if tracks is not None and request_id in tracks:
             return tracks[request_id]
@@ -669,7 +676,7 @@ class RequestBook:
         return RequestTrack(ended[request_id])
 
     def forget_session(self, key: str) -> None:
-        """Forget what has ended of a session that was removed: the next one of its id is another one."""
+        """Forget the ended requests of a deleted session: the next session with its id is a different one."""
         if key in self._ended:
             for request_id in tuple(self._ended[key]):
                 self._forget(key, request_id)
@@ -681,22 +688,22 @@ class RequestBook:
             del self._ended[key]
 
 
-# Following a request by the events of its session, to its end and to its answer. Decides nothing: the rules stand above.
+# Following a request by its session's events, to its end and its answer. The rules are above.
 
 _BUFFER: Final = 4096
-"""Events of beginnings and ends alone: the task that reads them is never so far behind."""
+"""Only starts and ends are buffered, so the reading task never falls that far behind."""
 
 
 _READ_IN_ONE_GO: Final = 64
 
 
 def subscribe_to_requests(session: Session, *, after: int | None = None) -> Subscription:
-    """Subscribe to what has to be read of a session to know how its requests stand."""
+    """Subscribe to the events needed to know the standing of requests."""
     return session.subscribe(kinds=KINDS_OF_REQUESTS, deltas=False, buffer=_BUFFER, after=after)
 
 
 def follow_nowait(track: RequestTrack, events: Subscription) -> None:
-    """Take what waits to be read: what a session said at once, when it took the message."""
+    """Process the events that are already available, which the session published when it took the message."""
     with suppress(trio.WouldBlock, trio.EndOfChannel, SubscriberTooSlow):
         while not track.standing.has_ended:
             _take(track, events, events.next_nowait())
@@ -705,10 +712,10 @@ def follow_nowait(track: RequestTrack, events: Subscription) -> None:
 async def follow(session: Session, track: RequestTrack, events: Subscription) -> Event | None:
     """Read the events of a session until a request has ended.
 
-    Cancellation: It is followed no longer.
+    Cancellation: Stops following.
     """
     after = await _follow_to_end(track, events)
-    while isinstance(after, int):  # others kept the loop for so long that the buffer was full
+    while isinstance(after, int):  # other tasks blocked the loop until the buffer was full
         async with subscribe_to_requests(session, after=after) as again:
             after = await _follow_to_end(track, again)
     return after
@@ -741,9 +748,9 @@ def _take(track: RequestTrack, events: Subscription, event: Event) -> None:
 
 
 async def find_standing(session: Session, request_id: str) -> tuple[RequestStanding, int] | None:
-    """Look for a request among the events of a session, from its first one on; None where none of them names it.
+    """Find a request in all events of a session. None if no event names it.
 
-    For one that an earlier process began.
+    Used for requests of an earlier process.
 
     Cancellation: Nothing has changed.
     """
@@ -765,14 +772,14 @@ async def find_standing(session: Session, request_id: str) -> tuple[RequestStand
 
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:
-    """Say that a request has ended, with what there is of an answer."""
+    """Announce the end of a request with the available answer."""
     standing, text = track.standing, ""
     try:
         if session is not None and track.record.context_window is None:
             track.learn_window(window_of(session))
         if session is not None and standing.is_kept:
             text = await _answer_of(session, standing)
-    finally:  # whatever the session says: others wait for it
+    finally:  # in every case: other tasks wait for it
         track.end(text)
 
 
@@ -780,14 +787,14 @@ async def _answer_of(session: Session, standing: RequestStanding) -> str:
     read = session.reads_answers()
     if standing.messages:
         return read(standing.messages)
-    # Of one that was aborted or has failed the end says nothing of what was said.
+    # The end event of an aborted or failed cycle has no messages.
     with suppress(AgentrailError), trio.move_on_after(1.0):
         return read(said_to(standing.ref, await session.messages()))
     return ""
 
 
 def said_to(ref: PromptRef, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Give what stands in the history behind a prompt, up to the next one; nothing where it does not stand there."""
+    """Return the history after a prompt, up to the next prompt. Empty if the prompt is not in the history."""
     begins = [
         place
         for place, one in enumerate(messages)

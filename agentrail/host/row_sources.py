@@ -1,7 +1,8 @@
-"""Where the rows of a watch come from: what there is, by key, and what has changed since a number.
+"""Row sources of a watch: current rows by key, and the changes since a version.
 
-How a source is added: derive from `RowSource`, or give `TakenRows` an async function that gives all rows; then name it in the table
-`WATCH_KINDS` of the gateway. Trio, and no frames: who watches, which rows they get and when is decided there.
+To add a source, derive from `RowSource`, or pass `TakenRows` an async function that returns all rows. Then add it to
+the table `WATCH_KINDS` of the gateway. Uses Trio, but no frames: the gateway decides who watches and when rows are
+sent.
 """
 
 from abc import ABC, abstractmethod
@@ -15,23 +16,23 @@ from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter
 
 MAX_CHANGES: Final = 20_000
-"""Changes that a log remembers; a watcher that has seen fewer looks at all rows again."""
+"""Number of remembered changes. A watcher that is further behind reads all rows again."""
 
 
 class ChangeLog:
-    """Which keys have changed, and in which order: each once, however often it did."""
+    """Keys that have changed, in order. Each is listed once, however often it changed."""
 
     __slots__ = ("_changes", "_forgotten", "_parked", "version")
 
     def __init__(self) -> None:
-        """Begin without changes."""
+        """Start without changes."""
         self.version: int = 0
         self._changes: dict[str, int] = {}
         self._forgotten = 0
         self._parked = trio.Event()
 
     def note(self, key: str) -> None:
-        """Say that a key has another row now, or none any more."""
+        """Note that the row of a key changed or was removed."""
         self.version += 1
         self._changes.pop(key, None)
         self._changes[key] = self.version
@@ -41,7 +42,7 @@ class ChangeLog:
         self.wake()
 
     def since(self, version: int) -> list[str] | None:
-        """Give the keys that have changed behind a number, the last one first; None where that is not remembered any more."""
+        """Return the keys changed since a version, latest first. None if that is no longer remembered."""
         if version < self._forgotten:
             return None
         found = []
@@ -52,57 +53,57 @@ class ChangeLog:
         return found
 
     def wake(self) -> None:
-        """Let all look who wait for something new."""
+        """Wake all waiters."""
         parked, self._parked = self._parked, trio.Event()
         parked.set()
 
     async def wait(self) -> None:
-        """Wait until there may be something new.
+        """Wait until there may be changes.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         await self._parked.wait()
 
 
 class RowFeed(ABC):
-    """Follows what rows are of, as long as anyone watches."""
+    """Follows the subject of rows while there are watchers."""
 
     @abstractmethod
     async def run(self, up: trio.Event) -> None:
-        """Follow it, until cancelled, or until there is nothing more to follow.
+        """Follow the subject until cancelled or until it ends.
 
-        Cancellation: At once, when the last watcher leaves.
+        Cancellation: Immediate, when the last watcher leaves.
         """
 
 
 class RowSource(ABC):
-    """Rows that change. One object for all who watch the same thing of the same tenant.
+    """Changing rows. One object for all watchers of the same thing of the same tenant.
 
     Attributes:
-        log: What has changed.
+        log: The changes.
     """
 
     def __init__(self) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         self.log: ChangeLog = ChangeLog()
         self._written: dict[str, tuple[msgspec.Struct, bytes]] = {}
 
     @property
     def is_marked(self) -> bool:
-        """Whether something was noted that `settle` has not looked at yet."""
+        """Whether `settle` has pending work."""
         return False
 
     @abstractmethod
     async def settle(self) -> None:
-        """Bring the rows up to date with what was noted. Called at most four times a second for each watcher.
+        """Update the rows. Called at most four times a second per watcher.
 
-        Cancellation: At once; the next call does the rest.
+        Cancellation: Immediate. The next call does the rest.
         """
 
     async def wait_newer(self, version: int) -> None:
-        """Wait until there may be more than what had this number.
+        """Wait until there may be changes after a version.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         if self.log.version == version and not self.is_marked:
             await self.log.wait()
@@ -111,22 +112,22 @@ class RowSource(ABC):
 
     @abstractmethod
     def keys(self) -> Iterable[str]:
-        """Give all keys, the one that changed last behind all others."""
+        """Return all keys, the last changed one at the end."""
 
     @abstractmethod
     def row(self, key: str) -> msgspec.Struct | None:
-        """Give a row; None where there is none of this key. The same object until it changes."""
+        """Return a row, or None for an unknown key. The same object until it changes."""
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Say whether a row belongs to a user; where rows belong to none, to all who may watch."""
+        """Return whether a row belongs to a user. Rows without owner belong to all permitted watchers."""
         return True
 
     def fits(self, row: Any, wanted: RowFilter) -> bool:
-        """Say whether a row is among those that are wanted; the limit is not looked at."""
+        """Return whether a row matches a filter, ignoring its limit."""
         return True
 
     def written(self, key: str) -> bytes | None:
-        """Give a row as JSON, made once for all watchers; None as of `row`."""
+        """Return a row as JSON, encoded once for all watchers. None as in `row`."""
         row = self.row(key)
         if row is None:
             self._written.pop(key, None)
@@ -138,7 +139,7 @@ class RowSource(ABC):
 
 
 class TakenRows(RowSource, RowFeed):
-    """Rows that are looked at from time to time as a whole, because nothing tells of their changes.
+    """Rows that are polled as a whole, because there are no change notifications.
 
     rows = TakenRows(partial(rows_of_tree, host, tenant_id), every_seconds=1.0)
     """
@@ -146,7 +147,7 @@ class TakenRows(RowSource, RowFeed):
     def __init__(
         self, take: Callable[[], Awaitable[Mapping[str, msgspec.Struct]]], *, every_seconds: float = 1.0
     ) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         super().__init__()
         self._take = take
         self._every = every_seconds
@@ -155,12 +156,12 @@ class TakenRows(RowSource, RowFeed):
         self._taking = trio.Lock()
 
     async def run(self, up: trio.Event) -> None:
-        """Have nothing to follow: watchers look."""
+        """Wait forever: there is nothing to follow, and watchers poll."""
         up.set()
         await trio.sleep_forever()
 
     async def settle(self) -> None:
-        """Look at all rows, where that was not done just now."""
+        """Poll all rows, unless that was done just now."""
         async with self._taking:
             if trio.current_time() < self._taken_at + self._every:
                 return
@@ -176,22 +177,22 @@ class TakenRows(RowSource, RowFeed):
                     self.log.note(key)
 
     async def wait_newer(self, version: int) -> None:
-        """Wait until it is time to look again, or something was noted; `log.wake()` lets watchers look at once.
+        """Wait until the next poll is due or a change was noted. `log.wake()` makes watchers poll at once.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe, nothing is lost.
         """
         with trio.move_on_at(self._taken_at + self._every):
             await super().wait_newer(version)
 
     def look_now(self) -> None:
-        """Let the next `settle` look, however short the last look is ago: something has happened that changes rows."""
+        """Make the next `settle` poll at once, after an event that changes rows."""
         self._taken_at = float("-inf")
         self.log.wake()
 
     def keys(self) -> Iterable[str]:
-        """Give all keys."""
+        """Return all keys."""
         return tuple(self._rows)
 
     def row(self, key: str) -> msgspec.Struct | None:
-        """Give a row."""
+        """Return a row."""
         return self._rows.get(key)

@@ -1,8 +1,8 @@
-"""The sessions of a tenant as rows that change, and what waits for people in them: for lists that are looked at while sessions work.
+"""The sessions of a tenant as changing rows, with their pending approvals and questions, for live lists.
 
-An event marks its session, and no more; the rows of those that are marked are made when a watcher asks for them. So an event costs the
-same however many sessions there are, and one that publishes a thousand times a second costs four rows. What no event tells, such as that
-a session is forgotten by its store or lives on another node, is found by looking at all of them from time to time. Knows no HTTP.
+An event only marks its session. Rows of marked sessions are made when a watcher reads them. So an event costs the same
+for any number of sessions, and a session with a thousand events per second costs four rows. Changes without events,
+such as deletion from the store or a move to another node, are found by periodic scans. Independent of HTTP.
 """
 
 from collections.abc import Iterable
@@ -33,32 +33,32 @@ from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, WaitingRow
 LOGGER: Final = Logger("agentrail.host")
 
 FEED_BUFFER: Final = 4_096
-"""How many events may wait for a feed; behind by more, it looks at all sessions that are awake."""
+"""Event buffer of a feed. On overflow, the feed scans all sessions in memory."""
 
 LOOK_SECONDS: Final = 30.0
-"""How often all sessions are looked at, the store among them, as long as anyone watches."""
+"""Interval between full scans, including the store, while there are watchers, in seconds."""
 
 MAX_FEED_ROWS: Final = 20_000
-"""Sessions of one tenant that a feed has rows of: all that are awake, and those of the store that changed last."""
+"""Maximum rows of one tenant: all sessions in memory, and the most recently changed in the store."""
 
 MAX_READ_WAITING: Final = 200
-"""Sessions of the store that one look reads, because they wait for people and were not awake here."""
+"""Maximum stored sessions read per scan, for approvals and questions of sessions that were not in memory."""
 
 _TURN_EVERY: Final = 64
 
 
 class SessionFeed(RowFeed):
-    """Rows of the sessions of a tenant, and of what waits there.
+    """Rows of a tenant's sessions and of their pending approvals and questions.
 
     Attributes:
-        tenant_id: Whose they are.
-        is_over: Whether it is not run any more.
-        sessions: The rows of sessions, by their ids.
-        waiting: The rows of what waits, by their keys.
+        tenant_id: Id of the tenant.
+        is_over: Whether the feed has stopped running.
+        sessions: Rows of sessions, by id.
+        waiting: Rows of pending approvals and questions, by key.
     """
 
     def __init__(self, sessions: HostSessions, tenant_id: str) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         self._host_sessions = sessions
         self.tenant_id = tenant_id
         self.is_over: bool = False
@@ -74,7 +74,7 @@ class SessionFeed(RowFeed):
     async def run(self, up: trio.Event) -> None:
         """Follow the sessions until the supervisor closes.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -96,20 +96,22 @@ class SessionFeed(RowFeed):
                         self.hear(event)
                     return
             except SubscriberTooSlow:
-                # What it missed is in the sessions themselves, but for how cycles ended: that is looked back at.
+                # Missed changes are in the sessions themselves, except the outcomes of cycles, which are
+                # looked up.
                 self._notes.clear()
             except SessionDown:
                 return
 
     def hear(self, event: Event) -> None:
-        """Take an event: its session is marked. The cost is that of one event, whatever else there is."""
+        """Mark the session of an event. The cost does not depend on the number of sessions."""
         meta = event.meta
         if meta is None:
             return
         root = meta.path[0]
         if meta.session_id == root:
             if isinstance(event, SessionStart):
-                # An id may be another session's by now, of another user: nothing of the one before is said of it.
+                # The id may now belong to another user's session, so nothing known about the previous one
+                # applies.
                 self._notes.pop(root, None)
                 self._known.pop(root, None)
             known = self._notes.get(root)
@@ -132,7 +134,7 @@ class SessionFeed(RowFeed):
             await trio.sleep(LOOK_SECONDS)
 
     async def _look_at_all(self) -> None:
-        """Take over what the store says, and what is here; rows of what is nowhere any more go."""
+        """Merge the store's sessions and those in memory. Rows of sessions that no longer exist are removed."""
         found = await self._host_sessions.list.everything(self.tenant_id)
         found.sort(
             key=lambda one: (one.session is not None, one.changed_at_ms or one.created_at_ms, one.session_id)
@@ -160,7 +162,7 @@ class SessionFeed(RowFeed):
             await self._read_waiting(one)
 
     def _is_remembered(self, session_id: str) -> bool:
-        """Say whether a session is there by its last words alone: it ended not long ago, and no store keeps it."""
+        """Return whether only the end of a session is remembered: it ended recently and no store keeps it."""
         words = self._host_sessions.supervisor.last_words(session_id, scope=self.tenant_id)
         return words is not None and not self._host_sessions.has_store
 
@@ -172,7 +174,7 @@ class SessionFeed(RowFeed):
             self._end(one.session_id)
         else:
             asleep = before if before.phase == ASLEEP else out_of_memory(before, ASLEEP)
-            changed_ms = max(asleep.changed_at_ms, one.changed_at_ms)  # it may have worked on another node
+            changed_ms = max(asleep.changed_at_ms, one.changed_at_ms)  # it may have run on another node
             self.sessions.put(msgspec.structs.replace(asleep, changed_at_ms=changed_ms))
 
     def _end(self, session_id: str) -> None:
@@ -182,7 +184,7 @@ class SessionFeed(RowFeed):
         self.waiting.put_of(session_id, [])
 
     async def _read_waiting(self, one: ListedSession) -> None:
-        """Read what waits for people in a session that is in the store alone."""
+        """Read the pending approvals and questions of a session that is only in the store."""
         try:
             past = await self._host_sessions.supervisor.stored_state(one.session_id, scope=self.tenant_id)
         except AgentrailError as error:
@@ -202,13 +204,13 @@ class SessionFeed(RowFeed):
 
     @property
     def is_marked(self) -> bool:
-        """Whether there are sessions whose rows are to be made."""
+        """Whether any rows are outdated."""
         return bool(self._marked)
 
     async def settle(self) -> None:
-        """Make the rows of the sessions that are marked.
+        """Make the rows of the marked sessions.
 
-        Cancellation: At once; what is left stays marked.
+        Cancellation: Immediate. The remaining sessions stay marked.
         """
         await trio.lowlevel.checkpoint()
         made = 0
@@ -252,7 +254,7 @@ class SessionFeed(RowFeed):
             return None
 
     def _leave(self, root: str) -> None:
-        """Take note that a session is not here any more: it has ended, or goes on elsewhere, which the next look at all finds out."""
+        """Handle a session that left memory: it has ended or continues elsewhere, which the next scan finds out."""
         notes, row = self._notes.pop(root, None), self.sessions.rows.get(root)
         if row is None:
             return
@@ -262,7 +264,7 @@ class SessionFeed(RowFeed):
             self.sessions.put(out_of_memory(row, ASLEEP))
 
     def forget(self, session_id: str) -> None:
-        """Drop the rows of a session that its store has forgotten."""
+        """Remove the rows of a session that its store has deleted."""
         self._notes.pop(session_id, None)
         self._marked.pop(session_id, None)
         self._known.pop(session_id, None)
@@ -271,62 +273,62 @@ class SessionFeed(RowFeed):
 
 
 class SessionSource(RowSource):
-    """The rows of the sessions of a tenant, by their ids.
+    """Rows of a tenant's sessions, by id.
 
     Attributes:
-        rows: Those that there are, the one that changed last behind all others.
+        rows: Current rows, the last changed one at the end.
     """
 
     def __init__(self, feed: SessionFeed) -> None:
-        """Made by its feed."""
+        """Created by its feed."""
         super().__init__()
         self._feed = feed
         self.rows: dict[str, SessionRow] = {}
 
     @property
     def is_marked(self) -> bool:
-        """Whether there are sessions whose rows are to be made."""
+        """Whether any rows are outdated."""
         return self._feed.is_marked
 
     async def settle(self) -> None:
-        """Make the rows of the sessions that are marked."""
+        """Make the rows of the marked sessions."""
         await self._feed.settle()
 
     def put(self, row: SessionRow) -> None:
-        """Take a row in the place of the one before; nothing has changed where both say the same."""
+        """Replace a row. Equal rows count as unchanged."""
         if self.rows.get(row.session_id) != row:
             self.rows.pop(row.session_id, None)
             self.rows[row.session_id] = row
             self.log.note(row.session_id)
 
     def drop(self, session_id: str) -> None:
-        """Take a row away; fine where there is none."""
+        """Remove a row, if it exists."""
         if self.rows.pop(session_id, None) is not None:
             self.log.note(session_id)
 
     def keys(self) -> Iterable[str]:
-        """Give all ids, that of the session that changed last behind all others."""
+        """Return all ids, the last changed session at the end."""
         return tuple(self.rows)
 
     def row(self, key: str) -> SessionRow | None:
-        """Give a row."""
+        """Return a row."""
         return self.rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Say whether a session belongs to a user."""
+        """Return whether a session belongs to a user."""
         row = self.rows.get(key)
         return row is not None and row.user == user_id
 
     def fits(self, row: SessionRow, wanted: RowFilter) -> bool:
-        """Say whether a session is among those that are wanted."""
+        """Return whether a session matches a filter."""
         return row_fits(row, wanted)
 
 
 class WaitingSource(RowSource):
-    """The rows of what waits for people in the sessions of a tenant, by their keys."""
+    """Rows of the pending approvals and questions of a tenant's sessions, by key."""
 
     def __init__(self, feed: SessionFeed) -> None:
-        """Made by its feed."""
+        """Created by its feed."""
         super().__init__()
         self._feed = feed
         self._rows: dict[str, WaitingRow] = {}
@@ -334,15 +336,15 @@ class WaitingSource(RowSource):
 
     @property
     def is_marked(self) -> bool:
-        """Whether there are sessions that are to be looked at."""
+        """Whether any rows are outdated."""
         return self._feed.is_marked
 
     async def settle(self) -> None:
-        """Look at what waits in the sessions that are marked."""
+        """Update the rows of the marked sessions."""
         await self._feed.settle()
 
     def put_of(self, session_id: str, rows: list[WaitingRow]) -> None:
-        """Take all that waits in a session, and below it, in the place of what did before."""
+        """Replace the rows of a session and its children."""
         now = {row.key: row for row in rows}
         for key in self._of.get(session_id, ()):
             if key not in now:
@@ -358,15 +360,15 @@ class WaitingSource(RowSource):
             self._of.pop(session_id, None)
 
     def has_of(self, session_id: str) -> bool:
-        """Say whether anything is known to wait in a session."""
+        """Return whether a session has rows here."""
         return session_id in self._of
 
     def keys(self) -> Iterable[str]:
-        """Give all keys, the newest first: where there are more than a watcher takes, the oldest are those that it gets."""
+        """Return all keys, newest first: if there are more than a watcher takes, it gets the oldest."""
         return [row.key for row in sorted(self._rows.values(), key=lambda row: (-row.at_ms, row.key))]
 
     def row(self, key: str) -> WaitingRow | None:
-        """Give a row."""
+        """Return a row."""
         return self._rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
@@ -378,7 +380,7 @@ class WaitingSource(RowSource):
         return is_own or self._feed.is_approver(row.agent_id or "", user_id)
 
     def fits(self, row: WaitingRow, wanted: RowFilter) -> bool:
-        """Say whether it is among that which is wanted."""
+        """Return whether a row matches a filter."""
         return waiting_fits(row, wanted)
 
 

@@ -1,7 +1,7 @@
-"""Which sessions there are of a user, or of a tenant: those that are awake, and those that are in the store alone.
+"""Lists of the sessions of a user or a tenant, in memory or in the store.
 
-None is woken for it, and none is asked: a list is made of what is known. Whose a stored session is stands in its first record, which never
-changes, so it is read once.
+Listing wakes no session and needs no round trip to one. The owner of a stored session is in its first record, which
+never changes, so it is read once.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.rows import RowFilter, SessionRow, row_fits
 
 ALIVE: Final = RowFilter(ended=False)
-"""All that have not ended."""
+"""All sessions that have not ended."""
 
 _AT_ONCE: Final = 500
 _TURN_EVERY: Final = 64
@@ -35,10 +35,10 @@ _MAX_KNOWN_OWNERS: Final = 100_000
 
 
 class SessionList:
-    """Lists sessions of a host."""
+    """Lists the sessions of a host."""
 
     def __init__(self, supervisor: SessionSupervisor, *, has_store: bool) -> None:
-        """Know of no owner yet."""
+        """Start without known owners."""
         self._supervisor = supervisor
         self._has_store = has_store
         self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
@@ -53,9 +53,9 @@ class SessionList:
         behind: ListPlace | None = None,
         limit: int = 50,
     ) -> tuple[ListedSession, ...]:
-        """Give some of the sessions of a user, or of all users of a tenant; not those that work for others.
+        """Return a page of the root sessions of a user, or of all users of a tenant.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         needs_all = (
             sort.removeprefix("-") != "created"
@@ -84,16 +84,16 @@ class SessionList:
         return tuple(told)
 
     def forget(self, tenant_id: str, session_id: str) -> None:
-        """Know no more whose a session was: it was erased, and is no one's now."""
+        """Forget the owner of an erased session."""
         for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
             del self._owners[key]
 
     async def everything(
         self, tenant_id: str, owner: SessionOwner | None = None, *, names_profiles: bool = True
     ) -> list[ListedSession]:
-        """Return all root sessions of a tenant, or of one user of it, ended ones included, in no order. Metadata is left out.
+        """Return all root sessions of a tenant, or of one user of it, ended ones included, unordered and without metadata.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         await trio.lowlevel.checkpoint()
         sessions = self._supervisor.sessions(scope=tenant_id)
@@ -125,8 +125,8 @@ class SessionList:
         return rows
 
     async def listed(self, row: StoredSession) -> ListedSession | None:
-        """Say whose a stored session is, and what else is listed of it; None where no host has started it, or it is gone."""
-        # With the moment of its beginning: when one was deleted another user's may have its id.
+        """Return the listed facts of a stored session. None if no host started it, or it no longer exists."""
+        # The key includes the start time: after a deletion, another user's session may have the id.
         key = (row.scope, row.session, row.opened_at_ms)
         if key not in self._owners:
             facts = await self._supervisor.facts_of(row.session, scope=row.scope)
@@ -145,7 +145,7 @@ class SessionList:
         return evolve(_stored(row, known.owner, known.agent_id), has_metadata=known.has_metadata)
 
     async def _with_profile(self, listed: ListedSession, tenant_id: str) -> ListedSession | None:
-        """Add what the first record of a shown session says; None where the session was deleted meanwhile."""
+        """Add the facts of the first record. None if the session was deleted meanwhile."""
         if listed.stored is None:
             return listed
         known = await self.listed(listed.stored)
@@ -156,7 +156,7 @@ class SessionList:
         )
 
     async def _with_metadata(self, listed: ListedSession, tenant_id: str) -> ListedSession:
-        """Read what was said of a session that is shown; of those that are only counted it is not even remembered."""
+        """Read the metadata of a shown session. For counted sessions it is not cached."""
         if listed.session is not None:
             return evolve(listed, metadata=metadata_of_session(listed.session.facts.user_data))
         if not listed.has_metadata:
@@ -167,7 +167,7 @@ class SessionList:
 
 @frozen
 class _Known:
-    """What is remembered of a stored session; small, because there may be very many."""
+    """Cached facts of a stored session. Small, because there may be very many."""
 
     owner: SessionOwner
     agent_id: str

@@ -1,4 +1,4 @@
-"""In which order sessions are listed, and where a page goes on. Pure."""
+"""Order of listed sessions, and the start of the next page. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
@@ -6,12 +6,12 @@ from typing import Final, TypeAlias
 from agentrail.wire.rows import SessionRow
 
 SORTS: Final = ("created", "changed", "cost", "tokens", "title")
-"""By what sessions are sorted; with `-` in front the greatest comes first."""
+"""Sort keys. A leading `-` means descending order."""
 
 USUAL_SORT: Final = "-created"
 
 ListPlace: TypeAlias = tuple[int, str]
-"""Where a session stands in a list: the number that it is sorted by, and its id."""
+"""Place of a session in a list: its sort number and its id."""
 
 _USD: Final = 1_000_000
 _PREFIX_BYTES: Final = 6
@@ -19,7 +19,7 @@ _MAX_NUMBER: Final = (1 << 53) - 1
 
 
 def place_in_list(row: SessionRow, sort: str) -> ListPlace:
-    """Say where a session stands; of a title the number is its beginning."""
+    """Return the place of a session. For titles, the number encodes the first bytes."""
     match sort.removeprefix("-"):
         case "created":
             number = row.created_at_ms or 0
@@ -36,9 +36,10 @@ def place_in_list(row: SessionRow, sort: str) -> ListPlace:
 
 
 def rows_in_order(rows: Iterable[SessionRow], sort: str, behind: ListPlace | None) -> Sequence[SessionRow]:
-    """Give rows in order, those behind a place.
+    """Return rows in order, after a place.
 
-    A row that moved meanwhile is given again or left out, as in any list that changes while it is read; no page comes twice for ever.
+    A row that moved meanwhile may be repeated or skipped, as in any list that changes while it is read. No page repeats
+    indefinitely.
     """
     turned = sort.startswith("-")
     is_by_title = sort.endswith("title")
@@ -51,7 +52,7 @@ def rows_in_order(rows: Iterable[SessionRow], sort: str, behind: ListPlace | Non
     if behind is None:
         return ordered
     if is_by_title:
-        # Titles that begin alike have one number: where the row itself is still there, it says where to go on.
+        # Titles with equal beginnings have one number. If the row itself still exists, it marks the place.
         at = next((place for place, row in enumerate(ordered) if row.session_id == behind[1]), None)
         if at is not None:
             return ordered[at + 1 :]

@@ -1,7 +1,7 @@
-"""How a row of a session is made: of one that is awake by a glance, of any other by what the store says. What waits for people has rows too.
+"""Rows of sessions, from memory for sessions that are awake and from the store for others. Also rows of pending decisions.
 
-Plain functions: nothing is awaited, no session is woken or asked. What an event tells that no glance shows, such as how the last cycle
-ended, is kept as `RowNotes`. Rows of many, and when they change, are a matter of `session_feed`.
+Plain functions: nothing is awaited, and no session is woken. Facts known only from events, such as the outcome of the
+last cycle, are kept as `RowNotes`. `session_feed` handles many rows and their changes.
 """
 
 from collections.abc import Mapping
@@ -42,15 +42,15 @@ from agentrail.wire.rows import RowStep, SessionRow, ToolAtWork, WaitingCounts, 
 MAX_SUMMARY: Final = 200
 
 LOOKED_BACK: Final = 64
-"""Events of a session that are looked at for how its last cycle ended: that one stands near the end, or a cycle runs."""
+"""Number of recent events searched for the outcome of the last cycle. It is near the end, unless a cycle runs."""
 
 _TELLING: Final = ("command", "cmd", "path", "file_path", "url", "query", "pattern")
-"""Arguments that say most of a call, in this order."""
+"""Arguments that best describe a call, in this order."""
 
 
 @frozen(kw_only=True)
 class RowNotes:
-    """What events told of a session that no glance at it shows."""
+    """Facts of a session known only from its events."""
 
     first_words: str | None = None
     outcome: str | None = None
@@ -58,7 +58,7 @@ class RowNotes:
 
 
 def note(notes: RowNotes, event: Event) -> RowNotes:
-    """Say what is known behind an event; the same object where it tells nothing."""
+    """Return the notes after an event. The same object if nothing changed."""
     match event:
         case AgentStart():
             return evolve(notes, outcome=None)
@@ -75,7 +75,7 @@ def note(notes: RowNotes, event: Event) -> RowNotes:
 
 
 def first_notes(session: Session) -> RowNotes:
-    """Look back at a session that is noticed for the first time."""
+    """Return the notes of a session that is seen for the first time."""
     words = first_words_of(session)
     for event in islice(newest_events(session), LOOKED_BACK):
         told = note(RowNotes(), event)
@@ -88,7 +88,7 @@ NO_NOTES: Final = RowNotes()
 
 
 def row_with_notes(listed: ListedSession) -> SessionRow:
-    """Make the row of a session that is looked at once, its last events among what is looked at."""
+    """Return the row of a session that is read once, including its last events."""
     is_here = listed.session is not None and listed.phase not in (ASLEEP, ENDED)
     return make_row(
         listed, first_notes(listed.session) if is_here and listed.session is not None else NO_NOTES
@@ -96,7 +96,7 @@ def row_with_notes(listed: ListedSession) -> SessionRow:
 
 
 def make_row(listed: ListedSession, notes: RowNotes = NO_NOTES) -> SessionRow:
-    """Make the row of a session."""
+    """Return the row of a session."""
     session = listed.session
     base = SessionRow(
         session_id=listed.session_id,
@@ -143,12 +143,12 @@ def _awake(base: SessionRow, status: Status, first_words: str | None, changed_ms
 
 
 def all_tokens(usage: TokenUsage) -> int:
-    """Count what was read and written."""
+    """Return the sum of input and output tokens."""
     return usage.input + usage.output
 
 
 def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
-    """Say of a session that left the memory what still holds: it sleeps, or has ended."""
+    """Return the row of a session that left memory: hibernated or ended."""
     ended = phase == ENDED
     return evolve_row(
         row,
@@ -164,11 +164,14 @@ def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
     )
 
 
-# --- what waits
+# --- pending approvals and questions
 
 
 def waiting_rows(row: SessionRow, status: Status, session: Session | None = None) -> list[WaitingRow]:
-    """Make the rows of what waits for people in a session and all below it. Calls of the client wait for a program, and are none."""
+    """Return the rows of pending approvals and questions of a session and its children.
+
+    Client calls wait for a program and are excluded.
+    """
     asked: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
     return [_waiting_row(row, one, session) for one in asked]
 
@@ -215,7 +218,7 @@ def _step(session_id: str, row: SessionRow, session: Session | None) -> RowStep:
 
 
 def summary_line(arguments: Mapping[str, object]) -> str:
-    """Say on one line what a call is about: the argument that tells most, or all of them."""
+    """Return a one-line summary of a call: its most telling argument, or all of them."""
     for name in _TELLING:
         told = arguments.get(name)
         if isinstance(told, str) and told:
@@ -236,7 +239,7 @@ def _brief(value: object) -> str:
 
 
 def line_of_summary(text: str) -> str:
-    """Cut a text to what a row has room for, on one line."""
+    """Truncate a text to the length of a row, on one line."""
     line = " ".join(text[: 4 * MAX_SUMMARY].split())
     is_whole = len(line) <= MAX_SUMMARY and len(text) <= 4 * MAX_SUMMARY
     return line if is_whole else f"{line[: MAX_SUMMARY - 1]}…"

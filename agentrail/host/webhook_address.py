@@ -1,14 +1,14 @@
-"""Where webhooks may go: over TLS, to public servers, and to what an operator allows beside those.
+"""Allowed webhook addresses: public servers over TLS, and those that an operator adds.
 
-Pure: texts and addresses in, a verdict out. It is judged twice, with the same rules: when a message names it, by what stands in it, and when
-something is sent, by what its name leads to then (`agentrail.web.places`).
+Pure: texts and addresses in, a verdict out. An address is judged twice by the same rules: by its text when a message
+names it, and by its resolved name when a webhook is sent (`agentrail.web.places`).
 """
 
 from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, is_home, judge_ip, split_url
 
 
 def read_address(url: str, allowed: AllowedPlaces) -> WebAddress:
-    """Read an address, and judge it by what can be seen of it."""
+    """Parse an address and judge its visible parts."""
     address = split_url(url)
     if address.origin in allowed.origins:
         return address

@@ -1,7 +1,7 @@
-"""Tells receivers of requests: hears of changes, sends what is owed when it is due, and lets the store know. Decides nothing.
+"""Delivery of webhooks: receives changes, sends due messages, and updates the store. Contains no rules.
 
-What is told, and when, is said by `decide_webhook` and `WebhookQueue`; a message is owed before it is sent, and forgotten behind the answer.
-Where a store keeps what is owed, a row for each request that is still to be told of is there before its session has the message.
+`decide_webhook` and `WebhookQueue` decide content and schedule. A message is stored before it is sent, and deleted
+after the answer. With a store, a row for each watched request exists before its session has the message.
 """
 
 import socket
@@ -41,9 +41,9 @@ from agentrail.web.names import LookUp, SystemNames
 from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, judge_found
 from agentrail.web.transport import GuardedTransport
 
-# Webhooks as a store keeps them: what is still to be told of a request, and messages that no receiver has taken yet. Pure. What was
-# written once is read for ever: each row says its version, the golden rows in the tests hold the form, and one of a newer version is
-# left where it is.
+# Stored form of webhooks: watched requests, and messages that no receiver has accepted. Pure. Written rows
+# stay readable indefinitely: each row has a version, golden rows in the tests fix the format, and a row of a
+# newer version is left in place.
 
 
 WATCHES: Final = "webhook_watch"
@@ -51,7 +51,7 @@ MESSAGES: Final = "webhook"
 
 
 class RowUnreadable(ValueError):
-    """A row of another version than this one, or damaged."""
+    """A damaged row, or one of another version."""
 
 
 class _Watch(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
@@ -85,12 +85,12 @@ _MESSAGES: Final = decoder_of(_Message)
 
 
 def id_of_watch(watch: WebhookWatch) -> str:
-    """Name the row of a watch. No part of it can hold a slash."""
+    """Return the row id of a watch. No part can contain a slash."""
     return "/".join(watch.key)
 
 
 def encode_awaited(watch: WebhookWatch) -> OwedRow:
-    """Write what is still to be told of a request."""
+    """Encode a watch."""
     row = _Watch(
         tenant=watch.owner.tenant_id,
         user=watch.owner.user_id,
@@ -105,7 +105,7 @@ def encode_awaited(watch: WebhookWatch) -> OwedRow:
 
 
 def decode_awaited(row: OwedRow) -> WebhookWatch:
-    """Read what `encode_awaited` wrote."""
+    """Decode the output of `encode_awaited`."""
     try:
         read = _WATCHES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -122,7 +122,7 @@ def decode_awaited(row: OwedRow) -> WebhookWatch:
 
 
 def encode_owed_message(message: WebhookMessage) -> OwedRow:
-    """Write a message that is owed."""
+    """Encode an undelivered message."""
     row = _Message(
         id=message.id,
         tenant=message.tenant_id,
@@ -139,7 +139,7 @@ def encode_owed_message(message: WebhookMessage) -> OwedRow:
 
 
 def decode_owed_message(row: OwedRow) -> WebhookMessage:
-    """Read what `encode_owed_message` wrote."""
+    """Decode the output of `encode_owed_message`."""
     try:
         read = _MESSAGES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -158,9 +158,9 @@ def decode_owed_message(row: OwedRow) -> WebhookMessage:
     )
 
 
-# Sends one webhook over HTTP: looks its name up once, has that judged, and connects to what was judged and to nothing else. No schedule
-# and no store enters. A name is not looked up a second time by any library, no redirect is followed, no proxy of the environment is
-# asked, and the body of the answer is not read: a stranger has chosen all of these.
+# Sends one webhook over HTTP: resolves its name once, judges the result, and connects only to what was
+# judged. No schedule and no store. No library resolves the name a second time, redirects are not followed,
+# proxy variables are ignored, and the body of the answer is not read: a stranger controls all of these.
 
 
 class WebhookSender:
@@ -169,17 +169,17 @@ class WebhookSender:
     def __init__(
         self, allowed: AllowedPlaces, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Open nothing yet."""
+        """Store the parts. Nothing is opened yet."""
         self._allowed = allowed
         self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
 
     async def __call__(self, signed: SignedWebhook) -> int:
-        """Send one, and give the status that came back.
+        """Send a webhook and return the status of the answer.
 
-        Cancellation: Closes the connection. There is no time limit but the caller's, and three seconds for each address.
+        Cancellation: Closes the connection. The only time limits are the caller's and three seconds per address.
         """
-        # What is allowed may have changed since it was named.
+        # The allowed addresses may have changed since it was named.
         address = read_address(signed.url, self._allowed)
         request = httpx.Request(
             "POST",
@@ -196,8 +196,8 @@ class WebhookSender:
             },
         )
         backend = GuardedBackend(partial(self._judge, address), self._resolve)
-        # A pool for each try, and no client of the library: that would follow what it is told, and write the address to the log, where it
-        # may hold what a receiver knows its callers by.
+        # One pool per attempt, and no client of the library: a client would follow redirects and log the
+        # address, which may contain the receiver's secret token.
         async with GuardedTransport(backend, await self._context(address)) as transport:
             response = await transport.handle_async_request(request)
             await response.aclose()
@@ -210,12 +210,12 @@ class WebhookSender:
         if address.scheme == "http":
             return NO_ROOTS
         if self._tls is None:
-            self._tls = await outside.offload(context_of_system)  # 30 ms, which would hold the loop
+            self._tls = await outside.offload(context_of_system)  # takes 30 ms, which would block the loop
         return self._tls
 
 
 def why_not(error: BaseException) -> str:
-    """Say why a try got no answer, in words that hold no address and nothing that a stranger wrote."""
+    """Return why an attempt got no answer, without addresses or text from strangers."""
     if isinstance(error, AddressRefused):
         return f"not sent: {error}"
     if isinstance(error, socket.gaierror):
@@ -224,17 +224,17 @@ def why_not(error: BaseException) -> str:
 
 
 def is_of_the_network(error: BaseException) -> bool:
-    """Say whether an error is one of those that a receiver, or the way to it, can cause."""
+    """Return whether an error can be caused by a receiver or the network."""
     return isinstance(error, OSError | httpx.HTTPError | AddressRefused)
 
 
 LOGGER: Final = Logger("agentrail.host")
 
 MAX_OWED_OF_A_TENANT: Final = 10_000
-"""How many messages and requests of a tenant are kept in mind: receivers that take none fill no memory."""
+"""Limit of undelivered messages and watched requests per tenant, so that failing receivers do not fill memory."""
 
 CLOSING_SECONDS: Final = 5.0
-"""How long a host that closes waits for tries that are under way, and for first tries of what no store keeps."""
+"""Time for a closing host to wait for running attempts, and for first attempts of messages without a store, in seconds."""
 
 _PAGE: Final = 1_000
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -243,16 +243,16 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 @frozen(kw_only=True)
 class WebhookStatistics:
-    """What became of webhooks since the host was opened.
+    """Webhook statistics since the host was opened.
 
     Attributes:
-        owed: How many messages no receiver has taken yet.
-        awaited: Of how many requests something is still to be told.
-        delivered: How many messages were taken.
-        failed_tries: How many tries came to nothing.
-        refused: How many of these sent nothing, because of where it would have gone.
-        gone: How many messages were not wanted any more.
-        dropped: How many were given up: their schedule was used up, there were too many, or no store keeps them.
+        owed: Messages not accepted yet.
+        awaited: Requests with outstanding notifications.
+        delivered: Accepted messages.
+        failed_tries: Failed attempts.
+        refused: Failed attempts that sent nothing because the address is not allowed.
+        gone: Messages no longer wanted by their receiver.
+        dropped: Messages given up: retries exhausted, too many messages, or no store.
     """
 
     owed: int = 0
@@ -268,7 +268,7 @@ class WebhookDelivery:
     """The webhooks of one host."""
 
     def __init__(self, webhooks: Webhooks, supervisor: SessionSupervisor, *, survives: bool) -> None:
-        """Begin with nothing owed."""
+        """Start without messages."""
         self._webhooks = webhooks
         self._supervisor = supervisor
         self._survives = survives
@@ -284,13 +284,13 @@ class WebhookDelivery:
         self._is_written = trio.Event()
 
     def statistics(self) -> WebhookStatistics:
-        """Say what became of them."""
+        """Return the statistics."""
         return evolve(self._counts, owed=len(self._queue), awaited=len(self._watches))
 
-    # --- before a message goes to its session
+    # --- before a message reaches its session
 
     def check(self, url: str) -> None:
-        """Refuse an address that a caller names, as far as that can be seen."""
+        """Raise if an address named by a caller is visibly not allowed."""
         try:
             read_address(url, self._webhooks.allowed)
         except AddressRefused as error:
@@ -298,9 +298,9 @@ class WebhookDelivery:
             raise WebhookInvalid(message) from None
 
     async def watch(self, watch: WebhookWatch) -> None:
-        """Note that the end of a request is to be told, before its session knows of it.
+        """Register a request for notification, before its session knows it.
 
-        Cancellation: What was kept is forgotten by `forget`, which the caller owes.
+        Cancellation: A stored row is deleted by `forget`, which the caller must call.
         """
         if not watch.url:
             if self._webhooks.url is None:
@@ -308,7 +308,7 @@ class WebhookDelivery:
             watch = evolve(watch, url=self._webhooks.url, names_owner=True)
         tenant_id = watch.owner.tenant_id
         if self._watches_of.get(tenant_id, 0) + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
-            # The operator's receiver takes nothing, and that is no reason to do no work.
+            # The operator's receiver is failing, but that must not block work.
             if watch.names_owner:
                 self._drop(1, "too much is owed")
                 return
@@ -321,14 +321,14 @@ class WebhookDelivery:
             await self._supervisor.change_owed([encode_awaited(watch)])
 
     def forget(self, key: tuple[str, str, str, str]) -> None:
-        """Note that a request was not accepted, and nothing is to be told of it."""
+        """Unregister a request that was not accepted."""
         if key in self._watches:
             self._change(self._end_watch(key))
 
-    # --- what becomes of it
+    # --- outcomes
 
     def hear(self, track: RequestTrack, key: tuple[str, str, str, str]) -> None:
-        """Hear that a request has changed. At once, and nothing of it fails."""
+        """Process a change of a request. Synchronous, and never fails."""
         watch = self._watches.get(key)
         if watch is None or not (track.standing.has_ended or track.standing.status == "waiting"):
             return
@@ -350,7 +350,7 @@ class WebhookDelivery:
         self._change(change)
 
     async def load(self) -> None:
-        """Read what earlier processes owe."""
+        """Read the undelivered webhooks of earlier processes."""
         if not self._survives:
             return
         messages: list[WebhookMessage] = []
@@ -375,15 +375,15 @@ class WebhookDelivery:
 
     @property
     def awaited(self) -> tuple[WebhookWatch, ...]:
-        """The requests of which something is still to be told."""
+        """Requests with outstanding notifications."""
         return tuple(self._watches.values())
 
     # --- sending
 
     async def run(self) -> None:
-        """Send what is due, until cancelled.
+        """Send due messages until cancelled.
 
-        Cancellation: Tries that are under way are cut; what was not taken stays owed where a store keeps it.
+        Cancellation: Running attempts are cancelled. With a store, undelivered messages are kept.
         """
         async with trio.open_nursery() as nursery:
             if self._survives:
@@ -412,16 +412,16 @@ class WebhookDelivery:
                 secrets = self._webhooks.secrets_of(message.tenant_id)
                 status = await self._send(signed(message, secrets, at_ms=now_ms()))
                 answer = TryAnswer(status=int(status))
-            # An edge: what one receiver, or the operator's function, does ends no other.
+            # A boundary: a failing receiver or operator function does not affect others.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
-                if not is_of_the_network(raised):  # a bug of ours, or of a function of the operator's
+                if not is_of_the_network(raised):  # a bug of ours or of an operator's function
                     LOGGER.warning("webhook %s could not be sent: %s", message.id, describe_bug(raised))
                 answer = TryAnswer(why=why_not(raised), is_refused=isinstance(raised, AddressRefused))
         return answer
 
     def _tell(self, settled: Settled, answer: TryAnswer) -> None:
-        """Count what a try came to, and let the store know."""
+        """Count the result of an attempt and update the store."""
         counts, message = self._counts, settled.message
         change: dict[tuple[str, str], OwedRow | None] = {(MESSAGES, one.id): None for one in settled.ended}
         match settled.verdict:
@@ -450,9 +450,9 @@ class WebhookDelivery:
     # --- closing
 
     async def close(self) -> None:
-        """Let tries end that are under way, and give what no store keeps a first one; the rest of that is dropped.
+        """Let running attempts end, and make a first attempt for messages without a store. The rest of those is dropped.
 
-        Cancellation: At once, with what is written by then.
+        Cancellation: Immediate, with what is stored by then.
         """
         with trio.move_on_after(CLOSING_SECONDS):
             while self._queue.under_way or (not self._survives and self._queue.untried):
@@ -484,7 +484,7 @@ class WebhookDelivery:
             self._has_changes.set()
 
     async def _write_on(self) -> None:
-        """Let the store have the rows as they stand, all that have changed at once; while it takes none they wait."""
+        """Store all changed rows at once. While the store fails, they wait."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             await self._has_changes.wait()
@@ -494,7 +494,7 @@ class WebhookDelivery:
                     [row for row in changes.values() if row is not None],
                     [name for name, row in changes.items() if row is None],
                 )
-            # An edge: a store that fails is tried again, also where that is a bug of it.
+            # A boundary: a failing store is retried, even if the cause is a bug in it.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
                 LOGGER.warning("what is owed to webhooks is not written: %s", describe_bug(raised))

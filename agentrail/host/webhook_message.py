@@ -1,7 +1,7 @@
-"""What a webhook says of a request, and how it is signed: Standard Webhooks 1.0. Pure.
+"""Content and signature of webhooks: Standard Webhooks 1.0. Pure.
 
-Ids, numbers and an outcome, and never content: no words of a user or a model, no arguments, no reason. A receiver that wants those
-asks the host, with a token.
+Messages contain ids, numbers and an outcome, but never content: no words of a user or model, no arguments, no reason. A
+receiver that needs those requests them from the host with a token.
 """
 
 import base64
@@ -23,11 +23,11 @@ _ID_DIGITS: Final = 32
 
 @frozen(kw_only=True)
 class WebhookWatch:
-    """That the end of a request is to be told, and where.
+    """A request whose end is notified, and the address.
 
     Attributes:
-        names_owner: Whether messages say whose it is: those to an address of the operator's own, which gets them for all.
-        told_seq: Behind which event it was last told that it waits; 0 before.
+        names_owner: Whether messages name the owner. True for the operator's own address, which receives all.
+        told_seq: Number of the event after which waiting was last notified. 0 before.
     """
 
     owner: SessionOwner
@@ -40,20 +40,20 @@ class WebhookWatch:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What it is found by."""
+        """Key of the watch."""
         return (self.owner.tenant_id, self.owner.user_id, self.session_id, self.request_id)
 
 
 @frozen(kw_only=True)
 class WebhookMessage:
-    """One message, which is sent until it is taken or given up.
+    """One message, sent until it is accepted or given up.
 
     Attributes:
-        id: The same for all tries, and for one that a later process makes of the same event.
-        session_id: The session; messages of one are sent in order.
-        url: Where it goes.
-        body: JSON, byte for byte the same for all tries.
-        number: Counts messages in the order in which they were made.
+        id: The same for all attempts, and for a message that a later process makes of the same event.
+        session_id: The session. Its messages are sent in order.
+        url: Target address.
+        body: JSON, identical for all attempts.
+        number: Sequence number in order of creation.
     """
 
     id: str
@@ -69,22 +69,22 @@ class WebhookMessage:
 
     @property
     def lane(self) -> tuple[str, str]:
-        """Of what messages are sent in order: one session."""
+        """Messages with equal lanes are sent in order: those of one session."""
         return (self.tenant_id, self.session_id)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """As of the `WebhookWatch` that it was made for."""
+        """Key of its `WebhookWatch`."""
         return (self.tenant_id, self.user_id, self.session_id, self.request_id)
 
 
 @frozen(kw_only=True)
 class WebhookNews:
-    """What a change of a request means for who is told.
+    """Effect of a request's change on its receivers.
 
     Attributes:
-        message: What is to be sent; None for nothing.
-        watch: What is still to be told later; None when this was the end.
+        message: The message to send. None for none.
+        watch: The remaining watch. None after the end.
     """
 
     message: WebhookMessage | None
@@ -94,7 +94,7 @@ class WebhookNews:
 def decide_webhook(
     watch: WebhookWatch, record: RequestRecord, seq: int, *, at_ms: int, survives: bool
 ) -> WebhookNews:
-    """Say what is to be told of a request that has changed."""
+    """Return the notification for a changed request."""
     if record.has_ended:
         if record.status == "shutdown" and survives:
             return WebhookNews(message=None, watch=watch)
@@ -106,7 +106,8 @@ def decide_webhook(
 
 def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -> WebhookMessage:
     kind = f"request.{record.status}"
-    # Made of what it is about: who dies between sending and writing that down sends it again under the same id.
+    # Derived from the content: a process that dies between sending and recording sends again under the same
+    # id.
     named = "\0".join((*watch.key, kind, str(seq)))
     data: dict[str, object] = {
         "session_id": watch.session_id,
@@ -135,7 +136,7 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
 
 
 def show_time(at_ms: int) -> str:
-    """Write a time as Standard Webhooks has it: ISO 8601, in UTC."""
+    """Format a time as in Standard Webhooks: ISO 8601 in UTC."""
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -148,7 +149,10 @@ def sign(message_id: str, at_seconds: int, body: bytes, secrets: Sequence[bytes]
 
 
 def signed(message: WebhookMessage, secrets: Sequence[bytes], *, at_ms: int) -> SignedWebhook:
-    """Make a try of a message. Each has the time of its own: receivers take no old one, and the last comes after hours."""
+    """Build one attempt of a message.
+
+    Each has its own timestamp: receivers reject old ones, and the last attempt comes hours later.
+    """
     body, at_seconds = message.body.encode(), at_ms // 1000
     return SignedWebhook(
         url=message.url,

@@ -1,7 +1,8 @@
-"""When a webhook is sent, and again: in order per session, and each message until it is taken, given up, or not wanted any more.
+"""Schedule of webhooks: in order per session, each retried until it is accepted, given up, or no longer wanted.
 
-Pure: no clock, no task and no network enters; who asks says what time it is, and what came of a try. A session has one message under way
-at a time, so a later one never overtakes. How many there are at once is bounded, and of one tenant too: its receivers may all be slow.
+Pure: no clock, task or network. Callers pass the time and the results of attempts. A session has one message in flight
+at a time, so later ones never overtake. The number in flight is limited in total and per tenant, whose receivers may
+all be slow.
 """
 
 import heapq
@@ -13,28 +14,28 @@ from attrs import define, evolve, field, frozen
 from agentrail.host.webhook_message import WebhookMessage
 
 TRY_SECONDS: Final = 10.0
-"""How long a receiver may take to answer."""
+"""Time limit for a receiver's answer, in seconds."""
 
 RETRY_SECONDS: Final = (5, 60, 600, 3_600, 21_600)
-"""How long after each failed try the next one comes; behind the last of them it is given up."""
+"""Pause after each failed attempt, in seconds. After the last one the message is given up."""
 
 MAX_TRIES_AT_ONCE: Final = 64
 MAX_TRIES_OF_A_TENANT: Final = 16
 
 TryVerdict: TypeAlias = Literal["delivered", "gone", "again", "dropped"]
-"""What a try came to: it was taken, its receiver wants no more of this request, it is due again, or it was the last one."""
+"""Result of an attempt: accepted, no longer wanted by its receiver, due again, or given up."""
 
 Lane: TypeAlias = tuple[str, str]
 
 
 @frozen(kw_only=True)
 class TryAnswer:
-    """What came of a try.
+    """Answer to an attempt.
 
     Attributes:
-        status: Of HTTP; None where there was no answer.
-        why: Why not, in words that hold no address; empty where there was one.
-        is_refused: Whether nothing was sent, because of where it would have gone.
+        status: HTTP status. None without an answer.
+        why: Why there is no answer, without addresses. Empty if there is one.
+        is_refused: Whether nothing was sent because the address is not allowed.
     """
 
     status: int | None = None
@@ -42,14 +43,14 @@ class TryAnswer:
     is_refused: bool = False
 
     def __str__(self) -> str:
-        """Say it in a word or two."""
+        """Return a short description."""
         return self.why or f"status {self.status}"
 
 
 def decide_again(
     message: WebhookMessage, answer: TryAnswer, now_ms: int
 ) -> tuple[TryVerdict, WebhookMessage]:
-    """Say what becomes of a message behind a try."""
+    """Return the verdict on a message after an attempt, and its next state."""
     status = answer.status
     if status is not None and 200 <= status < 300:  # noqa: PLR2004 - the family of HTTP
         return "delivered", message
@@ -62,18 +63,18 @@ def decide_again(
 
 
 def on_time(message: WebhookMessage, now_ms: int) -> WebhookMessage:
-    """Bring a message of an earlier process to this one's clock, which may stand elsewhere: never later than its pause from now."""
+    """Adapt a message of an earlier process to this process's clock: due no later than its pause from now."""
     pause = RETRY_SECONDS[min(message.tries, len(RETRY_SECONDS)) - 1] if message.tries else 0
     return evolve(message, due_at_ms=min(message.due_at_ms, now_ms + pause * 1000))
 
 
 @frozen(kw_only=True)
 class Settled:
-    """What a try has changed.
+    """Effect of an attempt.
 
     Attributes:
-        message: The one that was tried, as it stands now.
-        ended: Messages that are owed no longer, that one among them where it is.
+        message: The attempted message in its new state.
+        ended: Messages that are no longer pending, possibly including that one.
     """
 
     verdict: TryVerdict
@@ -88,49 +89,48 @@ class _Tenant:
 
 
 class WebhookQueue:
-    """All messages that are owed. No call but `untried` takes a time that depends on how many there are beside the session in question."""
+    """All undelivered messages.
+
+    Except for `untried`, the cost of a call does not depend on their number outside of the session.
+    """
 
     def __init__(
         self, *, max_at_once: int = MAX_TRIES_AT_ONCE, max_of_a_tenant: int = MAX_TRIES_OF_A_TENANT
     ) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._max_at_once = max_at_once
         self._max_of_a_tenant = max_of_a_tenant
         self._lanes: dict[Lane, deque[WebhookMessage]] = {}
         self._under_way: dict[str, WebhookMessage] = {}
         self._ids: set[str] = set()
-        self._due: list[
-            tuple[int, int, Lane]
-        ] = []  # of each lane its first message, unless that is ready or under way
+        self._due: list[tuple[int, int, Lane]] = []  # first message of each lane, unless ready or in flight
         self._tenants: dict[str, _Tenant] = {}
-        self._turns: OrderedDict[str, None] = (
-            OrderedDict()
-        )  # tenants that have something ready, and may begin it
+        self._turns: OrderedDict[str, None] = OrderedDict()  # tenants with ready messages and free capacity
         self._owed_of: dict[str, int] = {}
         self._number = 0
 
     def __len__(self) -> int:
-        """Say how many are owed."""
+        """Return the number of undelivered messages."""
         return len(self._ids)
 
     @property
     def under_way(self) -> int:
-        """How many tries are under way."""
+        """Number of attempts in flight."""
         return len(self._under_way)
 
     @property
     def untried(self) -> int:
-        """How many were never tried, or are being tried now. Counted, so not for each message."""
+        """Number of messages never attempted, or in their first attempt. Counted on access, so not for use per message."""
         return sum(
             one.tries == 0 or one.id in self._under_way for lane in self._lanes.values() for one in lane
         )
 
     def owed_of(self, tenant_id: str) -> int:
-        """Say how many are owed of a tenant."""
+        """Return the number of undelivered messages of a tenant."""
         return self._owed_of.get(tenant_id, 0)
 
     def owe(self, message: WebhookMessage) -> WebhookMessage | None:
-        """Take a message, behind all of its session."""
+        """Append a message to the queue of its session."""
         if message.id in self._ids:
             return None
         self._number = max(self._number + 1, message.number)
@@ -144,7 +144,7 @@ class WebhookQueue:
         return message
 
     def begin(self, now_ms: int) -> tuple[WebhookMessage, ...]:
-        """Give the messages that are to be sent now; what came of each is told to `settle`."""
+        """Return the messages to send now. Report each result to `settle`."""
         while self._due and self._due[0][0] <= now_ms:
             lane = heapq.heappop(self._due)[2]
             tenant = self._tenants.setdefault(lane[0], _Tenant())
@@ -162,11 +162,11 @@ class WebhookQueue:
         return tuple(begun)
 
     def next_due_ms(self) -> int | None:
-        """Say when `begin` has something that it has not now; None while only what is under way can change that."""
+        """Return when `begin` next has more messages. None while only results in flight can change that."""
         return self._due[0][0] if self._due else None
 
     def settle(self, message_id: str, answer: TryAnswer, now_ms: int) -> Settled:
-        """Say what a try has changed."""
+        """Apply the result of an attempt."""
         message = self._under_way.pop(message_id)
         tenant = self._tenants[message.tenant_id]
         tenant.under_way -= 1

@@ -1,6 +1,6 @@
-"""`Webhooks`: with which secret ends are told to receivers, and where they may be. Looked at before anything starts.
+"""`Webhooks`: signing secrets and allowed addresses of webhooks. Validated before anything starts.
 
-What a message says and how it is signed stands in `webhook_message`, when it is sent again in `webhook_schedule`.
+`webhook_message` defines content and signature, `webhook_schedule` the retries.
 """
 
 import base64
@@ -19,16 +19,16 @@ from agentrail.web.places import AddressRefused, AllowedPlaces, read_allowed
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what stands in front of one
 _SECRET_BYTES: Final = range(24, 65)
 _MAX_SECRETS: Final = 2
-"""The new one and the old one, while receivers change over."""
+"""The new and the old secret, during a rotation."""
 
 
 @frozen(kw_only=True)
 class SignedWebhook:
-    """One try of a message, complete.
+    """One complete attempt of a message.
 
     Attributes:
-        url: Where it goes.
-        headers: All of them but `Host` and the length.
+        url: Target address.
+        headers: All headers except `Host` and the length.
         body: JSON.
     """
 
@@ -38,14 +38,14 @@ class SignedWebhook:
 
 
 SendWebhook: TypeAlias = Callable[[SignedWebhook], Awaitable[int]]
-"""Sends one, and gives the status that came back; raises where none did. It is cancelled after ten seconds."""
+"""Sends a webhook and returns the status of the answer. Raises if there is none. Cancelled after ten seconds."""
 
 WebhookSecrets: TypeAlias = str | Secret | Sequence[str | Secret]
-"""A secret as Standard Webhooks writes it, `whsec_` and base64 of 24 to 64 bytes; or the new one and the old one."""
+"""A secret in the form of Standard Webhooks, `whsec_` and base64 of 24 to 64 bytes. Or the new and the old one."""
 
 
 def read_secrets(given: object) -> tuple[bytes, ...]:
-    """Read secrets, the new one first."""
+    """Parse secrets, the new one first."""
     several = [given] if isinstance(given, str | Secret) else given
     if not isinstance(several, Sequence) or not 1 <= len(several) <= _MAX_SECRETS:
         fault = "webhooks need a secret, or the new one and the old one: expected 'whsec_…', or two of them"
@@ -58,7 +58,7 @@ def _read_secret(given: object) -> bytes:
     if isinstance(text, str) and text.startswith(SECRET_PREFIX):
         try:
             key = base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
-        except (binascii.Error, ValueError):  # the latter of what is not ASCII
+        except (binascii.Error, ValueError):  # the latter for text that is not ASCII
             key = b""
         if len(key) in _SECRET_BYTES:
             return key
@@ -77,17 +77,18 @@ def _texts(given: Any) -> tuple[Any, ...]:
 
 @frozen(kw_only=True)
 class Webhooks:
-    """How a host tells receivers that requests have ended, or wait for people.
+    """Notification of receivers about requests that have ended or wait for the user.
 
         Webhooks(secret="whsec_…", allow=["10.1.0.0/16"])
 
     Attributes:
-        secret: What messages are signed with; or a function that gives the secrets of a tenant by its id, for a host of several
-            tenants: who can check a signature can make one.
-        allow: Where webhooks may go besides public servers over TLS: networks such as `10.1.0.0/16`, hosts such as
-            `hooks.corp.example`, and origins such as `http://127.0.0.1:9000`, which alone may be without TLS.
-        url: Where the end of each request is told that names no address of its own; None for nowhere.
-        send: What sends in place of our own client, such as one behind a proxy of the operator's; it has to judge where names lead.
+        secret: Signing secret. For a host with several tenants, a function that returns the secrets of a tenant by its
+            id: a receiver that can verify a signature can also forge one.
+        allow: Allowed targets in addition to public servers over TLS: networks such as `10.1.0.0/16`, hosts such as
+            `hooks.corp.example`, and origins such as `http://127.0.0.1:9000`. Only origins may be without TLS.
+        url: Address for the end of each request that names no address. None: no notification.
+        send: Replacement for the built-in client, such as one behind the operator's proxy. It must validate resolved
+            addresses itself.
     """
 
     secret: WebhookSecrets | Callable[[str], WebhookSecrets] = field(repr=False)
@@ -99,7 +100,7 @@ class Webhooks:
 
     @allowed.default
     def _check(self) -> AllowedPlaces:
-        """Read what is allowed, and refuse what cannot be."""
+        """Parse the allowed targets and validate the rest."""
         if not callable(self.secret):
             read_secrets(self.secret)
         if self.send is not None and not is_async(self.send):
@@ -124,11 +125,11 @@ class Webhooks:
         return allowed
 
     def secrets_of(self, tenant_id: str) -> tuple[bytes, ...]:
-        """Give what a message of a tenant is signed with, the new one first.
+        """Return the signing secrets for a tenant, the new one first.
 
         Raises:
-            OptionError: The operator's move: the function gave none.
-            Exception: What the function raised.
+            OptionError: The operator's move: the function returned no valid secret.
+            Exception: Raised by the function.
         """
         given = self.secret(tenant_id) if callable(self.secret) else self.secret
         return read_secrets(given)

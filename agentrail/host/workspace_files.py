@@ -1,6 +1,6 @@
-"""The workspace of a session, read for its owner: lists, and files whole. What may be read, its sandbox judges.
+"""Read access to a session's workspace for its owner: directory listings and whole files. The sandbox decides access.
 
-A file that may not be read is to its caller as one that is not there, whatever the reason is. Nothing is written here.
+An unreadable file is reported as missing, whatever the reason. Nothing is written here.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.session_files import open_files
 
 MAX_FILE_BYTES: Final = 25 << 20
-"""How large a file may be that is given out: it is held in memory while it is."""
+"""Maximum size of a returned file, in bytes. It is held in memory."""
 
 MAX_FILE_PATH_CHARACTERS: Final = 1_024
 
 READ_SECONDS: Final = 30.0
-"""How long a list, or a file, may take."""
+"""Time limit for a listing or a file, in seconds."""
 
 _NOT_THERE: Final = frozenset(
     {"file_not_found", "permission_denied", "is_directory", "invalid_path", "not_text"}
@@ -34,9 +34,9 @@ class WorkspaceEntry:
     """A file or a directory.
 
     Attributes:
-        path: From the root of the workspace, with `/`.
-        size: Of a file, in bytes; 0 of a directory.
-        is_dir: Which of both.
+        path: Path from the root of the workspace, with `/`.
+        size: Size of a file in bytes. 0 for a directory.
+        is_dir: Whether it is a directory.
     """
 
     path: str
@@ -46,12 +46,12 @@ class WorkspaceEntry:
 
 @frozen(kw_only=True)
 class WorkspaceFile:
-    """A file, whole.
+    """A complete file.
 
     Attributes:
-        path: From the root of the workspace.
-        content: All of it.
-        sha256: Of the content, hexadecimal.
+        path: Path from the root of the workspace.
+        content: The complete content.
+        sha256: SHA-256 of the content, hexadecimal.
     """
 
     path: str
@@ -60,7 +60,7 @@ class WorkspaceFile:
 
 
 async def list_directory(session: Session, path: str = "") -> tuple[WorkspaceEntry, ...]:
-    """List a directory of a workspace: directories first, then files, by name. What is neither is left out."""
+    """List a directory of a workspace: directories first, then files, by name. Other entries are omitted."""
     names = () if path in ("", ".") else names_of(path)
     with _bounded():
         async with open_files(session) as sandbox:
@@ -78,7 +78,7 @@ async def read_workspace(session: Session, path: str) -> WorkspaceFile:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """Take a path apart that a caller gave."""
+    """Split a path given by a caller into its names."""
     names = tuple(path.split("/"))
     is_sound = 0 < len(path) <= MAX_FILE_PATH_CHARACTERS and "\0" not in path and "\\" not in path
     if not is_sound or any(name in ("", ".", "..") for name in names):
@@ -87,7 +87,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 
 def entries_of(names: tuple[str, ...], listing: ListResult) -> tuple[WorkspaceEntry, ...]:
-    """Say what is in a directory, or why that is not said."""
+    """Return the entries of a directory, or raise its refusal."""
     if listing.error is not None:
         refuse_by(listing.error)
     return tuple(
@@ -98,7 +98,7 @@ def entries_of(names: tuple[str, ...], listing: ListResult) -> tuple[WorkspaceEn
 
 
 def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
-    """Make a file of what a sandbox gave, or say why there is none."""
+    """Return the file of a transfer, or raise its refusal."""
     if moved.error is not None:
         refuse_by(moved.error)
     content = moved.content or b""
@@ -108,7 +108,7 @@ def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
 
 
 def refuse_by(refusal: Refusal) -> NoReturn:
-    """Say to a caller why a sandbox did not do what it was asked; not where, nor which of its rules it was."""
+    """Raise a refusal for the caller, without the location or the violated rule."""
     if refusal.code in _NOT_THERE:
         refuse_file()
     if refusal.code == "too_large":
@@ -120,7 +120,7 @@ def refuse_by(refusal: Refusal) -> NoReturn:
 
 
 def refuse_file() -> NoReturn:
-    """Say that there is no such file, in the same words for whatever reason."""
+    """Raise that a file does not exist, in the same words for every reason."""
     message = "there is no such file in the workspace of this session, or it cannot be read"
     raise FileUnknown(message)
 

@@ -1,7 +1,7 @@
-"""The web: requests that reach no private address, and pages of strangers, read where they can do no harm.
+"""Web access: requests that cannot reach private addresses, and safe reading of untrusted pages.
 
-- `places.py` judges, `backend.py` connects to what was judged, `transport.py` carries httpx over it. All that goes where a
-  stranger says goes through these: pages, searches, webhooks.
-- `client.py` fetches, within bounds; `reading.py` makes text of what came, in a process of its own (`page_helper.py`).
-- `searching.py` is what an adapter of a search engine is made with; the adapters stand in `engines/`, one to a file.
+- `places.py` judges addresses, `backend.py` connects to judged ones, `transport.py` carries httpx over it. All requests
+  to addresses chosen by strangers use these: pages, searches, webhooks.
+- `client.py` fetches within limits. `reading.py` extracts text, in a separate process (`page_helper.py`).
+- `searching.py` is the base of search engine adapters. The adapters are in `engines/`, one per file.
 """

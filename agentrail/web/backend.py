@@ -1,7 +1,7 @@
-"""The one place that connects to what a stranger named: it looks a name up once, has all answers judged, and connects to a judged number.
+"""The only place that connects to addresses chosen by strangers.
 
-Names and certificates are left to TLS, which still speaks of the name. No library looks anything up a second time, so what was judged is
-what is reached.
+It resolves a name once, judges all results, and connects to a judged IP. TLS still verifies names and certificates. No
+library resolves a name a second time, so the judged address is the one reached.
 """
 
 import ipaddress
@@ -15,19 +15,19 @@ import trio
 from agentrail.web.names import LookUp
 
 JudgePlaces: TypeAlias = Callable[[str, int, Sequence[str]], Sequence[str]]
-"""Gives of the addresses that a host and a port lead to those that may be connected to, or raises `AddressRefused`."""
+"""Returns the resolved addresses of a host and port that may be used, or raises `AddressRefused`."""
 
 WEB_CONNECT_SECONDS: Final = 3.0
-"""For each address: of a name with several the first may lead nowhere from here."""
+"""Time limit per address, in seconds: the first of several may be unreachable from here."""
 
 _MAX_PLACES: Final = 4
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects for a pool of connections of httpcore, to what was judged and to nothing else."""
+    """Network backend for an httpcore connection pool. Connects only to judged addresses."""
 
     def __init__(self, judge: JudgePlaces, resolve: LookUp) -> None:
-        """Connect to nothing yet."""
+        """Store the functions. Nothing is connected yet."""
         self._judge = judge
         self._resolve = resolve
         self._carrier = httpcore.TrioBackend()
@@ -42,7 +42,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """Connect to the first address of a host that answers.
 
-        Cancellation: Closes what was begun.
+        Cancellation: Closes the attempt.
         """
         found = [host] if _is_number(host) else await self._resolve(host, port)
         places = tuple(self._judge(host, port, found))[:_MAX_PLACES]
@@ -51,11 +51,11 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             try:
                 return await self._carrier.connect_tcp(place, port, timeout=seconds)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue  # nothing was sent: else the next address might get it a second time
+                continue  # nothing was sent: otherwise the next address might receive it a second time
         return await self._carrier.connect_tcp(places[-1], port, timeout=seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as httpcore does between tries."""
+        """Sleep between httpcore's attempts."""
         await trio.sleep(seconds)
 
 
@@ -68,9 +68,9 @@ def _is_number(host: str) -> bool:
 
 
 def context_of_system() -> ssl.SSLContext:
-    """Believe the certificates that the system believes. This blocks for 30 ms."""
+    """Return a context with the system's trusted certificates. Blocks for 30 ms."""
     return ssl.create_default_context()
 
 
 NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Believes none: for a connection without TLS, whose pool wants a context nevertheless."""
+"""Trusts no certificate. For connections without TLS, whose pool needs a context anyway."""

@@ -1,6 +1,7 @@
-"""`WebClient`: fetches what stands at an address, within bounds, and reaches no address that was not judged.
+"""`WebClient`: fetches an address within limits, and reaches only judged addresses.
 
-What carries it out stands in `fetching.py`, which is imported with the first fetch: a tenth of a second, that most programs never need.
+`fetching.py` does the work. It is imported on the first fetch, because the import takes 0.1 s that most programs never
+need.
 """
 
 import ssl
@@ -15,36 +16,36 @@ if TYPE_CHECKING:
     from agentrail.web.fetching import Fetching
 
 MAX_BODY_BYTES: Final = 10 << 20
-"""Of a body, inflated."""
+"""Size limit of a decompressed body, in bytes."""
 
 
 class WebClient:
-    """Fetches. One serves any number of sessions, and holds no connection between two fetches."""
+    """Web client. Serves any number of sessions, and holds no connection between two fetches."""
 
     def __init__(
         self, rules: WebRules, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Open nothing yet."""
+        """Store the rules. Nothing is opened yet."""
         self.rules: WebRules = rules
         self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
         self._fetching: Fetching | None = None
 
     def with_rules(self, rules: WebRules) -> "WebClient":
-        """Give one with other rules, which looks names up and believes certificates as this one does."""
+        """Return a client with other rules, and the same resolver and certificates."""
         return WebClient(rules, resolve=self._resolve, tls=self._tls)
 
     async def fetch(
         self, url: str, *, max_bytes: int = MAX_BODY_BYTES, stays_on_host: bool = False
     ) -> Fetched:
-        """Get what stands at an address.
+        """Fetch an address.
 
         Cancellation: Closes the connection.
         """
         return await (await self._opened()).fetch(url, max_bytes, stays_on_host=stays_on_host)
 
     async def send(self, request: WebRequest, *, max_bytes: int = MAX_BODY_BYTES) -> Fetched:
-        """Send one request, and take its answer. A redirect is an error: a key might go along.
+        """Send one request and return its answer. A redirect is an error, because it might leak a key.
 
         Cancellation: Closes the connection.
         """
@@ -52,7 +53,7 @@ class WebClient:
 
     async def _opened(self) -> "Fetching":
         if self._fetching is None:
-            # In a thread, because an import holds the loop as long as it takes.
+            # In a thread, because an import blocks the loop.
             fetching = await outside.offload(_load)
             self._fetching = fetching(self.rules, self._resolve, self._tls)
         return self._fetching

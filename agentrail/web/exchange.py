@@ -1,4 +1,4 @@
-"""What goes out over the web and what comes back, as values. Pure."""
+"""Web requests and answers as values. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,21 +6,21 @@ from attrs import field, frozen
 
 
 class FetchFailed(Exception):
-    """Nothing was fetched. The text is a sentence that says why and what to do, for a model or a person."""
+    """Nothing was fetched. The text is a sentence with the reason and the remedy, for a model or a user."""
 
 
 class PageGone(FetchFailed):
-    """The server answered that there is no such page: 404 or 410."""
+    """The server reported that the page does not exist: 404 or 410."""
 
 
 @frozen(kw_only=True)
 class Fetched:
-    """What came.
+    """A fetched document.
 
     Attributes:
-        url: Where it stands, after all redirects.
-        media_type: As the server says, such as `text/html`, in small letters; empty where it says nothing.
-        charset: As the server says; empty where it says nothing.
+        url: Final address after all redirects.
+        media_type: Media type from the server, such as `text/html`, in lower case. Empty if not given.
+        charset: Charset from the server. Empty if not given.
     """
 
     url: str
@@ -31,12 +31,12 @@ class Fetched:
 
 @frozen(kw_only=True)
 class WebRequest:
-    """One request to a service, which no redirect leads elsewhere.
+    """One request to a service, without redirects.
 
     Attributes:
-        method: Of HTTP.
-        url: Where to.
-        headers: Beside our own; they may hold a key.
+        method: HTTP method.
+        url: Target address.
+        headers: Headers in addition to our own. They may hold a key.
         content: The body.
     """
 

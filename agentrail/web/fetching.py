@@ -1,6 +1,7 @@
-"""How `WebClient` fetches: connections, redirects, bodies.
+"""Implementation of `WebClient`: connections, redirects, bodies.
 
-Redirects are followed here, each judged anew, and bodies are counted while they come; no cookie is kept, no variable of the environment read.
+Redirects are followed here and each is judged again. Bodies are counted while they arrive. No cookies are stored and no
+environment variables read.
 """
 
 import ssl
@@ -25,7 +26,7 @@ from agentrail.web.places import AddressRefused, WebAddress, judge_found
 from agentrail.web.rules import WebRules, read_web_url
 from agentrail.web.transport import GuardedTransport
 
-# What a `robots.txt` says (RFC 9309). Pure.
+# Parsing of `robots.txt` (RFC 9309). Pure.
 
 
 _MISSING: Final = range(400, 500)
@@ -34,12 +35,12 @@ _MAX_LINES: Final = 5_000
 
 
 class RobotsTxt:
-    """The rules of one server for one program."""
+    """Rules of one server for one program."""
 
     __slots__ = ("_agent", "_parser")
 
     def __init__(self, status: int, content: bytes, agent: str) -> None:
-        """Read them."""
+        """Parse the rules."""
         self._agent = agent
         self._parser = RobotFileParser()
         if status in _THERE:
@@ -49,29 +50,29 @@ class RobotsTxt:
             self._parser.parse(lines)
 
     def allows(self, target: str) -> bool:
-        """Say whether a path with its query may be fetched."""
+        """Return whether a path with its query may be fetched."""
         return self._parser.can_fetch(self._agent, target)
 
 
-# Counts the bytes of a body while they come, and while they are inflated: nothing larger than the bound is ever in memory. Pure. httpx
-# would inflate a chunk as a whole, which gives a thousandfold of it before anybody can count.
+# Counts the bytes of a body while they arrive and are decompressed, so that memory use never exceeds the
+# limit. Pure. httpx would decompress a chunk as a whole, which can grow a thousandfold before it is counted.
 
 
 INFLATED_PIECE_BYTES: Final = 65_536
-"""How much is inflated at once."""
+"""Maximum bytes decompressed at once."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class BodyRefused(ValueError):
-    """A body cannot be taken. The text says why."""
+    """A body is not accepted. The text states the reason."""
 
 
 class BoundedBody:
-    """Takes the chunks of one body, and gives it as a whole."""
+    """Collects the chunks of one body."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         named = encoding.strip().lower()
         if named not in ("", "identity", "gzip", "x-gzip"):
             message = f"its content-encoding is {named!r:.40}: expected gzip or none, as was asked for"
@@ -82,7 +83,7 @@ class BoundedBody:
         self.content: bytearray = bytearray()
 
     def take(self, chunk: bytes) -> Iterator[None]:
-        """Take a chunk in pieces: go through all of them, and let others have a turn after each."""
+        """Process a chunk in pieces. Iterate to the end, and let other tasks run after each piece."""
         self._taken += len(chunk)
         if self._inflater is None:
             self._keep(chunk)
@@ -91,7 +92,7 @@ class BoundedBody:
         if self._taken > self._max_bytes:
             raise BodyRefused(self._too_large())
         left = chunk
-        while left and not self._inflater.eof:  # what stands behind the end is none of it
+        while left and not self._inflater.eof:  # data after the end is not part of the body
             try:
                 piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)
             except zlib.error as error:
@@ -102,8 +103,8 @@ class BoundedBody:
             yield
 
     def finish(self) -> bytes:
-        """Give the body."""
-        # A body of nothing is one of nothing, however it was to be encoded.
+        """Return the body."""
+        # An empty body is valid under any encoding.
         if self._inflater is not None and self._taken and not self._inflater.eof:
             message = "its gzip ends too early"
             raise BodyRefused(message)
@@ -120,10 +121,10 @@ class BoundedBody:
 
 MAX_REDIRECTS: Final = 5
 FETCH_SECONDS: Final = 30.0
-"""For all of a fetch, with its redirects."""
+"""Time limit for a fetch including redirects, in seconds."""
 
 AGENT: Final = "agentrail"
-"""What servers read that we are, and what rules in `robots.txt` call us."""
+"""Our user agent, also matched by rules in `robots.txt`."""
 
 _ACCEPTED: Final = "text/markdown, text/html;q=0.9, application/pdf;q=0.8, text/plain;q=0.8, */*;q=0.1"
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
@@ -140,17 +141,17 @@ class _Answer:
 
 
 class Fetching:
-    """Carries out what a client is asked."""
+    """Carries out a client's requests."""
 
     def __init__(self, rules: WebRules, resolve: LookUp, tls: ssl.SSLContext | None) -> None:
-        """Open nothing yet; as `WebClient`."""
+        """Store the parts. Nothing is opened yet. See `WebClient`."""
         self.rules: WebRules = rules
         self._resolve = resolve
         self._tls = tls
         self._robots: dict[tuple[str, str, int], tuple[float, RobotsTxt]] = {}
 
     async def fetch(self, url: str, max_bytes: int, *, stays_on_host: bool = False) -> Fetched:
-        """Get what stands at an address; see `WebClient.fetch`."""
+        """Fetch an address. See `WebClient.fetch`."""
         with trio.move_on_after(FETCH_SECONDS):
             try:
                 return await self._follow(url, max_bytes, stays_on_host=stays_on_host)
@@ -160,7 +161,7 @@ class Fetching:
         raise FetchFailed(message)
 
     async def send(self, request: WebRequest, max_bytes: int) -> Fetched:
-        """Send one request; see `WebClient.send`."""
+        """Send one request. See `WebClient.send`."""
         with trio.move_on_after(FETCH_SECONDS):
             try:
                 address = read_web_url(request.url, self.rules)
@@ -204,16 +205,16 @@ class Fetching:
 
     @asynccontextmanager
     async def _connected(self, address: WebAddress) -> AsyncIterator[httpx.AsyncBaseTransport]:
-        """Give a pool for one address, closed at the end of the block."""
+        """Open a pool for one address, closed at the end of the block."""
         tls = NO_ROOTS
         if self.rules.proxy or address.scheme == "https":
-            # 30 ms, which would hold the loop.
+            # Takes 30 ms, which would block the loop.
             if self._tls is None:
                 self._tls = await outside.offload(context_of_system)
             tls = self._tls
         transport: httpx.AsyncBaseTransport
         if self.rules.proxy:
-            # It looks the names up: what they lead to is judged there, or nowhere.
+            # The proxy resolves names, so only the proxy can judge their addresses.
             transport = httpx.AsyncHTTPTransport(proxy=self.rules.proxy, verify=tls, trust_env=False)
         else:
 
@@ -225,7 +226,7 @@ class Fetching:
             yield transport
 
     async def _robots_of(self, transport: httpx.AsyncBaseTransport, address: WebAddress) -> RobotsTxt:
-        now = outside.stopwatch()  # of the process: a client may outlive a run of Trio
+        now = outside.stopwatch()  # of the process, because a client may outlive a Trio run
         kept = self._robots.get(address.origin)
         if kept is not None and kept[0] > now:
             return kept[1]
@@ -246,7 +247,7 @@ class Fetching:
 async def _exchange(
     transport: httpx.AsyncBaseTransport, address: WebAddress, request: WebRequest, max_bytes: int
 ) -> _Answer:
-    """Send a request and read its answer; of one that is no success only the head."""
+    """Send a request and read its answer. For a failure, only the head is read."""
     headers = {
         "host": address.host_header,
         "user-agent": AGENT,
@@ -272,10 +273,10 @@ async def _exchange(
 
 @asynccontextmanager
 async def _open_raw(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give a body in chunks as they are sent; leaving early closes the connection.
+    """Return a body in raw chunks. Leaving early closes the connection.
 
-    The library nests generators that do not close each other: left early, the inner ones would wait for the garbage collector, which may come
-    at any time and in any task. Read on from a closed connection, they all end at once.
+    The library nests generators that do not close each other: after an early exit, the inner ones would wait for the
+    garbage collector, which may run at any time and in any task. Reading from a closed connection ends them at once.
     """
     raw = response.aiter_raw()
     try:
@@ -320,7 +321,7 @@ def _of_status(status: int) -> str:
 
 
 def _why(error: Exception) -> str:
-    """Say what went wrong, without a word that a stranger wrote."""
+    """Return the reason of a failure, without text from strangers."""
     match error:
         case AddressRefused():
             return f"Not fetched, and nothing was sent there: {error}."

@@ -1,4 +1,4 @@
-"""`OnePiece`: the body of a request, for who carries requests of httpx itself."""
+"""`OnePiece`: a request body for callers that carry httpx requests themselves."""
 
 from typing import Self
 
@@ -6,18 +6,18 @@ import httpx
 
 
 class OnePiece(httpx.AsyncByteStream):
-    """A body to send that is no generator: the library's own would wait for the garbage collector after a cancelled write."""
+    """A body that is not a generator: the library's own would wait for the garbage collector after a cancelled write."""
 
     def __init__(self, content: bytes) -> None:
-        """Take it as a whole."""
+        """Store the content."""
         self._left = [content] if content else []
 
     def __aiter__(self) -> Self:
-        """Begin."""
+        """Return itself."""
         return self
 
     async def __anext__(self) -> bytes:
-        """Give it once."""
+        """Return the content once."""
         if not self._left:
             raise StopAsyncIteration
         return self._left.pop()

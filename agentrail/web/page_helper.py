@@ -1,12 +1,13 @@
-"""Runs in a process of its own: makes text of bytes that strangers wrote. One process for each document, gone with its call.
+"""Helper process that extracts text from untrusted bytes. One process per document, which ends with its call.
 
-Parsers of HTML and PDF need minutes and gigabytes for what was made on purpose, and no thread can be stopped. This file imports nothing
-of agentrail, so that it starts fast and alone. It reads one line of JSON, then the document to its end, and answers with one document of JSON:
+Parsers of HTML and PDF can take minutes and gigabytes for malicious documents, and a thread cannot be stopped. This
+file imports nothing of agentrail, so that it starts fast and alone. It reads one line of JSON, then the document to its
+end, and answers with one JSON document:
 
     {"kind": "html" | "pdf" | "text", "charset": "", "url": "", "max_characters": 50000}
     {"title": "", "pages": ["…"], "left_out": 0, "reader": "trafilatura" | "plain" | "pypdf" | "text", "fault": null}
 
-Nothing that stands in the document is fetched, opened or run: the process has no network and starts no other one.
+Nothing in the document is fetched, opened or run: the process has no network and starts no other process.
 """
 
 import codecs
@@ -28,7 +29,7 @@ from typing import Any
 MAX_ADDRESS_SPACE = 768 << 20
 CPU_SECONDS = 10
 PATIENT_CPU_SECONDS = 5
-"""After this time the good reader is given up for the plain one, where it can be interrupted at all."""
+"""CPU time in seconds after which the good reader is interrupted, if possible, and the plain one is used."""
 MAX_HELPER_OUTPUT_BYTES = 64 << 20
 NO_PDF_READER = "PDF is not read here: the extra kb is not installed"
 
@@ -36,18 +37,18 @@ _CHARSETS = re.compile(
     r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb2312|gbk|gb18030|big5(hkscs)?|"
     r"shift_jis(_2004|x0213)?|euc_(jp|kr|jis_2004|jisx0213)|iso2022_(jp|kr)\w*|johab|tis-620|ptcp154|hz"
 )
-"""Those that pages have. Python knows more: some of them take time that grows with the square of the text, some are no characters."""
+"""Charsets used by pages. Python knows more: some take time quadratic in the text, some are not character encodings."""
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{0,500})", re.IGNORECASE)
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 class OutOfTimeError(BaseException):
-    """The patient part of the time is over. No `except Exception` of a library takes it for one of its own."""
+    """The first part of the CPU time is used up. A library's `except Exception` does not catch it."""
 
 
 def main() -> None:
-    """Answer once."""
+    """Answer one job."""
     confine()
     job = json.loads(sys.stdin.buffer.readline())
     content = sys.stdin.buffer.read()
@@ -61,24 +62,24 @@ def main() -> None:
     answer["pages"], answer["left_out"] = cut(answer["pages"], job["max_characters"])
     sys.stdout.buffer.write(json.dumps(answer).encode())
     sys.stdout.buffer.flush()
-    # Without the clean-up of an interpreter that may hold a million objects.
+    # Skips the cleanup of an interpreter that may hold a million objects.
     os._exit(0)
 
 
 class UnreadableBytes(Exception):
-    """The document cannot be read; the text says why, in words of our own."""
+    """The document cannot be read. The text states the reason, without text from the document."""
 
 
-# --- what this process may do
+# --- restrictions of this process
 
 
 def confine() -> None:
-    """Bound memory and time, and give up network and processes, before the first byte is read."""
+    """Limit memory and time, and drop network and processes, before the first byte is read."""
     with contextlib.suppress(ImportError):
         import resource  # noqa: PLC0415 - not on every system
 
         def limit(kind: int, soft: int, hard: int) -> None:
-            with contextlib.suppress(ValueError, OSError):  # where it cannot be set, or is lower already
+            with contextlib.suppress(ValueError, OSError):  # not settable, or already lower
                 resource.setrlimit(kind, (soft, hard))
 
         limit(resource.RLIMIT_AS, MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE)
@@ -90,12 +91,12 @@ def confine() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(
             Exception
-        ):  # an old kernel, or one that is asked by a sandbox around us: the hook stands
+        ):  # an old kernel, or a sandbox around us refuses: the hook still applies
             _filter_calls()
 
 
 def _give_up(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # it comes again each second, and the plain reader goes on
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # it repeats every second, and the plain reader continues
     raise OutOfTimeError
 
 
@@ -107,7 +108,8 @@ def _refuse(event: str, _arguments: object) -> None:
         raise PermissionError(message)
 
 
-# Numbers for x86_64 and aarch64: network, processes, other processes' memory, and io_uring, which can do all of it.
+# Numbers for x86_64 and aarch64: network, processes, memory of other processes, and io_uring, which can do
+# all of it.
 _CALLS = """
 socket 41 198   connect 42 203   sendto 44 206   sendmsg 46 211   bind 49 200   socketpair 53 199   clone 56 220   fork 57 -
 vfork 58 -   execve 59 221   kill 62 129   ptrace 101 117   process_vm_readv 310 270   process_vm_writev 311 271   execveat 322 281
@@ -117,7 +119,7 @@ _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
 def _filter_calls() -> None:
-    """Let the kernel refuse calls, with a filter of classic BPF (seccomp(2)); that holds for code of libraries, too."""
+    """Install a classic BPF filter (seccomp(2)), so that the kernel refuses calls from native libraries too."""
     import ctypes  # noqa: PLC0415 - only here
 
     column, architecture = _ARCHITECTURES[os.uname().machine]
@@ -138,15 +140,15 @@ def _filter_calls() -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in program))
     filled = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     prctl = ctypes.CDLL(None).prctl
-    prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, without which no filter is taken
+    prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, required for a filter
     prctl(22, 2, filled, 0, 0)  # PR_SET_SECCOMP
 
 
-# --- bytes become text
+# --- bytes to text
 
 
 def decoded(content: bytes, charset: str) -> str:
-    """Read bytes as text: by the mark in front of them, by what the server says, by what the page says, else as UTF-8."""
+    """Decode bytes: by the byte order mark, the server's charset, the page's charset, or else as UTF-8."""
     for mark, name in _MARKS:
         if content.startswith(mark):
             return content.decode(name, "replace")
@@ -157,13 +159,13 @@ def decoded(content: bytes, charset: str) -> str:
         except (LookupError, ValueError):
             continue
         if _CHARSETS.fullmatch(known):
-            # What calls itself Latin-1 is read as Windows reads it, as browsers do.
+            # Declared Latin-1 is decoded as Windows-1252, as in browsers.
             return content.decode("cp1252" if known in ("iso8859-1", "ascii") else known, "replace")
     return content.decode("utf-8", "replace")
 
 
 def cut(pages: Iterable[str], max_characters: int) -> tuple[list[str], int]:
-    """Keep the beginning, and say how many characters are left out."""
+    """Truncate the text, and return the number of omitted characters."""
     kept: list[str] = []
     room, left_out = max_characters, 0
     for page in pages:
@@ -177,7 +179,7 @@ def cut(pages: Iterable[str], max_characters: int) -> tuple[list[str], int]:
 
 
 def read_text(content: bytes, job: dict[str, str]) -> dict[str, object]:
-    """Take text as it is."""
+    """Return plain text as it is."""
     text = decoded(content, job["charset"])
     if "\0" in text:
         message = "it is no text: it has bytes of zero"
@@ -186,12 +188,12 @@ def read_text(content: bytes, job: dict[str, str]) -> dict[str, object]:
 
 
 def read_html(content: bytes, job: dict[str, str]) -> dict[str, object]:
-    """Make Markdown of what a page says, or plain text where that gives nothing."""
+    """Convert a page to Markdown, or to plain text if that yields nothing."""
     text = decoded(content, job["charset"]).replace("\0", "")
     found = _TITLE.search(text[:200_000])
     title = " ".join(unescape(found[1]).split()) if found else ""
     said = ""
-    # Whatever a parser says of a stranger's page, the plain reader reads it.
+    # The plain reader handles pages on which the parser fails.
     with contextlib.suppress(OutOfTimeError, Exception):
         said = _as_markdown(text, job["url"])
     if said.strip():
@@ -216,7 +218,7 @@ def _as_markdown(text: str, url: str) -> str:
 
 
 def read_pdf(content: bytes, _job: dict[str, str]) -> dict[str, object]:
-    """Take the text of each page."""
+    """Return the text of each page."""
     if importlib.util.find_spec("pypdf") is None:
         raise UnreadableBytes(NO_PDF_READER)
     try:
@@ -260,12 +262,12 @@ _INLINE = frozenset(
 
 
 class _Plain(HTMLParser):
-    """Collects what is seen of a page, a line for each block. It holds no tree, so no nesting is too deep."""
+    """Collects the visible text of a page, one line per block. Builds no tree, so nesting depth does not matter."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
-        self._unseen = ""  # the tag whose end is waited for
+        self._unseen = ""  # the open tag to skip
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         if not self._unseen and tag in _UNSEEN:
@@ -289,17 +291,17 @@ class _Plain(HTMLParser):
 
 
 def plain_text(html: str) -> str:
-    """Give what a page says, without its marks."""
+    """Return the visible text of a page."""
     parser = _Plain()
     with contextlib.suppress(OutOfTimeError, AssertionError):
-        # What it cannot parse it raises for; what came before is said.
+        # The parser raises on invalid input. The text up to there is kept.
         parser.feed(html)
         parser.close()
     return "\n".join(_lines("".join(parser.pieces)))
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Leave out spaces that mean nothing, and all but one of empty lines."""
+    """Remove insignificant spaces, and repeated empty lines."""
     was_empty = True
     for line in text.split("\n"):
         words = " ".join(line.split())

@@ -1,7 +1,7 @@
-"""Places on the web, read once into their parts, and judged: what an address says, and what its name leads to. Pure.
+"""Web addresses: parsed once into parts, and judged by their text and their resolved IP addresses. Pure.
 
-An address is a stranger's choice, and what it leads to may stand behind our own firewall. Nothing here looks a name up; who does connects to
-what was judged, and to nothing else.
+Strangers choose addresses, and an address may point behind our own firewall. This module resolves no names. The code
+that does connects only to judged addresses.
 """
 
 import ipaddress
@@ -11,9 +11,10 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-# Which IP addresses are those of a single machine that anyone on the internet may reach. Pure. The registry of addresses for special
-# purposes (RFC 6890) is kept here in our own words beside the library's: `is_global` alone passes multicast, NAT64, 6to4, `::/96`,
-# `fec0::/10`, `3fff::/20`, `5f00::/16` and 168.63.129.16, and older Pythons know fewer entries.
+# Classification of IP addresses as public addresses of a single machine. Pure. The registry of
+# special-purpose addresses (RFC 6890) is repeated here in addition to the library's: `is_global` alone
+# accepts multicast, NAT64, 6to4, `::/96`, `fec0::/10`, `3fff::/20`, `5f00::/16` and 168.63.129.16, and older
+# Pythons have fewer entries.
 
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -27,7 +28,7 @@ _CLOSED: Final[tuple[IpNetwork, ...]] = tuple(
     2001::/23 2001:db8::/32 2002::/16 3fff::/20
     """.split()  # noqa: SIM905 - as a list it would fill a page
 )
-"""168.63.129.16 is public by its number, and to a machine at Microsoft's the one that knows its secrets."""
+"""168.63.129.16 is formally public, but for a machine at Microsoft it is the service that knows its secrets."""
 
 _OPEN_SIX: Final = ipaddress.IPv6Network("2000::/3")
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
@@ -46,20 +47,20 @@ _CARRIERS: Final = tuple(
 """Compatible (RFC 4291), mapped, translated (RFC 2765, 6052, 8215), Teredo (RFC 4380), 6to4 (RFC 3056)."""
 
 _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
-"""The upper half of an interface's number that holds an IPv4 address (RFC 5214)."""
+"""Upper half of an interface identifier that contains an IPv4 address (RFC 5214)."""
 
 
 def plain_ip(ip: IpAddress) -> IpAddress:
-    """Give the IPv4 address that an IPv6 one only writes otherwise, and drop the zone."""
+    """Return the IPv4 address of a mapped IPv6 address, and drop the zone."""
     if isinstance(ip, ipaddress.IPv6Address):
         return ip.ipv4_mapped or ipaddress.IPv6Address(int(ip))
     return ip
 
 
 def is_public(ip: IpAddress) -> bool:
-    """Say whether an address is one of a single machine that anyone on the internet may reach.
+    """Return whether an address is a public address of a single machine.
 
-    What stands for an IPv4 address inside an IPv6 one is judged as that.
+    An IPv4 address inside an IPv6 address is judged as such.
     """
     plain = plain_ip(ip)
     if isinstance(plain, ipaddress.IPv6Address):
@@ -72,7 +73,7 @@ def is_public(ip: IpAddress) -> bool:
 
 
 def carries_another(ip: IpAddress) -> bool:
-    """Say whether an IPv6 address holds an IPv4 one, which whatever stands in between may unpack: so two addresses are one."""
+    """Return whether an IPv6 address contains an IPv4 address that an intermediary may unpack, so that it means two addresses."""
     if isinstance(ip, ipaddress.IPv4Address):
         return False
     number = int(ip)
@@ -85,7 +86,7 @@ MAX_WEB_URL_CHARACTERS: Final = 2_000
 USUAL_PORTS: Final = {"https": 443, "http": 80}
 _MAX_PORT: Final = 65_535
 
-# Of ASCII that is shown, and of that what stands in addresses: each character here means one thing to every reader.
+# Printable ASCII, restricted to URL characters: each has one meaning for every parser.
 _URL: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<place>[A-Za-z0-9._~%:@\[\]-]*)"
     r"(?P<target>(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)"
@@ -97,21 +98,21 @@ _NAME: Final = re.compile(
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 _HOMES: Final = ("localhost", "local", "internal")
-"""Last parts of names that lead nowhere but into a network of one's own."""
+"""Top-level labels of names that only exist in private networks."""
 
 
 class AddressRefused(ValueError):
-    """Nothing may be sent there. The text says why, without a word of the address but its host."""
+    """Sending to an address is not allowed. The text states the reason, and contains only the host of the address."""
 
 
 @frozen(kw_only=True)
 class AllowedPlaces:
-    """What an operator lets be reached besides public servers over TLS.
+    """Places that an operator allows in addition to public servers over TLS.
 
     Attributes:
-        networks: Addresses that may be private.
-        hosts: Names, and addresses, whatever they lead to.
-        origins: Scheme, host and port of servers, whatever they lead to; these alone may be reached without TLS.
+        networks: Allowed addresses, also private ones.
+        hosts: Allowed names and addresses, whatever they resolve to.
+        origins: Scheme, host and port of allowed servers, whatever they resolve to. Only these may be without TLS.
     """
 
     networks: tuple[IpNetwork, ...] = ()
@@ -124,20 +125,20 @@ NOWHERE_ELSE: Final = AllowedPlaces()
 
 @frozen(kw_only=True)
 class WebAddress:
-    """A place on the web, in parts that were read once: so no second reader can read it otherwise.
+    """A web address, parsed once into parts, so that no second parser can read it differently.
 
     Attributes:
-        scheme: `https`, or `http` where that is allowed.
-        host: A name in small letters, or an IP address without brackets.
-        port: Of the server.
+        scheme: `https`, or `http` where allowed.
+        host: A name in lower case, or an IP address without brackets.
+        port: Port of the server.
         target: Path and query, beginning with `/`.
-        ip: The host, where it is an address.
+        ip: The host if it is an IP address.
     """
 
     scheme: str
     host: str
     port: int
-    target: str = field(repr=False)  # it may hold what the receiver knows its callers by
+    target: str = field(repr=False)  # it may hold the receiver's secret token
     ip: IpAddress | None = None
 
     @property
@@ -147,21 +148,21 @@ class WebAddress:
 
     @property
     def host_header(self) -> str:
-        """The host as a request names it."""
+        """Value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == USUAL_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The address as one text."""
+        """The address as text."""
         return f"{self.scheme}://{self.host_header}{self.target}"
 
 
-# --- what may be
+# --- allowed places
 
 
 def read_allowed(entries: Iterable[object]) -> AllowedPlaces:
-    """Read what an operator allows."""
+    """Parse an operator's list of allowed places."""
     networks: list[IpNetwork] = []
     hosts: set[str] = set()
     origins: set[tuple[str, str, int]] = set()
@@ -200,11 +201,11 @@ def _no_place(entry: object) -> str:
     )
 
 
-# --- one address, by what stands in it
+# --- one address, by its text
 
 
 def split_url(url: str) -> WebAddress:
-    """Read an address into its parts. What they lead to is not judged."""
+    """Parse an address. Its resolved IP addresses are not judged."""
     found = _URL.fullmatch(url) if len(url) <= MAX_WEB_URL_CHARACTERS else None
     if found is None:
         message = (
@@ -239,7 +240,7 @@ def split_url(url: str) -> WebAddress:
 
 
 def read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
-    """Give a host in its one form, and the address where it is one."""
+    """Return the canonical form of a host, and its IP address if it is one."""
     host = text.lower().removesuffix(".")
     try:
         if host.startswith("["):
@@ -261,17 +262,17 @@ def read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
 
 
 def is_home(host: str) -> bool:
-    """Say whether a name can only lead into a network of one's own: one without a dot does so too."""
+    """Return whether a name can only exist in a private network, such as a name without a dot."""
     return "." not in host or host.rpartition(".")[2] in _HOMES
 
 
-# --- what a name leads to
+# --- resolved addresses
 
 
 def judge_found(
     address: WebAddress, found: Iterable[str], allowed: AllowedPlaces, *, is_strict: bool = False
 ) -> tuple[str, ...]:
-    """Judge what a name was found to lead to. All of it: of two answers, one public and one not, a stranger chose both."""
+    """Judge all resolved addresses of a name. All must pass: a stranger who mixes public and private addresses chose both."""
     is_trusted = address.host in allowed.hosts or address.origin in allowed.origins
     judged: dict[str, None] = {}
     for one in found:
@@ -290,7 +291,7 @@ def judge_found(
 
 
 def judge_ip(ip: IpAddress, allowed: AllowedPlaces, *, is_strict: bool = False) -> None:
-    """Let an address pass, or not."""
+    """Raise if an IP address is not allowed."""
     if is_strict and carries_another(ip):
         message = "it leads to an address inside another one, which may be unpacked on the way"
         raise AddressRefused(message)

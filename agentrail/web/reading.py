@@ -1,7 +1,7 @@
-"""Makes text of HTML, PDF and text of strangers, in a process of its own for each document (`page_helper.py`).
+"""Text extraction from untrusted HTML, PDF and text, in a separate process per document (`page_helper.py`).
 
-It ends after ten seconds of its time, at 768 MiB, or with the call that waits for it; it has no network. Both ways to wait for it are
-here: in the loop, and in a thread that may block.
+The process ends after ten seconds of CPU time, at 768 MiB, or with the call that waits for it. It has no network. There
+are two ways to wait: in the loop, and in a thread that may block.
 """
 
 import contextlib
@@ -23,25 +23,25 @@ from agentrail.web import page_helper
 ForeignDocumentKind: TypeAlias = Literal["html", "pdf", "text"]
 
 HELPER_SECONDS: Final = 15.0
-"""For the whole of it, on the clock on the wall."""
+"""Time limit for the whole call, wall clock, in seconds."""
 
 _COMMAND: Final = (sys.executable, "-I", str(Path(__file__).with_name("page_helper.py")))
 _PIECE_BYTES: Final = 65_536
 _SMALL_BYTES: Final = 65_536
-"""An answer of this size is read in the loop."""
+"""An answer up to this size is decoded in the loop."""
 
 
 class UnreadableDocument(Exception):
-    """A document gives no text. The message says why, in words of our own, and what to do."""
+    """A document yields no text. The message states the reason and the remedy, without text from the document."""
 
 
 class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
-    """How a document is to be read.
+    """Instructions for reading a document.
 
     Attributes:
-        charset: What the server says of its characters; empty: nothing.
-        url: Where it stands, for links in it; empty: nowhere.
-        max_characters: How much text is kept, from the front.
+        charset: Charset from the server. Empty if not given.
+        url: Address of the document, for links in it. Empty if none.
+        max_characters: Number of characters kept from the start.
     """
 
     kind: ForeignDocumentKind
@@ -51,12 +51,12 @@ class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a document says.
+    """Text of a document.
 
     Attributes:
-        title: Of the document; empty where it has none.
-        pages: The text of each page; of what has no pages one. HTML is Markdown, where `reader` is `trafilatura`.
-        left_out: How many characters are left out at the end.
+        title: Title of the document. Empty if it has none.
+        pages: Text of each page, or a single text without pages. HTML becomes Markdown if `reader` is `trafilatura`.
+        left_out: Number of characters omitted at the end.
     """
 
     title: str
@@ -70,7 +70,7 @@ _PAGES: Final = decoder_of(PageText)
 
 
 def document_kind_of(media_type: str, content: bytes) -> ForeignDocumentKind | None:
-    """Say what a document is, by what its server says and, where that says nothing, by how it begins. None: not to be read."""
+    """Return the kind of a document, from its media type or else from its first bytes. None: it cannot be read."""
     head = content[:1_024].lstrip().lower()
     if media_type in ("", "application/octet-stream", "binary/octet-stream"):
         if head.startswith(b"%pdf-"):
@@ -107,9 +107,9 @@ _TEXTS: Final = frozenset(
 
 
 async def read_document(content: bytes, job: ReadJob) -> PageText:
-    """Make text of a document, and wait for it in the loop.
+    """Extract the text of a document, and wait for it in the loop.
 
-    Cancellation: The process is killed and reaped before the cancellation travels on.
+    Cancellation: The process is killed and reaped before the cancellation propagates.
     """
     answer = b""
     with trio.move_on_after(HELPER_SECONDS):
@@ -142,7 +142,7 @@ async def _talk(process: trio.Process, content: bytes, job: ReadJob) -> bytes:
     answer = bytearray()
 
     async def write() -> None:
-        # One that has ended, by its limits, reads no more: its answer says what became of it.
+        # A helper that hit its limits reads no more. Its answer states the outcome.
         with contextlib.suppress(trio.BrokenResourceError):
             await asked.send_all(_line_of(job))
             await asked.send_all(content)
@@ -160,8 +160,8 @@ async def _talk(process: trio.Process, content: bytes, job: ReadJob) -> bytes:
 
 
 def read_document_blocking(content: bytes, job: ReadJob) -> PageText:
-    """Make text of a document, and block until it is there: for code that runs in a thread, or in no loop at all."""
-    # Files and not pipes: no task has to write and read at once, and the kernel bounds what is written.
+    """Extract the text of a document and block until it is available. For threads, or code outside of a loop."""
+    # Files rather than pipes: no simultaneous writing and reading is needed, and the kernel limits the size.
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answers:
         asked.write(_line_of(job))
         asked.write(content)
@@ -178,7 +178,7 @@ def read_document_blocking(content: bytes, job: ReadJob) -> PageText:
 
 
 def _options(stdin: int | IO[bytes]) -> dict[str, Any]:
-    # Nothing of the environment is for it: keys stand there.
+    # The environment is empty, because it may contain keys.
     return {"stdin": stdin, "stderr": subprocess.DEVNULL, "env": {}, "cwd": "/", "start_new_session": True}
 
 

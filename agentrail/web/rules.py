@@ -1,4 +1,4 @@
-"""What may be fetched: schemes, ports, domains. Pure: an address as it was written comes in, one with a single reading goes out."""
+"""Rules for fetching: schemes, ports, domains. Pure: takes an address as written and returns one with a single meaning."""
 
 import re
 from collections.abc import Iterable
@@ -30,9 +30,9 @@ _SAFE: Final = "/?._~!$&'()*+,;=:@%-"
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _MAX_PORT: Final = 65_535
 _MAX_GIVEN: Final = 8 * MAX_WEB_URL_CHARACTERS
-"""Characters of an address as it is written, with its fragment and before it is brought into its one form."""
+"""Maximum characters of an address as written, with its fragment and before normalisation."""
 _MAX_HOST: Final = 1_024
-"""Characters of a host before IDNA, four times as many as a name may have."""
+"""Maximum characters of a host before IDNA, four times the limit of a name."""
 
 
 def _domains(names: Iterable[str]) -> tuple[str, ...]:
@@ -41,20 +41,20 @@ def _domains(names: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class WebRules:
-    """What an operator lets be fetched.
+    """An operator's rules for fetching.
 
     Attributes:
-        allow: Domains; where there are any nothing else is fetched. `example.com` means those below it too.
-        block: Domains that are not fetched, also of those that are allowed.
-        trusted: Domains whose pages are not cut.
-        ports: Of servers.
-        inside: Places of a network of one's own that may be reached nevertheless.
-        proxy: Where all goes through, `http://host:port`, or empty. It looks the names up itself, so it has to guard; what an address says is
-            judged here all the same.
-        robots: Whether a page is left alone when `/robots.txt` of its server says so.
+        allow: Allowed domains. If there are any, nothing else is fetched. `example.com` includes its subdomains.
+        block: Blocked domains, also within allowed ones.
+        trusted: Domains whose pages are not truncated.
+        ports: Allowed server ports.
+        inside: Places in a private network that are allowed nevertheless.
+        proxy: Proxy for all requests, `http://host:port`, or empty. The proxy resolves names itself, so it must protect
+            private networks. The text of an address is still judged here.
+        robots: Whether pages excluded by the server's `/robots.txt` are skipped.
 
     Raises:
-        OptionError: Your move: one of these is none.
+        OptionError: Your move: an invalid value.
     """
 
     allow: tuple[str, ...] = field(default=(), converter=_domains)
@@ -62,11 +62,11 @@ class WebRules:
     trusted: tuple[str, ...] = field(default=(), converter=_domains)
     ports: frozenset[int] = field(default=frozenset(USUAL_PORTS.values()), converter=frozenset)
     inside: AllowedPlaces = NOWHERE_ELSE
-    proxy: str = field(default="", repr=False)  # a password may stand in it
+    proxy: str = field(default="", repr=False)  # may contain a password
     robots: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the rules."""
         faults = [
             f"{one!r:.40} is no port: expected a whole number from 1 to {_MAX_PORT}"
             for one in sorted(self.ports, key=repr)
@@ -79,10 +79,10 @@ class WebRules:
 
 
 def read_inside(entries: Iterable[object]) -> AllowedPlaces:
-    """Read places of a network of one's own: networks, hosts and origins, as `read_allowed` has it.
+    """Parse places in a private network: networks, hosts and origins, as in `read_allowed`.
 
     Raises:
-        OptionError: Your move: one is none of these.
+        OptionError: Your move: an invalid entry.
     """
     try:
         return read_allowed(entries)
@@ -91,10 +91,10 @@ def read_inside(entries: Iterable[object]) -> AllowedPlaces:
 
 
 def read_domain(name: Any) -> str:
-    """Give a domain in the one form in which domains are compared: small letters, IDNA, without a dot in front or behind.
+    """Return the canonical form of a domain: lower case, IDNA, without leading or trailing dots.
 
     Raises:
-        OptionError: Your move: it is none.
+        OptionError: Your move: an invalid domain.
     """
     if isinstance(name, str):
         try:
@@ -107,26 +107,26 @@ def read_domain(name: Any) -> str:
 
 
 def is_below(host: str, domains: Iterable[str]) -> bool:
-    """Say whether a host is one of these domains, or stands below one."""
+    """Return whether a host is one of these domains or a subdomain of one."""
     return any(host == one or host.endswith(f".{one}") for one in domains)
 
 
 def read_web_url(text: str, rules: WebRules) -> WebAddress:
-    """Read an address, and judge it by what can be seen of it. Nothing is looked up.
+    """Parse an address, and judge its text. Nothing is resolved.
 
     Args:
-        text: What was written: `https://…`; `http://…` is read as that, and what stands behind `#` is left out.
-        rules: What may be fetched.
+        text: Address as written: `https://…`. `http://…` is changed to that, and the fragment after `#` is dropped.
+        rules: Rules for fetching.
 
     Raises:
-        AddressRefused: It is none, or may not be fetched; the text says which rule.
+        AddressRefused: It is invalid or not allowed. The text names the rule.
     """
     address = split_url(_plain_url(text))
     if address.origin in rules.inside.origins:
         _judge_domain(address.host, rules)
         return address
     if address.scheme == "http":
-        # What is sent in the clear anybody on the way can write, and the model would read it.
+        # Anyone on the path could modify cleartext, and the model would read it.
         port = 443 if address.port == USUAL_PORTS["http"] else address.port
         address = WebAddress(
             scheme="https", host=address.host, port=port, target=address.target, ip=address.ip
@@ -156,7 +156,7 @@ def _judge_domain(host: str, rules: WebRules) -> None:
 
 
 def _plain_url(text: str) -> str:
-    """Write an address in ASCII, with one form for its host."""
+    """Return an address in ASCII, with a canonical host."""
     if len(text) > _MAX_GIVEN:
         message = f"it has {len(text):,} characters, and an address has {_MAX_GIVEN:,} at most: shorten it"
         raise AddressRefused(message)
@@ -180,13 +180,13 @@ def _plain_url(text: str) -> str:
 
 
 def _host_and_port(place: str) -> tuple[str, str]:
-    """Split at the last colon, unless that is one of an IPv6 address."""
+    """Split at the last colon, unless it belongs to an IPv6 address."""
     host, colon, port = place.rpartition(":")
     return (host, f":{port}") if colon and not port.endswith("]") else (place, "")
 
 
 def _ascii_host(host: str) -> str:
-    """Give the IDNA form of a host."""
+    """Return the IDNA form of a host."""
     if len(host) > _MAX_HOST:
         message = f"its host has more than {_MAX_HOST:,} characters, and a name has 253 at most"
         raise AddressRefused(message)
@@ -201,7 +201,7 @@ def _ascii_host(host: str) -> str:
     if host.isascii():
         return host
     try:
-        # The full stop of other scripts stands between labels as ours does.
+        # UTS 46 maps the full stops of other scripts to ours.
         return idna.encode(host, uts46=True, std3_rules=True).decode()
     except (idna.IDNAError, UnicodeError):
         message = "its host is no name that IDNA knows"

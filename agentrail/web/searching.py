@@ -1,4 +1,4 @@
-"""The port of search engines: what an adapter says, pure, and how it is carried out."""
+"""The port of search engines: a pure adapter interface, and its execution."""
 
 import html
 import json
@@ -26,12 +26,12 @@ _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 @frozen(kw_only=True)
 class SearchHit:
-    """A page that was found. All of it was written by strangers.
+    """A search result. All of it was written by strangers.
 
     Attributes:
-        url: Where it stands.
-        snippet: What it says there about the query; may be empty.
-        published: When, as the engine says it; may be empty.
+        url: Address of the page.
+        snippet: Excerpt related to the query. May be empty.
+        published: Publication date as given by the engine. May be empty.
     """
 
     title: str
@@ -41,31 +41,34 @@ class SearchHit:
 
 
 class SearchEngine(Protocol):
-    """A search engine, as plain functions: a query becomes a request, an answer hits. `agentrail.web.engines` has five."""
+    """A search engine as pure functions: from query to request, and from answer to hits. `agentrail.web.engines` has five."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
         ...
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port of the service, such as `https://api.example`: an operator has named it, so it may be private."""
+        """Scheme, host and port of the service, such as `https://api.example`. Set by an operator, so it may be private."""
         ...
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request."""
+        """Build the request."""
         ...
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits in an answer, the best first: mappings with `title`, `url`, `snippet`, `published`, of any type or missing."""
+        """Yield the hits of an answer, best first.
+
+        They are mappings with `title`, `url`, `snippet` and `published`, of any type or missing.
+        """
         ...
 
 
 async def search_web(
     engine: SearchEngine, client: WebClient, query: str, max_results: int
 ) -> tuple[SearchHit, ...]:
-    """Ask an engine.
+    """Run a search.
 
     Cancellation: Closes the connection.
     """
@@ -80,11 +83,11 @@ async def search_web(
 
 
 def client_for(engine: SearchEngine, client: WebClient) -> WebClient:
-    """Give a client that may reach the engine's service, wherever that is, and besides it what the other may."""
+    """Return a client that may also reach the engine's service, wherever it is."""
     address = split_url(engine.origin)
     inside = client.rules.inside
     opened = evolve(inside, origins=inside.origins | {address.origin})
-    # Lists of domains are about pages; the service is no page.
+    # Domain lists apply to pages, not to the service.
     return client.with_rules(evolve(client.rules, inside=opened, allow=(), block=()))
 
 
@@ -104,21 +107,21 @@ def _hit(found: Mapping[str, Any]) -> SearchHit | None:
 
 
 def _plain(said: object, max_characters: int) -> str:
-    """Give a text in one line, without tags and entities."""
+    """Return a text in one line, without tags and entities."""
     text = html.unescape(_TAG.sub("", said[: 4 * max_characters])) if isinstance(said, str) else ""
     words = " ".join(text.split())
     return words if len(words) <= max_characters else f"{words[: max_characters - 1]}…"
 
 
 def get(url: str, parameters: Mapping[str, object], headers: Mapping[str, str]) -> WebRequest:
-    """Write a request whose parameters stand in its address."""
+    """Build a request with parameters in its address."""
     return WebRequest(
         url=f"{url}?{urlencode(dict(parameters))}", headers={"accept": "application/json", **headers}
     )
 
 
 def post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> WebRequest:
-    """Write a request whose body is a document."""
+    """Build a request with a JSON body."""
     return WebRequest(
         method="POST",
         url=url,

@@ -1,7 +1,7 @@
-"""`GuardedTransport`: carries requests of httpx over connections that `GuardedBackend` makes.
+"""`GuardedTransport`: carries httpx requests over connections of `GuardedBackend`.
 
-httpx takes no network backend, so this stands in the place of its `AsyncHTTPTransport`, on the public pool of httpcore. It knows no proxy, no
-variable of the environment, no unix socket and no HTTP/2.
+httpx accepts no network backend, so this replaces its `AsyncHTTPTransport`, based on httpcore's public pool. It
+supports no proxy, environment variables, unix sockets or HTTP/2.
 """
 
 import ssl
@@ -14,7 +14,7 @@ import httpx
 
 from agentrail.web.backend import GuardedBackend
 
-# From the narrow to the wide: the first that fits is the one.
+# From specific to general: the first match counts.
 _ERRORS: Final[Mapping[type[Exception], type[httpx.TransportError]]] = {
     httpcore.ConnectTimeout: httpx.ConnectTimeout,
     httpcore.ReadTimeout: httpx.ReadTimeout,
@@ -42,14 +42,17 @@ def _translated() -> Iterator[None]:
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """A pool of connections, for `httpx.AsyncClient(transport=…)` or alone. It is an async context manager, and closes all of them."""
+    """A connection pool, for `httpx.AsyncClient(transport=…)` or alone.
+
+    As an async context manager, it closes all connections.
+    """
 
     def __init__(self, backend: GuardedBackend, tls: ssl.SSLContext) -> None:
-        """Connect to nothing yet."""
+        """Create the pool. Nothing is connected yet."""
         self._connections = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request, and give the answer when its head is there; close the answer.
+        """Send one request, and return the answer after its head. The caller must close the answer.
 
         Cancellation: Closes the connection.
         """
@@ -68,12 +71,12 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close all connections; again if you like."""
+        """Close all connections. Idempotent."""
         await self._connections.aclose()
 
 
 class _Answered(httpx.AsyncByteStream):
-    """The body of an answer, in the errors of httpx."""
+    """Body of an answer that raises httpx's errors."""
 
     def __init__(self, came: httpcore.Response) -> None:
         self._came = came

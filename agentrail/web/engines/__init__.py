@@ -1,4 +1,4 @@
-"""Adapters of search engines, one to a file, and `ENGINES`, which has them by name.
+"""Adapters of search engines, one per file, and the table `ENGINES` by name.
 
 >>> from agentrail.web.engines import ENGINES
 >>> sorted(ENGINES)
@@ -19,10 +19,10 @@ from agentrail.web.searching import SearchEngine
 
 
 class MakeEngine(Protocol):
-    """Makes an adapter of a key and an address."""
+    """Factory of an adapter."""
 
     def __call__(self, *, key: Secret | None, origin: str = ...) -> SearchEngine:
-        """Make it; without `origin` the service is the vendor's own."""
+        """Create an adapter. Without `origin`, it uses the vendor's service."""
         ...
 
 
@@ -33,4 +33,4 @@ ENGINES: Final[Mapping[str, MakeEngine]] = MappingProxyType(
 KEY_VARIABLES: Final[Mapping[str, str]] = MappingProxyType(
     {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "jina": "JINA_API_KEY", "tavily": "TAVILY_API_KEY"}
 )
-"""Where the key of an engine is looked for when nothing says where it is. `searxng` needs none."""
+"""Default environment variable for the key of each engine. `searxng` needs no key."""

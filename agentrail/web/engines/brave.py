@@ -1,4 +1,4 @@
-"""The adapter of Brave."""
+"""Adapter of Brave."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from agentrail.web.searching import get
 
 @frozen(kw_only=True)
 class Brave:
-    """Asks Brave: `GET /res/v1/web/search`, at most 20 hits.
+    """Searches with Brave: `GET /res/v1/web/search`, at most 20 hits.
 
     Attributes:
-        key: Of the account; None where the service asks for none.
-        origin: Where the service is.
+        key: Key of the account. None if the service needs none.
+        origin: Origin of the service.
     """
 
     key: Secret | None = field(default=None, repr=False)
@@ -24,17 +24,17 @@ class Brave:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the engine."""
         return "Brave"
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request; see `SearchEngine.request`."""
+        """Build the request. See `SearchEngine.request`."""
         headers = {} if self.key is None else {"x-subscription-token": self.key.reveal()}
         parameters = {"q": query, "count": max_results, "text_decorations": "false"}
         return get(f"{self.origin}/res/v1/web/search", parameters, headers)
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits; see `SearchEngine.read`."""
+        """Yield the hits. See `SearchEngine.read`."""
         for one in answer.get("web", {}).get("results", ()):
             published = one.get("page_age") or one.get("age")
             yield {**one, "snippet": one.get("description"), "published": published}

@@ -1,4 +1,4 @@
-"""The adapter of Exa."""
+"""Adapter of Exa."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from agentrail.web.searching import post
 
 @frozen(kw_only=True)
 class Exa:
-    """Asks Exa: `POST /search` with highlights of each page.
+    """Searches with Exa: `POST /search` with highlights of each page.
 
     Attributes:
-        key: Of the account; None where the service asks for none.
-        origin: Where the service is.
+        key: Key of the account. None if the service needs none.
+        origin: Origin of the service.
     """
 
     key: Secret | None = field(default=None, repr=False)
@@ -24,11 +24,11 @@ class Exa:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the engine."""
         return "Exa"
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request; see `SearchEngine.request`."""
+        """Build the request. See `SearchEngine.request`."""
         headers = {} if self.key is None else {"x-api-key": self.key.reveal()}
         document = {
             "query": query,
@@ -39,7 +39,7 @@ class Exa:
         return post(f"{self.origin}/search", document, headers)
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits; see `SearchEngine.read`."""
+        """Yield the hits. See `SearchEngine.read`."""
         for one in answer["results"]:
             highlights = [said for said in one.get("highlights") or () if isinstance(said, str)]
             snippet = " … ".join(highlights) or one.get("text")

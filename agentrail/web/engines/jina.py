@@ -1,4 +1,4 @@
-"""The adapter of Jina."""
+"""Adapter of Jina."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from agentrail.web.searching import post
 
 @frozen(kw_only=True)
 class Jina:
-    """Asks Jina: `POST /` without the content of the pages.
+    """Searches with Jina: `POST /` without the content of the pages.
 
     Attributes:
-        key: Of the account; None where the service asks for none.
-        origin: Where the service is.
+        key: Key of the account. None if the service needs none.
+        origin: Origin of the service.
     """
 
     key: Secret | None = field(default=None, repr=False)
@@ -24,18 +24,18 @@ class Jina:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the engine."""
         return "Jina"
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request; see `SearchEngine.request`."""
-        # Without this header each hit brings all of its page, which is what \`web_fetch\` is for.
+        """Build the request. See `SearchEngine.request`."""
+        # Without this header each hit contains its whole page, which is the purpose of `web_fetch`.
         headers = {"x-respond-with": "no-content"}
         if self.key is not None:
             headers["authorization"] = f"Bearer {self.key.reveal()}"
         return post(f"{self.origin}/", {"q": query, "num": max_results}, headers)
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits; see `SearchEngine.read`."""
+        """Yield the hits. See `SearchEngine.read`."""
         for one in answer["data"]:
             yield {**one, "snippet": one.get("description"), "published": one.get("date")}

@@ -1,4 +1,4 @@
-"""The adapter of SearXNG."""
+"""Adapter of SearXNG."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from agentrail.web.searching import get
 
 @frozen(kw_only=True)
 class Searxng:
-    """Asks SearXNG: `GET /search`; its settings have to allow `format=json`.
+    """Searches with SearXNG: `GET /search`. Its settings must allow `format=json`.
 
     Attributes:
-        key: Of the account; None where the service asks for none.
-        origin: Where the service is.
+        key: Key of the account. None if the service needs none.
+        origin: Origin of the service.
     """
 
     key: Secret | None = field(default=None, repr=False)
@@ -24,16 +24,16 @@ class Searxng:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the engine."""
         return "SearXNG"
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request; see `SearchEngine.request`."""
+        """Build the request. See `SearchEngine.request`."""
         headers = {} if self.key is None else {"authorization": f"Bearer {self.key.reveal()}"}
-        # It has no parameter for a number of hits, and gives a page of them.
+        # It has no parameter for the number of hits, and returns one page.
         return get(f"{self.origin}/search", {"q": query, "format": "json"}, headers)
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits; see `SearchEngine.read`."""
+        """Yield the hits. See `SearchEngine.read`."""
         for one in answer["results"]:
             yield {**one, "snippet": one.get("content"), "published": one.get("publishedDate")}

@@ -1,4 +1,4 @@
-"""The adapter of Tavily."""
+"""Adapter of Tavily."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from agentrail.web.searching import post
 
 @frozen(kw_only=True)
 class Tavily:
-    """Asks Tavily: `POST /search`.
+    """Searches with Tavily: `POST /search`.
 
     Attributes:
-        key: Of the account; None where the service asks for none.
-        origin: Where the service is.
+        key: Key of the account. None if the service needs none.
+        origin: Origin of the service.
     """
 
     key: Secret | None = field(default=None, repr=False)
@@ -24,16 +24,16 @@ class Tavily:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the engine."""
         return "Tavily"
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request; see `SearchEngine.request`."""
+        """Build the request. See `SearchEngine.request`."""
         headers = {} if self.key is None else {"authorization": f"Bearer {self.key.reveal()}"}
         document = {"query": query, "max_results": max_results, "search_depth": "basic"}
         return post(f"{self.origin}/search", document, headers)
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits; see `SearchEngine.read`."""
+        """Yield the hits. See `SearchEngine.read`."""
         for one in answer["results"]:
             yield {**one, "snippet": one.get("content"), "published": one.get("published_date")}
