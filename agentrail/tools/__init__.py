@@ -1,8 +1,9 @@
 """Tools: functions that a model may call.
 
-- `agentrail.abc.Tool` is the port; `@tool` in `function.py` makes one of a function, a class with its members is one.
-- The built-in tools stand one to a file. Each works on the sandbox of the call, and knows no other file or process.
-- `builtin()` gives them all, `builtin("read_file")` some.
+- `agentrail.abc.Tool` is the port. `@tool` in `function.py` makes a tool of a function, and a class with its members is
+  one too.
+- The built-in tools are in one file each. They work on the sandbox of the call, and use no other files or processes.
+- `builtin()` returns all of them, `builtin("read_file")` some.
 
 A tool of your own:
 
@@ -57,8 +58,8 @@ _ALL: Final[tuple[Tool, ...]] = (
 # fmt: on
 _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
-# Only by their names: without memories, knowledge, a search engine or the mode `plan` they are of no use, and each model would read of
-# them in vain; what reaches the web is asked for.
+# Returned by name only: without memories, knowledge, a search engine or the mode `plan` they are useless, and
+# would take space in every request. Tools that reach the web must be named explicitly.
 _WEB: Final = WebClient(WebRules())
 _BY_NAME: Final[tuple[Tool, ...]] = (
     python.python, shell_output.shell_output, shell_stop.shell_stop, sleep.SleepTool(),
@@ -69,21 +70,21 @@ _NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAM
 
 
 def builtin_names() -> tuple[str, ...]:
-    """Name all built-in tools, sorted: those too that `builtin` gives by their names alone."""
+    """Return the names of all built-in tools, sorted, including those that `builtin` returns by name only."""
     return tuple(sorted(_NAMED))
 
 
 def builtin(*names: str) -> tuple[Tool, ...]:
-    """Give the built-in tools of these names, in this order; when none is named all that need nothing else, sorted by name.
+    """Return the built-in tools of these names, in this order. Without names, return all that need no setup, sorted by name.
 
-    `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`. So are
-    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`, and `exit_plan`, which is for the mode `plan` of
-    `Permissions`, and `web_fetch` and `web_search`, which reach the web; with rules and a
-    search engine of your own they are made by `web_fetch_tool` and `web_search_tool`. So are `shell_output` and `shell_stop`, which go with a
-    `shell` that may run commands in the background, `sleep`, which goes with them, and `python`.
+    The following are returned by name only. `remember`, `recall` and `forget` need a supervisor with `memories`.
+    `kb_list`, `kb_search` and `kb_read` need `knowledge`. `exit_plan` is for the mode `plan` of `Permissions`.
+    `web_fetch` and `web_search` reach the web. For your own rules and search engine, use `web_fetch_tool` and
+    `web_search_tool`. `shell_output`, `shell_stop` and `sleep` belong to a `shell` with background commands. `python`
+    is also returned by name only.
 
     Raises:
-        ToolDefinitionError: Your move: there is no built-in tool of that name; the message has the nearest.
+        ToolDefinitionError: Your move: no built-in tool has that name. The message contains the nearest one.
     """
     unknown = [name for name in names if name not in _NAMED]
     if unknown:

@@ -1,4 +1,4 @@
-"""The tool `ask_user`: a question to the user of the session. The session answers it itself, once a person did."""
+"""The tool `ask_user`: a question to the user of the session. The session answers the call once the user has responded."""
 
 from typing import Annotated
 
@@ -8,7 +8,8 @@ from agentrail.abc import Error
 from agentrail.tools.function import tool
 
 
-# `answered_by="user"`: the call waits as data in the state of its session, so it costs nothing and survives a restart.
+# `answered_by="user"`: the call waits as data in the state of its session, so it costs nothing and survives a
+# restart.
 @tool(effect_class="idempotent", timeout_seconds=300, answered_by="user")
 async def ask_user(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
     question: Annotated[str, msgspec.Meta(min_length=1), "What you need to know, in one or two sentences."],

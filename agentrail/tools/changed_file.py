@@ -1,4 +1,4 @@
-"""What tools that change files say of it in the details of their results; `core.loops` reads it."""
+"""Result details of tools that change files. `core.loops` reads them."""
 
 import posixpath
 
@@ -6,12 +6,12 @@ from agentrail.messages import JsonValue
 
 
 def details_of(path: str, *, before: str | None, after: str) -> dict[str, JsonValue]:
-    """Say what became of a file.
+    """Return the details of a changed file.
 
     Args:
-        path: As the model wrote it; two ways to write one relative path are one.
-        before: SHA-256 of its bytes before, in hexadecimal; None when there was no file.
-        after: The same, of those it has now.
+        path: Path as written by the model. Different spellings of one relative path are equal.
+        before: SHA-256 of the previous content, in hexadecimal. None if there was no file.
+        after: SHA-256 of the current content, in hexadecimal.
     """
     return {
         "file": {"path": posixpath.normpath(path), "sha256_before": before, "sha256_after": after},

@@ -1,4 +1,4 @@
-"""Tools of the client: functions of a front end or of an API client, of which only the name and the schema are known here."""
+"""Tools of the client: functions of a front end or API client, of which only the name and schema are known here."""
 
 from typing import Literal
 
@@ -12,17 +12,17 @@ from agentrail.messages import JsonObject
 
 @frozen(kw_only=True)
 class ClientTool:
-    """A tool of the program that brings the prompts. Its calls pass all gates, then wait as data; `ClientCall` says so.
+    """A tool of the program that sends the prompts. Its calls pass all gates, then wait as data, announced by `ClientCall`.
 
-    The client runs it and gives the result to `session.answer(ref, Ok(…))`. Where none does, the call is answered when its time
-    is up: so that is what happens in a session that has no client.
+    The client runs the call and passes the result to `session.answer(ref, Ok(…))`. Without an answer, the call ends
+    when its time is up. That also happens in a session without a client.
 
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`.
-        description: What the model reads.
-        parameters: JSON Schema of the arguments; frozen.
-        timeout_seconds: How long a call waits for the client; None: as long as a tool of the session may take.
-        effect_class: What it promises about being run twice; says too what is said of a call that got no answer.
+        description: Description for the model.
+        parameters: JSON Schema of the arguments. Frozen.
+        timeout_seconds: How long a call waits for the client, in seconds. None: the session's tool timeout.
+        effect_class: Its guarantee about repeated execution. Also determines the text for a call without an answer.
     """
 
     name: str
@@ -33,5 +33,5 @@ class ClientTool:
     answered_by: Literal["client"] = field(default="client", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Say that there is no client: a session never calls this."""
+        """Return an error about the missing client. A session never calls this."""
         return Error(text=f"There is no client to run {self.name} outside of a session.")

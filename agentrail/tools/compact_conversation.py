@@ -1,4 +1,4 @@
-"""The tool `compact_conversation`: the model finds its conversation too long."""
+"""The tool `compact_conversation`: the model requests compaction of its conversation."""
 
 from typing import Annotated, Final
 
@@ -9,7 +9,7 @@ from agentrail.tools.function import tool
 SCHEDULED: Final = "Compaction is scheduled and runs before the next request."
 
 
-# Nothing can be cut while this very call is open, so the session notes it down and does it afterwards.
+# Nothing can be removed while this call is open, so the session records the request and compacts afterwards.
 @tool(effect_class="idempotent")
 async def compact_conversation(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
     reason: Annotated[str | None, "Why, in a few words."] = None,

@@ -1,4 +1,4 @@
-"""The tool `edit_file`: one text in a file of the workspace, replaced by another."""
+"""The tool `edit_file`: replaces a text in a file of the workspace."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ def _label(arguments: JsonObject) -> str:
 
 
 async def reconcile(_operation_id: str, ctx: ToolContext) -> Reconciled:
-    """Look at the file: it shows whether an earlier attempt replaced the text."""
+    """Check in the file whether an earlier attempt replaced the text."""
     path = str(ctx.arguments["path"])
     found = await ctx.sandbox.read(path)
     if found.error is not None:
@@ -24,10 +24,9 @@ async def reconcile(_operation_id: str, ctx: ToolContext) -> Reconciled:
 
 
 def decide_whether_done(text: str, old: str, new: str, *, path: str) -> Reconciled:
-    """Say what a file tells of an edit that may have been made.
+    """Return what a file shows about an edit that may have been made.
 
-    Where the new text contains the old one, or the old one contains the new one, or nothing was put in its place, the
-    file looks alike before and after.
+    The file looks the same before and after if one text contains the other or the new text is empty.
     """
     text, old, new = (one.replace("\r\n", "\n") for one in (text, old, new))
     if old in new or new in old:

@@ -1,4 +1,4 @@
-"""The tool `exit_plan`: the plan is made, may it be carried out? For sessions whose `Permissions` are in the mode `plan`."""
+"""The tool `exit_plan`: requests approval of a finished plan. For sessions whose `Permissions` are in the mode `plan`."""
 
 from typing import Annotated
 

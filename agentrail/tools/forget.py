@@ -1,4 +1,4 @@
-"""The tool `forget`: removes one memory of the user, or one topic of the working notes, for good."""
+"""The tool `forget`: permanently removes one memory of the user, or one topic of the working notes."""
 
 from typing import Annotated
 

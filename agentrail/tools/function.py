@@ -1,7 +1,7 @@
-"""`@tool`: a function that the model may call.
+"""`@tool`: turns a function into a tool for models.
 
-The decorator reads the signature, keeps the function callable, and makes of what it returns a result
-(`outcome.py`). Timeouts, retries, approval and stopping are the runner's business and do not enter this file.
+The decorator reads the signature, keeps the function callable, and converts its return value to a result. The runner
+handles timeouts, retries, approval and stopping.
 """
 
 import collections.abc
@@ -58,33 +58,34 @@ from agentrail.typed import (
 )
 from agentrail.typed.value import AS_THEY_ARE, with_whole_numbers
 
-# What a decorated function returned, as what a tool returns. Values in, values out; no tool is known here.
+# Conversion of return values to results. Values in, values out, independent of tools.
 
 WORDS: Final = (
     *(datetime.date, datetime.time, datetime.timedelta),  # a `datetime` is a `date`
     *(uuid.UUID, decimal.Decimal, PurePath),
 )
-"""What JSON says as a text."""
+"""Types that JSON represents as a text."""
 
 
 def to_outcome(name: str, value: object) -> ToolOutcome:
-    """Make a result of what a tool's function returned.
+    """Convert the return value of a tool's function to a result.
 
     Args:
-        name: The tool's, for the message.
-        value: `Ok`, `Error`, `ToolUpdate`, text, None; a mapping, list, tuple, set, number or bool; an object of a dataclass, of attrs,
-            msgspec or pydantic; an enum, a date or time, a UUID, a `Decimal` or a path. Of what JSON says as a text the text is
-            given, without quotes; sets are sorted.
+        name: Name of the tool, for the message.
+        value: `Ok`, `Error`, `ToolUpdate`, text, None; a mapping, list, tuple, set, number or bool; an object of a
+            dataclass, of attrs, msgspec or pydantic; an enum, a date or time, a UUID, a `Decimal` or a path. Values
+            that JSON represents as a text become that text, without quotes. Sets are sorted.
 
     Returns:
-        `Ok`, `Error` or `ToolUpdate`, whose text is never empty, unless it has pictures, and whose details are plain JSON.
+        `Ok`, `Error` or `ToolUpdate`. Its text is never empty unless it has pictures, and its details are plain JSON.
 
     Raises:
-        ToolContractError: The tool author's move: anything else, or something inside that JSON has no word for.
+        ToolContractError: The tool author's move: any other value, or one that contains something JSON cannot
+            represent.
     """
     if type(value) is str:
         return Ok(text=value or NO_OUTPUT)
-    if type(value) is int:  # before the match, whose check for mappings costs ten times as much
+    if type(value) is int:  # before the match, whose check for mappings is ten times slower
         return Ok(text=str(value))
     match value:
         case ToolUpdate(changes=changes, text=text, details=details):
@@ -92,7 +93,7 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
             return ToolUpdate(*changes, text=text or NO_OUTPUT, details=_details(name, details))
         case Ok(text=text, details=details, images=images) if images:
             _check_text(name, text)
-            # Where that is what it was nothing is made anew: pictures would be looked at again.
+            # If nothing changed, the object is reused: a new one would validate its pictures again.
             plain = _details(name, details)
             return value if plain is details else Ok(text=text, details=plain, images=images)
         case Ok(text=text, details=details) | Error(text=text, details=details):
@@ -101,12 +102,12 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
         case None:
             return Ok(text=NO_OUTPUT)
         case str():
-            # The text itself, also of an enum of strings, whose `str()` would be "Color.RED".
+            # The text itself, also for an enum of strings, whose `str()` would be "Color.RED".
             return Ok(text=str.__str__(value) or NO_OUTPUT)
         case Mapping() | list() | tuple() | bool() | int() | float() | msgspec.Struct():
             return Ok(text=_to_text(name, value))
         case set() | frozenset():
-            # In another process the same words stand in another order, and a result should read the same.
+            # The order of a set differs between processes, but equal results should read the same.
             return Ok(text=_to_text(name, value, is_sorted=True))
         case _ if attrs.has(type(value)) or dataclasses.is_dataclass(type(value)) or is_model(type(value)):
             return Ok(text=_to_text(name, value))
@@ -140,7 +141,7 @@ def _to_json(name: str, value: object, *, is_sorted: bool = False) -> JsonValue:
     order: Literal["deterministic"] | None = "deterministic" if is_sorted else None
     try:
         plain = msgspec.to_builtins(value, enc_hook=_to_plain, str_keys=True, order=order)
-        # The standard library's encoder judges, because msgspec's writes null where it should say NaN.
+        # The standard library's encoder checks, because msgspec writes null for NaN.
         json.dumps(plain, allow_nan=False)
     except RecursionError:
         message = (
@@ -170,7 +171,7 @@ def _explain(name: str, value: object) -> str:
     if hasattr(value, "__await__"):
         close = getattr(value, "close", None)
         if close is not None:
-            close()  # a coroutine: Python would warn that it was never awaited, on top of this message
+            close()  # a coroutine: otherwise Python would also warn that it was never awaited
         return f"{expected}: await it, in an `async def`"
     if hasattr(value, "__anext__") or hasattr(value, "__next__"):
         return f"{expected}: collect it first, as in list(…)"
@@ -183,9 +184,9 @@ def _kind(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-# Whether the annotation of what a function returns shows a value that no model can read. Such a tool would fail on its first call, and
-# nothing would mend it; so it is refused when it is made. What does not say what comes is let through: `Any`, a protocol, an abstract
-# class, a name that cannot be resolved. What values become stands in `to_outcome`.
+# Check whether a return annotation contains a type that no model can read. Such a tool would fail on every
+# call, so it is refused when it is made. Inconclusive annotations are accepted: `Any`, a protocol, an
+# abstract class, an unresolvable name. `to_outcome` defines the conversion of values.
 
 
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -197,10 +198,10 @@ _WRAP: Final = "return text, data, an object of a dataclass, or Ok(text=str(valu
 
 
 def check_returned(function: Callable[..., object]) -> None:
-    """Refuse a function whose annotation shows that what it returns is no result.
+    """Refuse a function whose return annotation is not a valid result.
 
     Raises:
-        ToolDefinitionError: The tool author's move; names the function, the annotation, and what to return instead.
+        ToolDefinitionError: The tool author's move: names the function, the annotation, and what to return instead.
     """
     hint = _annotation_of(function)
     if hint is str or hint is None:  # most are
@@ -218,29 +219,29 @@ def check_returned(function: Callable[..., object]) -> None:
 
 
 def _annotation_of(function: Callable[..., object]) -> Any:
-    """Resolve the annotation; `Any` where there is none, or it does not resolve."""
+    """Resolve the annotation. `Any` if there is none, or it does not resolve."""
     hint = getattr(function, "__annotations__", {}).get("return", Any)
     if hint is str or hint is None:
         return hint
-    # As for parameters: the names of the function that was wrapped, and one annotation at a time.
+    # As for parameters: in the namespace of the wrapped function, and one annotation at a time.
     holder = types.SimpleNamespace(__annotations__={"return": hint})
     hints = _hints_of(holder, getattr(inspect.unwrap(function), "__globals__", {}))
     return hints.get("return", Any)
 
 
 def _hints_of(holder: object, scope: dict[str, Any] | None = None) -> Mapping[str, Any]:
-    """Resolve annotations; none where one does not resolve."""
-    # A text that is run may raise anything, which says nothing of what is returned.
+    """Resolve annotations. Empty if one does not resolve."""
+    # Evaluating a text may raise anything, which does not mean that the return type is wrong.
     hints = attempt(functools.partial(typing.get_type_hints, holder, globalns=scope, include_extras=True))
     return {} if isinstance(hints, Raised) else hints
 
 
 def _fault_of(hint: Any, seen: set[Any], *, is_inside: bool = False) -> tuple[Any, str] | None:
-    """Give the type that cannot be encoded, and what to return instead; None where there is none to be seen.
+    """Return the type that cannot be encoded, and what to return instead. None if there is no visible fault.
 
     Args:
         hint: The annotation, or a part of it.
-        seen: The classes whose fields were looked at; they may hold themselves.
+        seen: Classes whose fields were already checked. They may be recursive.
         is_inside: Whether it is a part.
     """
     origin = typing.get_origin(hint)
@@ -255,7 +256,7 @@ def _fault_of(hint: Any, seen: set[Any], *, is_inside: bool = False) -> tuple[An
     if not isinstance(kind, type) or kind in _SAYS_NOTHING:
         return None
     if issubclass(kind, _BYTES):
-        # What stands deeper is written as base64.
+        # Nested bytes are encoded as base64.
         return None if is_inside else (hint, "decode it first, as in data.decode()")
     if _is_encodable(kind):
         return _first_fault(_parts_of(hint, kind, seen), seen, is_inside=True)
@@ -276,7 +277,7 @@ def _is_encodable(kind: type) -> bool:
 
 
 def _may_be_anything(kind: type) -> bool:
-    """Whether what is returned is of a class below, of which some are data."""
+    """Return whether a subclass may be returned, and some subclasses are data."""
     if inspect.isabstract(kind) or getattr(kind, "_is_protocol", False):
         return True
     all_below: list[type] = type.__subclasses__(kind)
@@ -284,7 +285,7 @@ def _may_be_anything(kind: type) -> bool:
 
 
 def _parts_of(hint: Any, kind: Any, seen: set[Any]) -> Iterator[Any]:
-    """Give what stands in a type: between its brackets, or in its fields as far as they resolve."""
+    """Yield the types inside a type: its type arguments, or its fields if they resolve."""
     yield from (one for one in typing.get_args(hint) if one is not ...)
     has_fields = attrs.has(kind) or dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
     if has_fields and kind not in seen:
@@ -292,20 +293,21 @@ def _parts_of(hint: Any, kind: Any, seen: set[Any]) -> Iterator[Any]:
         yield from _hints_of(kind).values()
 
 
-# What the signature of a function says to a model: its parameters as a JSON Schema, and the way back to Python values. msgspec
-# describes and converts the types, all in one struct; those that it does not know, such as a union of two classes or a model of
-# pydantic's, `agentrail.typed` does. This file reads the signature and what the docstring says of it, refuses what no model could call,
-# and knows no tool. Nothing is run here but annotations that were written as strings.
+# A function signature for models: parameters as a JSON Schema, and conversion back to Python values. msgspec
+# describes and converts the types, all in one struct. `agentrail.typed` handles types unknown to msgspec,
+# such as a union of two classes or a pydantic model. This code reads the signature and the parameter texts of
+# the docstring, and refuses parameters that no model could pass. It is independent of tools. Only annotations
+# written as strings are evaluated.
 
 
 _Field: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
 """A parameter: its name, its annotation, and its default if it has one."""
 
 _NONE: Final[Mapping[str, TypedValue[Any]]] = types.MappingProxyType({})
-"""What most functions have of parameters that msgspec does not know; one for all, since sessions have tools of their own."""
+"""Shared empty mapping: few functions have parameters unknown to msgspec, and sessions may have their own tools."""
 
 _Texts: TypeAlias = tuple[tuple[str, str], ...]
-"""What the docstring says of parameters."""
+"""Parameter texts of the docstring."""
 
 
 @frozen(kw_only=True)
@@ -313,11 +315,11 @@ class Signature:
     """The parameters of a function, for the model and back.
 
     Attributes:
-        schema: JSON Schema, draft 2020-12, of one object; types of their own stand under `$defs`.
+        schema: JSON Schema, draft 2020-12, of one object. Named types are under `$defs`.
         struct: The msgspec struct with a field per parameter.
-        context_names: The parameters that get the `ToolContext`; no part of the schema.
-        adapted: The parameters of types that msgspec does not know; the struct takes anything for them.
-        wants_deps: What the session must have been given, where the context says so: the `Pool` of `ToolContext[Pool]`.
+        context_names: The parameters that receive the `ToolContext`. Not part of the schema.
+        adapted: The parameters of types unknown to msgspec. The struct accepts anything for them.
+        wants_deps: Type of the session's `deps`, if the context states it: the `Pool` of `ToolContext[Pool]`.
     """
 
     schema: JsonObject
@@ -327,11 +329,11 @@ class Signature:
     wants_deps: type | None = None
 
     def convert(self, arguments: JsonObject, ctx: ToolContext) -> dict[str, Any]:
-        """Turn arguments that fit the schema into keyword arguments of the annotated types.
+        """Convert arguments that match the schema to keyword arguments of the annotated types.
 
         Raises:
             msgspec.ValidationError: The model's move: a value that no schema can refuse, such as the 30th of February.
-            OutputFault: The same, of a parameter that msgspec does not know.
+            OutputFault: The same, for a parameter of a type unknown to msgspec.
         """
         plain: JsonValue = dict(arguments)
         if not AS_THEY_ARE.issuperset(map(type, arguments.values())):
@@ -350,7 +352,7 @@ def read_signature(function: Callable[..., object]) -> Signature:
     """Describe the parameters of a function.
 
     Raises:
-        ToolDefinitionError: The tool author's move; names the function, the parameter and the way out.
+        ToolDefinitionError: The tool author's move: names the function, the parameter and the remedy.
     """
     fields: list[_Field] = []
     context_names: list[str] = []
@@ -405,8 +407,8 @@ def _signature_annotation_of(function: Callable[..., object], parameter: inspect
 def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
     if _is_plain(parameter.annotation):
         return parameter.annotation
-    # One at a time, so that the message can name the parameter, and a return annotation need not resolve at all.
-    # The line is typing's own way to evaluate strings, also nested ones as in list["Point"].
+    # One at a time, so that the message can name the parameter, and a return annotation need not resolve. The
+    # next line is typing's own way to evaluate strings, including nested ones as in list["Point"].
     holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:
@@ -425,7 +427,7 @@ def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> A
 def _check_parameter(
     function: Callable[..., object], parameter: inspect.Parameter, annotation: Any
 ) -> TypedValue[Any] | None:
-    """Refuse a type that no schema describes, and a default that is not of it; give the type where msgspec does not know it."""
+    """Refuse a type that no schema describes, or a default of another type. Returns the type if msgspec does not know it."""
     if _is_plain(annotation):
         if parameter.default is not inspect.Parameter.empty:
             _check_default(function, parameter, annotation, None)
@@ -473,13 +475,13 @@ def _check_default(
         else:
             converter_of(annotation, str_keys=True)(msgspec.to_builtins(default, str_keys=True))
     except (TypeError, msgspec.ValidationError, TypeFault, OutputFault) as error:
-        # Its schema would tell the model of a default with which every call fails.
+        # Its schema would show the model a default with which every call fails.
         fault = f"has the default {default!r}, which is not of its own type ({error}): change one of them"
         _refuse(function, parameter.name, fault)
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether this is one of the types that most parameters have, of which nothing has to be looked for."""
+    """Return whether this is one of the plain types of most parameters, which need no further check."""
     return any(annotation is kind for kind in (str, int, float, bool))
 
 
@@ -488,7 +490,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _with_descriptions(annotation: Any) -> Any:
-    """Make `Annotated[T, "text"]` what msgspec understands, at any depth: `Annotated[T, Meta(description="text")]`."""
+    """Convert `Annotated[T, "text"]` to msgspec's form, at any depth: `Annotated[T, Meta(description="text")]`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         extras = (
@@ -524,14 +526,14 @@ def _describe(
 
 
 def _loosened(field: _Field) -> _Field:
-    """What the struct knows of a parameter that msgspec does not: its name, and whether it may be left out."""
+    """Return the struct's field for a parameter of a type unknown to msgspec: its name, and whether it is optional."""
     return (field[0], Any, msgspec.UNSET) if field[2:] else (field[0], Any)
 
 
 def _is_shareable(field: _Field) -> bool:
-    """Whether equal fields mean the same: the annotation is plain, and so is the default, if there is one.
+    """Return whether equal fields mean the same: a plain annotation, and a plain default if there is one.
 
-    Not a float, since `0.0` equals `-0.0`; so a float parameter that shares has a default that is an integer.
+    Float defaults are excluded, because `0.0` equals `-0.0`. So a shared float parameter has an integer default.
     """
     return _is_plain(field[1]) and all(type(default) in {str, int, bool} for default in field[2:])
 
@@ -540,19 +542,19 @@ def _is_shareable(field: _Field) -> bool:
 def _describe_once(
     name: str, fields: tuple[_Field, ...], texts: _Texts
 ) -> tuple[type[msgspec.Struct], JsonObject]:
-    """Describe parameters that function after function has, such as a tool that is made for each session.
+    """Describe parameters that many functions share, such as a tool that is made for each session.
 
     Args:
-        name: Of the function.
-        fields: All of them shareable. Two that are equal have defaults of one class, that of the annotation.
-        texts: What its docstring says of them.
+        name: Name of the function.
+        fields: Shareable fields. Equal ones have defaults of the same class, that of the annotation.
+        texts: Parameter texts of its docstring.
     """
     struct = _define(name, fields)
     return struct, _schema(struct, fields, {}, texts)
 
 
 def _define(function: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
-    # A name with spaces, because msgspec fails on two types of one name and no type of the user can have this one.
+    # A name with spaces, because msgspec fails on two types of one name, and no user type can have this one.
     name = f"the arguments of {function}"
     return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
 
@@ -564,10 +566,10 @@ def _schema(
     texts: _Texts,
 ) -> JsonObject:
     (outermost,), nested = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-    # msgspec puts the struct itself behind a reference; some vendors take nothing but an object at the top.
+    # msgspec references the struct itself, but some vendors only accept an object at the top level.
     schema = nested.pop(outermost["$ref"].rpartition("/")[2])
     del schema["title"]
-    # A default stands there as the very object: one that is a tuple would be no array for a validator.
+    # Defaults are still Python objects here: for a validator, a tuple would not be an array.
     schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
     if adapted:
         schema, nested = _with_adapted(schema, nested, fields, adapted)
@@ -584,7 +586,7 @@ def _with_adapted(
     fields: Sequence[_Field],
     adapted: Mapping[str, TypedValue[Any]],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Put what `agentrail.typed` says of parameters where msgspec knows nothing."""
+    """Insert the schemas of `agentrail.typed` for parameters of types unknown to msgspec."""
     definitions = Definitions()
     schema = definitions.adopt(schema, nested)
     for name, _, *defaults in fields:
@@ -595,7 +597,7 @@ def _with_adapted(
 
 
 def _is_described(schema: Mapping[str, Any]) -> bool:
-    """Whether the annotation has a description; one before `| None` stands within."""
+    """Return whether the annotation has a description. With `| None`, it is nested."""
     return "description" in schema or any("description" in one for one in schema.get("anyOf", ()))
 
 
@@ -612,47 +614,48 @@ LOGGER: Final = Logger("agentrail.tools")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Describe: TypeAlias = Callable[[ToolListing], str]
-"""Writes the description of a tool for one session; see `ToolListing`."""
+"""Writes the description of a tool for one session. See `ToolListing`."""
 
 Label: TypeAlias = Callable[[JsonObject], str]
-"""Says in a few words, for people, what a call does."""
+"""Returns a short description of a call for users."""
 
 Reconcile: TypeAlias = Callable[[str, ToolContext], Awaitable[Reconciled]]
-"""Finds out what became of an operation: `await reconcile(operation_id, ctx)`."""
+"""Determines the outcome of an operation: `await reconcile(operation_id, ctx)`."""
 
 
 _SLOW_SECONDS: Final = 0.05
-"""How long a function may run in the event loop until it is named in the log."""
+"""Time in the event loop after which a function is reported in the log, in seconds."""
 
 _QUIET_SECONDS: Final = 60.0
-"""How long a tool that was named is not named again."""
+"""Minimum interval between two reports of a tool, in seconds."""
 
 
 @define
 class _Slow:
-    """When a tool was named last."""
+    """Time of the last report about a tool."""
 
     reported_at: float = -math.inf
 
 
 @frozen(kw_only=True, eq=False)
 class FunctionTool(Generic[P, R]):
-    """A function and what the model is told of it. Satisfies `agentrail.abc.Tool`, and can be called like the function.
+    """A function and its description for the model. Satisfies `agentrail.abc.Tool`, and can be called like the function.
 
     Attributes:
-        function: What was decorated.
+        function: The decorated function.
         name: `[A-Za-z0-9_-]{1,64}`.
-        description: What the model reads.
+        description: Description for the model.
         killable: Whether a steer or a default abort may stop it.
-        effect_class: What it promises about being run twice.
-        timeout_seconds: Per attempt; None for the session's own.
-        max_retries: How often a call that raised is made again; None for what the effect class and the session say.
-        polling: Whether repeats are its nature.
-        max_result_bytes: Of a longer text the middle is left out.
-        thread: Whether a `def` runs in a worker thread; says nothing about an `async def`.
-        abandonable: Whether a thread whose call was stopped is left behind.
-        answered_by: `user` for a tool whose calls are questions, `client` for one that the client runs; it is never executed.
-        reconcile: Finds out what became of an operation; None unless it is `reconcilable`.
+        effect_class: Its guarantee about repeated execution.
+        timeout_seconds: Time limit per attempt. None: the session's own.
+        max_retries: Number of retries after an exception. None: determined by the effect class and the session.
+        polling: Whether repeated calls are normal.
+        max_result_bytes: Size limit of the text. The middle of a longer one is omitted.
+        thread: Whether a `def` runs in a worker thread. No effect for an `async def`.
+        abandonable: Whether the thread of a stopped call is abandoned.
+        answered_by: `user` for a tool whose calls are questions, `client` for one that the client runs. It is never
+            executed.
+        reconcile: Determines the outcome of an operation. None unless it is `reconcilable`.
     """
 
     function: Callable[P, R]
@@ -679,41 +682,40 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def parameters(self) -> JsonObject:
-        """JSON Schema of the arguments, made from the signature."""
+        """JSON Schema of the arguments, derived from the signature."""
         return self._signature.schema
 
     @property
     def wants_deps(self) -> type | None:
-        """What a session must have been given as `deps` to have this tool: the `Pool` of `ToolContext[Pool]`; None for anything."""
+        """Required type of the session's `deps`: the `Pool` of `ToolContext[Pool]`. None: any type."""
         return self._signature.wants_deps
 
     @property
     def threaded(self) -> bool:
-        """Whether it works in a worker thread."""
+        """Whether it runs in a worker thread."""
         return self.thread and not self._is_async
 
     def label(self, arguments: JsonObject) -> str:
-        """Say in a few words, for people, what a call does."""
+        """Return a short description of a call for users."""
         return self.name if self._label is None else self._label(arguments)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Call the function with arguments that fit the schema.
+        """Call the function with arguments that match the schema.
 
         Args:
-            arguments: As the model sent them; converted to the annotated types.
-            ctx: For the parameter that is annotated `ToolContext`, if there is one.
+            arguments: Arguments from the model. Converted to the annotated types.
+            ctx: Passed to the parameter annotated `ToolContext`, if there is one.
 
         Returns:
-            What the function returned, as a result; an `Error` for a value that no schema can refuse, such as the 30th
-            of February.
+            The function's result, or an `Error` for a value that no schema can refuse, such as the 30th of February.
 
         Raises:
-            ToolContractError: The tool author's move: the function returned what is no result.
+            ToolContractError: The tool author's move: the return value is not a valid result.
 
-        Cancellation: An `async def` is cancelled like any task. A worker thread cannot be: it learns of it from
-            `ctx.check_cancelled()`, and is waited for unless it is abandonable. An inline function runs to its end.
+        Cancellation: An `async def` is cancelled like any task. A worker thread cannot be cancelled: it is notified by
+        `ctx.check_cancelled()`, and is waited for unless it is abandonable. An inline function runs to its end.
         """
-        # A function that awaits nothing would run although its call was stopped before it began.
+        # Otherwise a function without awaits would run even if its call was stopped before it began.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             given = self._signature.convert(arguments, ctx)
@@ -721,7 +723,8 @@ class FunctionTool(Generic[P, R]):
             return Error(text=f'Invalid arguments for "{self.name}": {_path_first(str(error))}')
         except OutputFault as fault:
             return Error(text=f'Invalid arguments for "{self.name}": {fault}')
-        # The arguments come from a struct that was made of the function's own signature, which no type checker knows.
+        # The arguments come from a struct derived from the function's own signature, which type checkers do
+        # not know.
         function: Callable[..., Any] = self.function
         value: object
         if self._is_async:
@@ -743,7 +746,7 @@ class FunctionTool(Generic[P, R]):
             self._look_at_time(began_at, outside.stopwatch())
 
     def _look_at_time(self, began_at: float, now: float) -> None:
-        """Name a tool that kept all sessions of the process from going on, once a minute."""
+        """Log a tool that blocked all sessions of the process, at most once a minute."""
         took = now - began_at
         if took > _SLOW_SECONDS and now - self._slow.reported_at >= _QUIET_SECONDS:
             self._slow.reported_at = now
@@ -755,7 +758,7 @@ class FunctionTool(Generic[P, R]):
             )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as if it had not been decorated; for tests and for other code."""
+        """Call the original function, for tests and other code."""
         return self.function(*args, **kwargs)
 
 
@@ -800,35 +803,38 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     reconcile: Reconcile | None = None,
     label: Label | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a tool of a function; with or without parentheses.
+    """Make a tool of a function. Works with or without parentheses.
 
-    The schema comes from the annotations; `Annotated[T, "text"]` describes a parameter, or the docstring does; `msgspec.Meta(...)`
-    bounds it, and a parameter annotated `ToolContext` is filled in by the runner.
+    The schema comes from the annotations. `Annotated[T, "text"]` or the docstring describes a parameter,
+    `msgspec.Meta(...)` constrains it, and the runner fills in a parameter annotated `ToolContext`.
 
     Args:
         function: `async def`, which runs in the runner's task, or `def`, which runs in a worker thread.
-        name: For the model; by default the function's.
-        description: For the model; by default the first paragraph of the docstring. A function writes it for each session.
-        effect_class: What the tool promises about being run twice.
-        timeout_seconds: Per attempt; by default the session's own.
+        name: Name for the model. Default: the function's name.
+        description: Description for the model. Default: the first paragraph of the docstring. A function writes it for
+            each session.
+        effect_class: The tool's guarantee about repeated execution.
+        timeout_seconds: Time limit per attempt, in seconds. Default: the session's own.
         killable: Whether a steer or a default abort may stop it.
-        max_retries: How often a call that raised is made again, whatever its effect class says. Of a `once` tool a number
-            says that raising means that nothing happened.
-        polling: True for a tool whose repeats are its nature, so that no loop is looked for.
-        max_result_bytes: Of a longer text the middle is left out.
-        thread: False runs a `def` in the event loop, which stands still meanwhile: for short pure functions.
-        abandonable: True leaves the thread of a call that was stopped behind, instead of waiting for it.
-        answered_by: `user` makes each call a question to the user: `question` and perhaps `options` are its arguments,
-            the answer is its result. `client` leaves each call to the client. Neither ever calls the function.
-        reconcile: Finds out what became of an operation, before it is run again: `await reconcile(operation_id, ctx)`
-            gives `Done(result)`, `NotDone()` or `Unknown()`. Required by `reconcilable`.
-        label: Says in a few words, for people, what a call with these arguments does; by default the name.
+        max_retries: Number of retries after an exception, for any effect class. For a `once` tool, a number declares
+            that an exception means no effect.
+        polling: True for a tool whose repeated calls are normal, which disables loop detection.
+        max_result_bytes: Size limit of the text. The middle of a longer one is omitted.
+        thread: False runs a `def` in the event loop, which blocks meanwhile: for short pure functions.
+        abandonable: True abandons the thread of a stopped call instead of waiting for it.
+        answered_by: `user` makes each call a question to the user: `question` and optionally `options` are its
+            arguments, the answer is its result. `client` leaves each call to the client. Neither ever calls the
+            function.
+        reconcile: Determines the outcome of an operation before it is repeated: `await reconcile(operation_id, ctx)`
+            returns `Done(result)`, `NotDone()` or `Unknown()`. Required by `reconcilable`.
+        label: Returns a short description of a call with these arguments for users. Default: the name.
 
     Returns:
         A tool that can still be called like the function.
 
     Raises:
-        ToolDefinitionError: Your move: the message names the function, the parameter or what it returns, and the way out.
+        ToolDefinitionError: Your move: the message names the function, the parameter or the return type, and the
+            remedy.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
@@ -903,6 +909,6 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 
 
 def _path_first(fault: str) -> str:
-    """Write a fault as the validator of the runner writes it: msgspec says the path at the end."""
+    """Format a fault like the runner's validator. msgspec puts the path at the end."""
     reason, _, path = fault.rpartition(" - at ")
     return f"{path.strip('`')}: {reason}" if reason else f"$: {fault}"

@@ -1,4 +1,4 @@
-"""The tool `glob`: files and directories of the workspace whose path fits a pattern."""
+"""The tool `glob`: files and directories of the workspace whose path matches a pattern."""
 
 from typing import Annotated
 
@@ -33,7 +33,7 @@ async def glob(
 
 
 def render_paths(found: GlobResult, *, pattern: str, path: str) -> str:
-    """Write a path per line."""
+    """Format one path per line."""
     if not found.paths:
         return f'Nothing in {printable(path)} fits "{printable(pattern)}".'
     lines = [printable(one) for one in found.paths]

@@ -1,4 +1,4 @@
-"""The tool `grep`: lines of the workspace that fit a regular expression, with their neighbours."""
+"""The tool `grep`: lines of the workspace that match a regular expression, with context."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -46,12 +46,12 @@ async def grep(  # noqa: PLR0913 - one parameter for each thing that a model may
 
 
 def render_matches(found: GrepResult, *, pattern: str, path: str) -> str:
-    """Write the matches by file: `12:` before a match, `12-` before a line beside one.
+    """Format the matches by file: `12:` before a match, `12-` before a context line.
 
     Args:
-        found: What was found; fewer lines are shown when they reach 50 KB.
-        pattern: What was looked for.
-        path: Where.
+        found: The matches. Lines beyond 50 KB are omitted.
+        pattern: The regular expression.
+        path: The searched directory or file.
     """
     if not any(line.is_match for line in found.lines):
         files = counted(found.searched_files, "file")
@@ -73,7 +73,7 @@ def render_matches(found: GrepResult, *, pattern: str, path: str) -> str:
 
 
 def _written(lines: Sequence[GrepLine]) -> Iterator[tuple[str, bool]]:
-    """Give the lines of the answer, each with whether it is a match."""
+    """Yield the lines of the answer, and whether each is a match."""
     for position, (path, of_file) in enumerate(groupby(lines, key=lambda line: line.path)):
         if position:
             yield "", False

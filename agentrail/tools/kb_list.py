@@ -1,4 +1,4 @@
-"""The tool `kb_list`: which knowledge bases the user of the session may read, and what is in one of them."""
+"""The tool `kb_list`: the knowledge bases that the session's user may read, or the content of one."""
 
 from typing import Annotated, Final
 

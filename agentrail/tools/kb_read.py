@@ -1,4 +1,4 @@
-"""The tool `kb_read`: a passage with what stands around it."""
+"""The tool `kb_read`: a passage with its context."""
 
 from typing import Annotated
 

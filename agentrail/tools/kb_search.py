@@ -12,7 +12,7 @@ from agentrail.tools.printing import printable
 from agentrail.tools.quoted_passages import NO_KNOWLEDGE, WANTED_FOLDER, fenced_passages, wanted_tags
 
 MAX_SHOWN_PASSAGES: Final = 20
-"""How many passages one call shows: of 3 KiB or so each."""
+"""Maximum passages per call, of about 3 KiB each."""
 
 
 def _label(arguments: JsonObject) -> str:

@@ -1,4 +1,4 @@
-"""The tool `list_dir`: what is in a directory of the workspace."""
+"""The tool `list_dir`: the content of a workspace directory."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -29,7 +29,7 @@ async def list_dir(
 
 
 def render_listing(entries: Sequence[DirectoryEntry]) -> str:
-    """Write a line per entry, at most a thousand, in the order given."""
+    """Format one entry per line, at most a thousand, in the given order."""
     if not entries:
         return "[The directory is empty.]"
     lines = [_line(entry) for entry in entries[:MAX_ENTRIES]]

@@ -1,25 +1,25 @@
-"""How names, lines and counts read in the answers of file tools. Pure."""
+"""Format of names, lines and counts in the answers of file tools. Pure."""
 
 from typing import Final
 
 MAX_TEXT_BYTES: Final = 50_000
-"""So much a tool that reads shows at once."""
+"""Maximum text returned by a reading tool at once, in bytes."""
 
 MAX_LINE_CHARACTERS: Final = 2_000
 
 
 def printable(name: str) -> str:
-    """Escape what would break the line or repaint a terminal: a file may be called anything but "/"."""
+    """Escape characters that would break the line or affect a terminal. File names may contain anything but "/"."""
     if name.isprintable():
         return name
     escapes = {
         ord(c): c.encode("unicode_escape").decode("ascii") for c in sorted(set(name)) if not c.isprintable()
     }
-    return name.translate(escapes)  # in C: a model may give a name of a megabyte
+    return name.translate(escapes)  # in C: a model may pass a name of a megabyte
 
 
 def cut_line(line: str) -> str:
-    """Leave out the end of a line that is too long, and say so."""
+    """Truncate a long line with a note."""
     line = line.removesuffix("\r")  # the model sees and writes "\n" only
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
@@ -29,10 +29,10 @@ def cut_line(line: str) -> str:
 
 
 def size_in_text(line: str) -> int:
-    """Count the bytes that a line takes, its end among them."""
+    """Return the size of a line in bytes, including its end."""
     return len(line.encode("utf-8", "surrogatepass")) + 1
 
 
 def counted(count: int, noun: str) -> str:
-    """Write a number of things: `1 line`, `1,200 lines`."""
+    """Format a count: `1 line`, `1,200 lines`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,4 +1,4 @@
-"""The tool `python`: code in a process of its own in the sandbox, confined as a command of `shell` is, with the pictures that it made."""
+"""The tool `python`: runs code in a separate sandboxed process, confined like a `shell` command, and returns its pictures."""
 
 import base64
 import hashlib
@@ -25,13 +25,13 @@ from agentrail.tools.function import tool
 from agentrail.tools.shell import MAX_COMMAND_SECONDS, render_result
 
 MAX_CODE_BYTES: Final = 60_000
-"""Linux takes 128 KiB in one argument, and quoting may double what stands in it."""
+"""Size limit: Linux accepts 128 KiB per argument, and quoting may double the size."""
 
 PICTURES: Final = "out"
-"""The directory whose new pictures come back."""
+"""The directory whose new pictures are returned."""
 
-# What runs in the sandbox, as text: where that is, agentrail may not be installed. It knows by size and time which pictures are new, and
-# says so in its last line, behind a word that the code cannot have written by chance.
+# Source code that runs in the sandbox, where agentrail may not be installed. It detects new pictures by size
+# and time, and lists them in its last line, after a mark that the code cannot produce by chance.
 RUNNER: Final = r"""
 import os, sys
 sys.path[:] = [place for place in sys.path if place]  # a json.py of the workspace is none of ours
@@ -155,11 +155,11 @@ def _fault_of(code: str) -> str | None:
 
 
 def decide_python_command(code: str, mark: str) -> str:
-    """Say which command runs the code; without any Python it says so.
+    """Return the command that runs the code. Without Python, it prints an error.
 
     Args:
-        code: Without a NUL.
-        mark: What the line with the new pictures begins with.
+        code: The code, without NUL.
+        mark: Prefix of the line with the new pictures.
     """
     call = f"-u -c {shlex.quote(RUNNER)} {shlex.quote(mark)} {shlex.quote(code)}"
     return (
@@ -170,11 +170,11 @@ def decide_python_command(code: str, mark: str) -> str:
 
 @frozen
 class NewPicture:
-    """A picture that the code has written.
+    """A picture written by the code.
 
     Attributes:
-        name: In the directory of pictures.
-        size_bytes: As its file says.
+        name: Name in the directory of pictures.
+        size_bytes: Size according to its file.
     """
 
     name: str
@@ -182,14 +182,14 @@ class NewPicture:
 
 
 def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]]:
-    """Take the line with the new pictures out of what was printed; a program can write one too, and gets what it may read anyway.
+    """Remove the line with the new pictures from the output. A program that forges it only gets what it may read anyway.
 
     Args:
-        output: What was printed.
-        mark: What the line begins with.
+        output: The output.
+        mark: Prefix of the line.
 
     Returns:
-        The rest, and the pictures; names with a directory in them are none.
+        The remaining output, and the pictures. Names that contain a directory are ignored.
     """
     at = output.rfind(mark)
     if at < 0:
@@ -198,7 +198,7 @@ def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]
     rest = output[:at].removesuffix("\n") + behind
     try:
         listed: Any = json.loads(line)
-    except (ValueError, RecursionError):  # cut in its middle, or written by the program
+    except (ValueError, RecursionError):  # truncated, or written by the program
         return rest, ()
     found = [one for one in listed if isinstance(one, list) and len(one) == len(("name", "size"))] if isinstance(listed, list) else []  # fmt: skip
     return rest, tuple(
@@ -209,7 +209,7 @@ def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]
 
 
 async def _load(sandbox: Sandbox, made: tuple[NewPicture, ...]) -> tuple[tuple[Image, ...], tuple[str, ...]]:
-    """Read the pictures, and say of those that are not shown why."""
+    """Read the pictures, with a note on each that is not shown."""
     shown = [one for one in made if one.size_bytes <= MAX_IMAGE_BYTES][:MAX_RESULT_IMAGES]
     images: list[Image] = []
     notes = [f"[{PICTURES}/{one.name} is not shown: {_why_not(one)}]" for one in made if one not in shown]
@@ -232,7 +232,7 @@ def _why_not(picture: NewPicture) -> str:
 
 
 def media_type_of(data: bytes) -> str | None:
-    """Say what kind of picture these bytes are, by how they begin; None of what is none."""
+    """Return the type of a picture from its first bytes. None if it is not a picture."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for begin, kind in _SIGNATURES if data.startswith(begin)), None)

@@ -1,4 +1,4 @@
-"""The tool `read_file`: a text file of the workspace, in numbered lines and in pages."""
+"""The tool `read_file`: a text file of the workspace, in pages of numbered lines."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -37,11 +37,11 @@ def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
     """Number the lines of one page.
 
     Args:
-        found: The lines; fewer are shown when the page reaches 50 KB.
-        offset: The number of the first one, from 1.
+        found: The lines. Lines beyond 50 KB are omitted.
+        offset: Number of the first line, from 1.
 
     Returns:
-        The page, with a last line that says where the next begins when there is one; an `Error` past the end.
+        The page, whose last line gives the start of the next page if there is one. An `Error` past the end.
     """
     total = found.total_lines
     if not total:
@@ -53,7 +53,7 @@ def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
     if "\r" in found.text or max(map(len, lines)) > MAX_LINE_CHARACTERS:
         lines = [cut_line(line) for line in lines]
     page = [f"{number}\t{line}" for number, line in enumerate(lines, start=offset)]
-    # Measured at once, because most pages fit: line by line that is most of the work of a read.
+    # Measured at once, because most pages fit: per line it would be most of the work of a read.
     if size_in_text("\n".join(page)) > MAX_TEXT_BYTES:
         page = page[: _count_fitting(page)]
     last = offset + len(page) - 1

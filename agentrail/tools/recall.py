@@ -1,4 +1,4 @@
-"""The tool `recall`: what was remembered in earlier sessions of the same user, and what was noted in this one."""
+"""The tool `recall`: memories from earlier sessions of the same user, and notes of this one."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from agentrail.tools.printing import printable
 from agentrail.tools.remembered import NO_MEMORIES, NOTES_MISSING, fenced, fenced_notes
 
 MAX_RECALLED = 20
-"""How many memories one call shows: of 8 KiB at most each, so that they fit into a result."""
+"""Maximum memories per call, of at most 8 KiB each, so that they fit into a result."""
 
 
 def _label(arguments: JsonObject) -> str:

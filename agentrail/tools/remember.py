@@ -1,4 +1,4 @@
-"""The tool `remember`: keeps something, in the working notes of the session or for later sessions of the same user."""
+"""The tool `remember`: stores a text in the session's working notes, or for later sessions of the same user."""
 
 import hashlib
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ def _label(arguments: JsonObject) -> str:
     return f"Remember {str(arguments.get('text'))[:60]!r}"
 
 
-# A call that is made again keeps one memory and not two: its id is that of the operation, and a note is not written twice.
+# A repeated call stores one memory only: its id derives from the operation, and a note is not written twice.
 @tool(name="remember", effect_class="idempotent", timeout_seconds=30, label=_label)
 async def remember_text(
     text: Annotated[

@@ -1,4 +1,4 @@
-"""The tool `shell`: a command in the workspace, with what it printed and how it ended."""
+"""The tool `shell`: runs a command in the workspace, and returns its output and exit status."""
 
 import signal
 from typing import Annotated, Final
@@ -21,32 +21,32 @@ from agentrail.errors import ProcessRefused
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 
-# A command that runs on behind its call: begun, followed to its end, and stopped with the session. What the model reads of it, it asks
-# for.
+# Background commands: started, followed to their end, and stopped with the session. The model reads their
+# output on request.
 
 
 MAX_PROCESSOR_SECONDS: Final = 86_400.0
-"""How much processor time it may use: a day's, which bounds one that spins while no one looks."""
+"""Limit of CPU time, in seconds: one day, which stops a forgotten busy loop."""
 
 _DRAIN_SECONDS: Final = 0.5
-"""How long its last words are waited for where something that it left running holds its output open."""
+"""Time to wait for the last output if a leftover process holds it open, in seconds."""
 
-# Read by `sh`, which every sandbox has: bash where there is one, as for a command in the foreground.
+# Run by `sh`, which every sandbox has. Prefers bash, as for a foreground command.
 _CHOOSE_SHELL: Final = 'command -v bash >/dev/null 2>&1 && exec bash -c "$1"; exec sh -c "$1"'
 
 
 async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok | Error:
-    """Begin a command, answer the call with its id, and follow it until it has ended.
+    """Start a command, answer the call with its id, and follow it until it ends.
 
     Args:
-        command: For the shell.
-        workdir: Where it begins.
-        ctx: Of the call, which is answered as soon as the command runs.
+        command: The shell command.
+        workdir: Working directory.
+        ctx: Context of the call, which is answered as soon as the command runs.
 
     Returns:
-        Why it was not begun; or how it ended, which the model reads as a note.
+        Why it was not started, or how it ended, which the model reads as a note.
 
-    Cancellation: It is stopped with all that it started, by what runs the call.
+    Cancellation: The runner of the call stops the command and all processes that it started.
     """
     if ctx.tools and "shell_output" not in ctx.tools:
         return Error(
@@ -98,7 +98,7 @@ def _fault_of(command: str) -> str | None:
 
 
 async def _follow(process: ToolProcess, begun: BackgroundCommand) -> str:
-    """Take what it prints until it has ended, and say how. What it left running is stopped behind this."""
+    """Collect its output until it ends, and return how it ended. Leftover processes are stopped afterwards."""
     is_read = trio.Event()
 
     async def read() -> None:
@@ -117,7 +117,7 @@ async def _follow(process: ToolProcess, begun: BackgroundCommand) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Name a signal."""
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name of its own
@@ -145,8 +145,8 @@ def _describe(listing: ToolListing) -> str:
     return f"{_DESCRIPTION} {_UNCONFINED}" if listing.is_unconfined else _DESCRIPTION
 
 
-# The time of the tool is that of the longest command and five seconds, for the command's own stop; a shorter command
-# is ended by the sandbox, which can still tell what it printed.
+# The tool's time limit is that of the longest command plus five seconds for stopping it. The sandbox ends a
+# shorter command itself, and can still return its output.
 @tool(timeout_seconds=MAX_COMMAND_SECONDS + 5, label=_label, description=_describe)
 async def shell(
     command: Annotated[str, "What to run, as in `bash -c`. It cannot ask questions: its input is closed."],
@@ -174,15 +174,14 @@ async def shell(
 
 
 def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error:
-    """Write the output, then how the command ended.
+    """Format the output, then the exit status.
 
     Args:
-        result: What it did.
-        within_seconds: The time it had.
+        result: Result of the command.
+        within_seconds: Its time limit, in seconds.
 
     Returns:
-        `Ok` when the command ended by itself, whatever its exit code, for that is information; `Error` when it was
-        stopped.
+        `Ok` if the command ended by itself, with any exit code, because that is information. `Error` if it was stopped.
     """
     parts = [result.output.rstrip("\n")] if result.output.strip("\n") else []
     count = result.stopped_processes

@@ -1,4 +1,4 @@
-"""The tool `shell_output`: what a command in the background has printed since it was read last, and whether it runs still."""
+"""The tool `shell_output`: new output of a background command since the last read, and whether it still runs."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from agentrail.abc import Error, Ok, ToolContext
 from agentrail.tools.function import tool
 
 
-# `pure`: what is read is forgotten here, and nothing outside changes. A model that looks again and again is no loop.
+# `pure`: only the read position changes, and nothing outside. Repeated calls do not count as a loop.
 @tool(effect_class="pure", timeout_seconds=30, polling=True)
 async def shell_output(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
     id: Annotated[str, "As the call of shell gave it."],  # noqa: A002 - what the model writes

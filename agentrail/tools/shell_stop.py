@@ -1,4 +1,4 @@
-"""The tool `shell_stop`: end a command in the background, with all that it started."""
+"""The tool `shell_stop`: stops a background command and all processes that it started."""
 
 from typing import Annotated, Final
 
@@ -8,7 +8,7 @@ from agentrail.abc import Error, Ok, ToolContext
 from agentrail.tools.function import tool
 
 _STOPPED_WITHIN_SECONDS: Final = 8.0
-"""More than a sandbox takes to end a process: asked, two seconds, killed."""
+"""Longer than a sandbox takes to end a process: a request, two seconds, a kill."""
 
 
 @tool(effect_class="idempotent", timeout_seconds=30)

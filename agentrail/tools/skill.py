@@ -1,4 +1,4 @@
-"""The tools `skill` and `skill_search`, and `read_file` with the files of skills below `/skills/`."""
+"""The tools `skill` and `skill_search`, and `read_file` with the files of skills under `/skills/`."""
 
 import difflib
 import hashlib
@@ -46,11 +46,11 @@ _FIND: Final[JsonObject] = {
 
 @frozen(kw_only=True, eq=False)
 class SkillTool:
-    """Opens a skill: gives its instructions, or lets a sub-agent work by them.
+    """Opens a skill: returns its instructions, or lets a sub-agent follow them.
 
     Attributes:
-        skills: Those that there are.
-        tools: What the tools that a skill names mean.
+        skills: Available skills.
+        tools: Effect of a skill's tool list.
     """
 
     skills: SkillSet
@@ -64,11 +64,11 @@ class SkillTool:
     timeout_seconds: float | None = field(default=600.0, init=False)
 
     def label(self, arguments: JsonObject) -> str:
-        """Say in a few words, for people, what a call does."""
+        """Return a short description of a call for users."""
         return f"Open the skill {arguments.get('name')!s:.64}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Give the instructions and the list of files, or the answer of a sub-agent.
+        """Return the instructions and the list of files, or the answer of a sub-agent.
 
         Cancellation: A sub-agent ends with the call.
         """
@@ -99,7 +99,7 @@ class SkillTool:
         instructions = "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill))))
         wanted, known = skill.text.agent, dict(ctx.agents)
         agent = wanted if wanted in known else None
-        # An agent keeps the system prompt that makes it one, so it reads the instructions in front of its task.
+        # An agent keeps its own system prompt, so the instructions are placed before its task.
         prompt = task if agent is None else f"{instructions or skill.description}\n\nThe task: {task}"
         try:
             answer = await ctx.run_session(
@@ -120,7 +120,10 @@ class SkillTool:
 def _tools_of_child(
     skill: Skill, mode: ToolsMode, ctx: ToolContext, agent: str | None = None
 ) -> tuple[str, ...] | None:
-    """Give the tools that a sub-agent has; None for all of its agent, or of the session. A rule with a pattern gives it none: nothing would hold it to the pattern."""
+    """Return the tools of a sub-agent. None: all of its agent's or session's tools.
+
+    A rule with a pattern yields no tool, because the pattern would not be enforced.
+    """
     text = skill.text
     refused = {rule for rule in text.disallowed if "(" not in rule}
     is_held = text.allowed is not None and (
@@ -136,10 +139,10 @@ def _tools_of_child(
 
 @frozen(kw_only=True, eq=False)
 class SkillSearch:
-    """Finds skills by the words of their names and descriptions.
+    """Finds skills by words of their names and descriptions.
 
     Attributes:
-        skills: Those that there are.
+        skills: Available skills.
     """
 
     skills: SkillSet
@@ -152,11 +155,11 @@ class SkillSearch:
     effect_class: EffectClass = field(default="pure", init=False)
 
     def label(self, arguments: JsonObject) -> str:
-        """Say in a few words, for people, what a call does."""
+        """Return a short description of a call for users."""
         return f"Look for a skill: {arguments.get('query')!s:.60}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Give names and descriptions, the best first."""
+        """Return names and descriptions, best first."""
         await trio.lowlevel.checkpoint()
         offered = tuple(one for one in self.skills.skills if one.text.for_model)
         found = search_skills(offered, str(arguments["query"]))
@@ -169,11 +172,11 @@ class SkillSearch:
 
 @frozen(kw_only=True, eq=False)
 class MountedReadFile:
-    """`read_file`, with the files of skills below `/skills/`; everything else is for the tool that it stands in front of.
+    """`read_file` with the files of skills under `/skills/`. All other paths are passed to the wrapped tool.
 
     Attributes:
-        skills: Those that there are.
-        inner: The tool; None where there is none, and nothing but skills is read.
+        skills: Available skills.
+        inner: The wrapped tool. None: only files of skills can be read.
     """
 
     skills: SkillSet
@@ -182,12 +185,12 @@ class MountedReadFile:
 
     @property
     def killable(self) -> bool:
-        """As of the tool; so are the next ones."""
+        """Same as the wrapped tool."""
         return bool(self._of_inner("killable", default=True))
 
     @property
     def effect_class(self) -> EffectClass:
-        """As of the tool; one that could find out what became of a call is run as one that cannot."""
+        """Same as the wrapped tool, but `reconcilable` becomes `once`."""
         promised: EffectClass = self._of_inner(
             "effect_class", default="pure" if self.inner is None else "once"
         )
@@ -195,24 +198,24 @@ class MountedReadFile:
 
     @property
     def timeout_seconds(self) -> float | None:
-        """As of the tool."""
+        """Same as the wrapped tool."""
         seconds: float | None = self._of_inner("timeout_seconds", default=None)
         return seconds
 
     @property
     def max_result_bytes(self) -> int:
-        """As of the tool."""
+        """Same as the wrapped tool."""
         return int(self._of_inner("max_result_bytes", default=MAX_RESULT_BYTES))
 
     @property
     def max_retries(self) -> int | None:
-        """As of the tool."""
+        """Same as the wrapped tool."""
         retries: int | None = self._of_inner("max_retries", default=None)
         return retries
 
     @property
     def wants_deps(self) -> type | None:
-        """As of the tool."""
+        """Same as the wrapped tool."""
         wanted: type | None = self._of_inner("wants_deps", default=None)
         return wanted
 
@@ -221,7 +224,7 @@ class MountedReadFile:
 
     @property
     def description(self) -> Any:
-        """As of the tool, with a sentence on skills."""
+        """The wrapped tool's description with a sentence about skills."""
         own = "Read a text file of a skill." if self.inner is None else self.inner.description
         if callable(own):
             return lambda listing: _with_mount(own(listing))
@@ -229,17 +232,17 @@ class MountedReadFile:
 
     @property
     def parameters(self) -> JsonObject:
-        """As of the tool."""
+        """Same as the wrapped tool."""
         return (read_file if self.inner is None else self.inner).parameters
 
     def label(self, arguments: JsonObject) -> str:
-        """Say in a few words, for people, what a call does; as of the tool where it is for that."""
+        """Return a short description of a call for users, from the wrapped tool for its own paths."""
         path = str(arguments.get("path"))
         own = self._of_inner("label", default=None)
         return str(own(arguments)) if own is not None and not _is_mounted(path) else f"Read {path:.200}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Read a file of a skill, or let the tool read one."""
+        """Read a file of a skill, or pass the call to the wrapped tool."""
         await trio.lowlevel.checkpoint()
         path = str(arguments["path"])
         if _is_mounted(path):
@@ -255,7 +258,7 @@ class MountedReadFile:
         skill = self.skills.find(name)
         if skill is None:
             return Error(text=_no_such(name, self.skills))
-        # Only what was listed when the skill was read: a name that leads elsewhere is none of these.
+        # Only files listed when the skill was read: a name that leads elsewhere is not among them.
         file = next((one for one in skill.files if one.path == below), None)
         if file is None:
             listed = _listed_files(skill) or "It has no files."
@@ -279,7 +282,7 @@ def _is_mounted(path: str) -> bool:
 
 def _read(skill: Skill, file: SkillFile) -> bytes:
     data = read_skill_file(skill.directory, file.path, most=MAX_SKILL_READ_BYTES)
-    # What the model reads is what the id of the skill stands for, and what was trusted.
+    # The model reads only content that the skill's id covers and that was trusted.
     if hashlib.sha256(data).hexdigest() != file.digest:
         message = f"{file.path} has changed since the skill was read: a new session reads it as it is now"
         raise SkillFileFault(message)
@@ -287,7 +290,7 @@ def _read(skill: Skill, file: SkillFile) -> bytes:
 
 
 def without_skills(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Give tools as they were before there were skills: those that open and find them go, and `read_file` reads no file of one."""
+    """Return the tools without skills: skill tools are removed, and `read_file` is unwrapped."""
     kept: list[Tool] = []
     for tool in tools:
         plain = tool.inner if isinstance(tool, MountedReadFile) else tool
@@ -297,9 +300,9 @@ def without_skills(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
-    """Give tools whose `read_file` reads the files of skills as well; where there is none, one that reads nothing else.
+    """Return tools whose `read_file` also reads the files of skills. Without one, add one that reads nothing else.
 
-    One whose calls are answered by the client or by the user stays as it is: nothing of it runs here.
+    A tool whose calls the client or user answers is unchanged, because it does not run here.
     """
     own = next((tool for tool in tools if tool.name == "read_file"), None)
     if not any(one.files for one in skills.skills) or getattr(own, "answered_by", "code") != "code":
@@ -310,14 +313,15 @@ def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
 
 
 def prompt_of_skill(skill: Skill, arguments: str) -> str:
-    """Write the prompt that a user sends by the name of a skill, `/name` and what is typed behind it.
+    """Return the prompt for a skill that a user names as `/name`, followed by text.
 
     Args:
-        skill: One that the user may open: `text.for_user` says so.
-        arguments: As typed.
+        skill: A skill that the user may open: `text.for_user` is set.
+        arguments: The text after the name.
 
     Returns:
-        Words that let the model open it, so that its tools count from there on; of a skill that the model may not open, its instructions.
+        A request that the model open the skill, so that its tool rules apply from then on. If the model may not open
+        it, its instructions.
     """
     if not skill.text.for_model:
         return "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill), arguments.strip())))

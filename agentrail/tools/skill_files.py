@@ -1,4 +1,4 @@
-"""Files of a skill's directory, and of no other: listed and read beneath it, whatever links, `..` and absolute names there are."""
+"""Files of a skill's directory, listed and read safely: links, `..` and absolute names cannot lead outside."""
 
 import errno
 import hashlib
@@ -16,21 +16,21 @@ MAX_SKILL_TREE_BYTES: Final = 32 * 1024 * 1024
 MAX_SKILL_LEVELS: Final = 8
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe would never end, and a device may do something when it is opened.
+# A pipe would never end, and opening a device may have an effect.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class SkillFileFault(Exception):
-    """Something in a skill's directory is not read; says what, and why."""
+    """A file in a skill's directory is not read. The message names the file and the reason."""
 
 
 @frozen(kw_only=True)
 class FoundSkillFile:
-    """A file, before it is read.
+    """A file before it is read.
 
     Attributes:
-        path: From the directory, with `/`.
-        mark: What changes when the file does: size, times, and number.
+        path: Path relative to the directory, with `/`.
+        mark: Values that change with the file: size, times, and inode number.
     """
 
     path: str
@@ -38,15 +38,15 @@ class FoundSkillFile:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return self.mark[0]
 
 
 def find_skill_files(directory: str) -> tuple[FoundSkillFile, ...]:
-    """List the files of a skill, by their paths. Links that lead to another place inside are left out.
+    """List the files of a skill by path. Links to other places inside are left out.
 
     Raises:
-        SkillFileFault: A link leads outside, or there is too much of it.
+        SkillFileFault: A link leads outside, or the files exceed a limit.
         OSError: The directory cannot be read.
     """
     found: list[FoundSkillFile] = []
@@ -88,25 +88,25 @@ def _look_at_link(root: str, path: str) -> None:
 
 
 def hash_skill_file(directory: str, found: FoundSkillFile) -> SkillFile:
-    """Read a file for its hash.
+    """Read and hash a file.
 
     Raises:
-        SkillFileFault: It is not what was listed.
+        SkillFileFault: It differs from the listing.
     """
     data = read_skill_file(directory, found.path, most=found.size)
     return SkillFile(path=found.path, size=len(data), digest=hashlib.sha256(data).hexdigest())
 
 
 def read_skill_file(directory: str, path: str, *, most: int) -> bytes:
-    """Read a file beneath a directory. No link is followed, also none that was put there this moment.
+    """Read a file inside a directory. Links are never followed, even if created concurrently.
 
     Args:
-        directory: Absolute, and itself no link.
-        path: From there, with `/`.
-        most: How many bytes it may have.
+        directory: Absolute path, not a link itself.
+        path: Path relative to it, with `/`.
+        most: Size limit in bytes.
 
     Raises:
-        SkillFileFault: It is not beneath the directory, is no ordinary file, has more bytes, or cannot be read.
+        SkillFileFault: It is not inside the directory, is not a regular file, is too large, or cannot be read.
     """
     *folders, name = path.split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in (*folders, name)):

@@ -1,4 +1,4 @@
-"""The tool `sleep`: the call waits for a time, as data in the state of its session. No task, no slot, and a restart does not end it."""
+"""The tool `sleep`: the call waits as data in the state of its session. It needs no task and no slot, and survives a restart."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
 
 @frozen(kw_only=True, eq=False)
 class SleepTool:
-    """A wait that the session keeps, and ends itself: by its timer, by a steer, or by an abort."""
+    """A wait that the session itself manages and ends: by its timer, a steer, or an abort."""
 
     name: str = field(default=SLEEP_TOOL, init=False)
     description: str = field(default=_DESCRIPTION, init=False)
@@ -37,7 +37,7 @@ class SleepTool:
     answered_by: str = field(default="machine", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Refuse: the caller of this is no session.
+        """Raise, because sessions never call this.
 
         Raises:
             ToolContractError: Always.

@@ -1,4 +1,4 @@
-"""The tool `task`: give a piece of work to a session of its own, which begins without this conversation."""
+"""The tool `task`: delegates work to a new session, which starts without this conversation."""
 
 from collections.abc import Callable
 from typing import Final
@@ -37,7 +37,7 @@ _PARAMETERS: Final[JsonObject] = {
 
 
 def _describe(listing: ToolListing) -> str:
-    """List the agents that there are, where there are more than the general one."""
+    """Return the description, with a list of agents if there are more than the general one."""
     if not listing.agents:
         return _DESCRIPTION
     lines = [f"- {name}: {description}" for name, description in listing.agents]
@@ -48,11 +48,11 @@ def _describe(listing: ToolListing) -> str:
 
 @frozen(kw_only=True, eq=False)
 class TaskTool:
-    """Starts a child session; the session machine itself answers the call, so nothing of this runs.
+    """Starts a child session. The session machine answers the call, so this code never runs.
 
     Attributes:
-        max_depth: How deep sessions may start sessions: 1, the sessions that are started have no such tool.
-        timeout_seconds: How long a child may take.
+        max_depth: Maximum nesting of sessions. 1: child sessions do not have this tool.
+        timeout_seconds: Time limit of a child, in seconds.
     """
 
     max_depth: int = 1
@@ -63,7 +63,7 @@ class TaskTool:
     answered_by: str = field(default="child", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Refuse: the caller of this is no session.
+        """Raise, because sessions never call this.
 
         Raises:
             ToolContractError: Always.

@@ -1,4 +1,4 @@
-"""The tool `web_fetch`: what a page of the web says, or what it says about a question."""
+"""The tool `web_fetch`: returns the text of a web page, or its answer to a question."""
 
 from collections import OrderedDict
 from typing import Annotated, Final
@@ -20,7 +20,7 @@ from agentrail.web.rules import WebRules, is_below, read_web_url
 
 MAX_PAGE_CHARACTERS: Final = 50_000
 MAX_TRUSTED_CHARACTERS: Final = 900_000
-"""Of a page whose domain is trusted: below what a result may have."""
+"""Limit for pages of trusted domains, below the size limit of a result."""
 
 CACHE_SECONDS: Final = 900.0
 _MAX_CACHED_CHARACTERS: Final = 8 << 20
@@ -41,15 +41,15 @@ class _Page:
 
 
 class PageCache:
-    """Pages that were fetched, for each session its own, for fifteen minutes; the oldest go first."""
+    """Cache of fetched pages, separate for each session, for fifteen minutes. The oldest are evicted first."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._pages: OrderedDict[tuple[str, str], tuple[float, _Page]] = OrderedDict()
         self._characters = 0
 
     def find(self, session_id: str, url: str) -> _Page | None:
-        """Give a page that is young enough."""
+        """Return an unexpired page, or None."""
         kept = self._pages.get((session_id, url))
         if kept is None:
             return None
@@ -59,7 +59,7 @@ class PageCache:
         return kept[1]
 
     def keep(self, session_id: str, url: str, page: _Page) -> None:
-        """Keep a page, and let go of old ones where there are too many."""
+        """Store a page, and evict old ones if there are too many."""
         key = (session_id, url)
         if key in self._pages:
             self._drop(key)
@@ -80,8 +80,8 @@ def web_fetch_tool(client: WebClient, model: str | None = None) -> Tool:
     """Make the tool.
 
     Args:
-        client: Fetches; its rules say what may be fetched, and which domains are trusted.
-        model: Which model answers questions about pages, as `provider:name`; None for that of the session.
+        client: Fetches pages. Its rules define allowed and trusted domains.
+        model: Model that answers questions about pages, as `provider:name`. None: the session's model.
     """
     cache = PageCache()
 
@@ -135,7 +135,8 @@ async def _page(client: WebClient, cache: PageCache, session_id: str, url: str) 
     kept = cache.find(session_id, asked)
     if kept is not None:
         return kept, True
-    # The call was judged by the host that it names: `web_fetch(domain:…)` would hold nothing if that one could pass it on.
+    # The call was judged by its host: `web_fetch(domain:…)` would be pointless if that host could redirect
+    # elsewhere.
     fetched = await client.fetch(url, stays_on_host=True)
     page = await _read(fetched, client.rules)
     cache.keep(session_id, asked, page)

@@ -1,4 +1,4 @@
-"""The tool `web_search`: pages of the web, found by a search engine."""
+"""The tool `web_search`: finds web pages with a search engine."""
 
 from collections.abc import Callable
 from typing import Annotated, Final
@@ -34,8 +34,8 @@ def web_search_tool(open_engine: Callable[[], SearchEngine] | None, client: WebC
     """Make the tool.
 
     Args:
-        open_engine: Gives the search engine, at each call: where its key is, is looked at then and not before. None for no engine.
-        client: Carries it out.
+        open_engine: Returns the search engine. Called on each search, so that the current key is used. None: no engine.
+        client: Sends the requests.
     """
 
     @tool(name="web_search", effect_class="pure", timeout_seconds=60, label=_label)

@@ -1,4 +1,4 @@
-"""The tool `write_file`: a whole file of the workspace, new or replaced."""
+"""The tool `write_file`: creates or replaces a whole file of the workspace."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ def _label(arguments: JsonObject) -> str:
     return f"Write {arguments.get('path')}"
 
 
-# Not killable: it is done in milliseconds, and a file that a steer left unwritten is of no use.
+# Not killable: it takes milliseconds, and a write cancelled by a steer would be useless.
 @tool(effect_class="idempotent", killable=False, timeout_seconds=30, label=_label)
 async def write_file(
     path: Annotated[str, "File, relative to the working directory. Missing directories are made."],
@@ -29,7 +29,7 @@ async def write_file(
 
 
 def render_written(path: str, written: WriteResult) -> Ok:
-    """Say what was written."""
+    """Return the result of a write."""
     size = f"{counted(written.total_lines, 'line')} ({counted(written.size_bytes, 'byte')})"
     new = " (new file)" if written.is_new else ""
     return Ok(

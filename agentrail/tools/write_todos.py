@@ -1,4 +1,4 @@
-"""The tool `write_todos`: the list that a model keeps of its work."""
+"""The tool `write_todos`: the model's list of its work."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ async def write_todos(  # noqa: ASYNC124 - in the loop: a plain function would h
 
 
 def render_todos(todos: Sequence[Todo]) -> str:
-    """Count them by status."""
+    """Return the counts by status."""
     counts = Counter(todo.status for todo in todos)
     parts = [f"{counts[status]} {status.replace('_', ' ')}" for status in _STATUSES if counts[status]]
     return f"{len(todos)} todos: {', '.join(parts)}." if parts else "The list of todos is empty now."
