@@ -1,8 +1,9 @@
-"""Sessions on a server, over its WebSocket: the same methods, results and exceptions as those of a session in this process.
+"""Sessions on a server, over its WebSocket, with the methods, results and exceptions of a local session.
 
-`async with agentrail.connect("https://agents.example", token, agent_id="desk") as session:` gives one.
+`async with agentrail.connect("https://agents.example", token, agent_id="desk") as session:` returns one.
 
-What is lost with a connection comes again: it is opened anew, each subscription goes on behind its last event, and what was not
-answered is sent once more under the same name. `backoff`, `frames`, `faults`, `owed` decide and are pure; `link`, `links`, `dialing` carry
-out; `session`, `subscription`, `cycle` are what callers hold. Nothing of the gateway may enter: the two share `agentrail.wire`.
+A lost connection is reopened. Each subscription resumes after its last event, and each unanswered command is sent again under
+the same name. `frames`, `faults`, `reading` and `replies` are pure. `link` and `dialing` do the I/O. `session`,
+`subscription` and `cycle` are the objects that callers use. The package must not import the gateway: both share
+`agentrail.wire`.
 """

@@ -1,4 +1,4 @@
-"""`agentrail.connect`: a session on a server for as long as a block lasts. Trio."""
+"""`agentrail.connect`: a session on a server, for the duration of a block. Trio."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -25,30 +25,32 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
     tls: ssl.SSLContext | None = None,
     connect_seconds: float | None = 30.0,
 ) -> AsyncIterator[RemoteSession]:
-    """Work with a session on a server within the block, as with one in this process.
+    """Use a session on a server within the block, like a local one.
 
-    Connections that are lost are opened again, for as long as the block lasts: after a quarter of a second, doubled each time up to ten.
-    Calls wait meanwhile; put a timeout around them where that is not wanted.
+    Lost connections are reopened as long as the block lasts: after a quarter of a second, then after twice as long each time,
+    up to ten seconds. Calls wait meanwhile; wrap them in a timeout if needed.
 
     Args:
-        url: Of the server: `https://agents.example`, with the path that it is mounted below. Over `http` all that is between reads the token.
-        token: As in `Authorization: Bearer …`; None for a server without tokens on this machine.
-        session_id: Which session; None for a new one.
-        agent_id: The profile of a new session; None for the default. With `session_id` too, that session is created if there is none.
-        tls: How the certificate of the server is judged; None for the machine's way.
-        connect_seconds: How long to wait for the first connection; None for as long as it takes.
+        url: Address of the server: `https://agents.example`, with the path that it is mounted at. With `http`, anyone on the
+            network path can read the token.
+        token: Token as in `Authorization: Bearer …`; None for a server without tokens on this machine.
+        session_id: Id of the session; None for a new one.
+        agent_id: Profile of a new session; None for the default. Together with `session_id`, the session is created if it
+            does not exist.
+        tls: TLS settings that verify the server's certificate; None for the system's.
+        connect_seconds: Time limit for the first connection, in seconds; None for no limit.
 
     Returns:
-        A handle with the methods of `Session`, their results and their exceptions. Those that take code raise `NotRemote`.
+        A handle with the methods of `Session`, their results and their exceptions. Methods that take code raise `NotRemote`.
 
     Raises:
-        Unauthorized: Your move: the server does not take the token. It is not tried again.
-        Unreachable: No server answered in time; or its certificate is not trusted, which is not tried again.
-        SessionUnknown: Your move: there is no such session, or it is another's.
-        ProfileUnknown, RemoteRefused: The server does not create such a session, or does not let this client in.
-        OptionError: Your move: an argument that cannot be, or the extra `connect` is not installed.
+        Unauthorized: Your move: the server does not accept the token. There is no retry.
+        Unreachable: No server answered in time. Or its certificate is not trusted, without a retry.
+        SessionUnknown: Your move: the session does not exist, or belongs to another user.
+        ProfileUnknown, RemoteRefused: The server refuses to create such a session, or refuses this client.
+        OptionError: Your move: an invalid argument, or the extra `connect` is not installed.
 
-    Cancellation: The connections are closed. The session on the server goes on, and so do its cycles.
+    Cancellation: The connections are closed. The session on the server and its cycles continue.
     """
     address = address_of(url)
     refuse(fault_of_wait(connect_seconds), _fault_of_token(token))
@@ -60,7 +62,7 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
 async def open_remote(
     dial: Dial, session_id: str | None, agent_id: str | None, connect_seconds: float | None
 ) -> AsyncIterator[RemoteSession]:
-    """Do as `connect`, over what opens connections."""
+    """Same as `connect`, with a given dialler."""
     async with open_links(dial) as links:
         await _wait_connected(links, connect_seconds)
         yield RemoteSession(links, await _open_session(links, session_id, agent_id))
@@ -81,19 +83,19 @@ async def _open_session(links: Links, session_id: str | None, agent_id: str | No
         try:
             await links.first.call("status", session_id, {})
         except SessionDown:
-            return session_id  # what it published can still be read, and calls say how it ended
+            return session_id  # its events can still be read, and calls report how it ended
         except SessionUnknown:
             if agent_id is None:
                 raise
         else:
             return session_id
-    # Named here, so that one which is sent twice, because a connection was lost, creates one session.
+    # The id is chosen here, so that a command repeated after a lost connection creates only one session.
     name = session_id or f"s-{outside.ids(16)}"
     answered = await links.first.ask("create", name, {"agent_id": agent_id})
     if answered.error is None:
         return str(object_in(answered.result).get("session_id", name))
     if isinstance(answered.error, AlreadyStarted) and (answered.was_repeated or session_id is not None):
-        await links.first.call("status", name, {})  # whose it is
+        await links.first.call("status", name, {})  # checks the session's owner
         return name
     raise answered.error
 

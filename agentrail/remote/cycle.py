@@ -1,7 +1,7 @@
-"""The events of one cycle of a session on a server, and its end, as their caller reads them. Trio.
+"""The events of one cycle of a session on a server, and its end, as the caller reads them. Trio.
 
-As `CycleStream`: it subscribes, sends the prompt, and shows what belongs to it. When the end has come, what came of it is asked of the
-request, so that the answer is the one that the server gives to everyone.
+Like `CycleStream`, it subscribes, sends the prompt, and yields the events of its cycle. After the end, the outcome is read
+from the request, so that every caller gets the same answer from the server.
 """
 
 from collections.abc import AsyncIterator
@@ -39,31 +39,31 @@ from agentrail.runtime.monitoring import SessionGone
 
 _OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, PromptRejected, PromptDropped)
 _LEAVE_SECONDS: Final = 5.0
-"""How long leaving a cycle waits until the server has the word that aborts it."""
+"""Time limit for telling the server to abort, when a cycle is left, in seconds."""
 
 
 class CycleSource(Subscribing, Protocol):
-    """The handle that a cycle is read through."""
+    """The session handle that a cycle uses."""
 
     async def prompt(
         self, content: Content, *, client_id: str | None = None, settings: PromptSettings | None = None
     ) -> PromptReceipt:
-        """As `RemoteSession.prompt`."""
+        """Same as `RemoteSession.prompt`."""
         ...
 
     async def wait_for_request(self, request_id: str) -> dict[str, Any]:
-        """As `RemoteSession.wait_for_request`."""
+        """Same as `RemoteSession.wait_for_request`."""
         ...
 
     async def cancel_request(self, request_id: str, reason: str) -> None:
-        """As `RemoteSession.cancel_request`."""
+        """Same as `RemoteSession.cancel_request`."""
         ...
 
 
 class RemoteCycle:
-    """What one cycle publishes: an async context manager to iterate over, which sends the prompt and ends with the cycle.
+    """The events of one cycle: an async context manager that sends the prompt, and an iterator that ends with the cycle.
 
-    It is entered once and read by one task. `reply` is there when the iteration has ended.
+    It is entered once and read by one task. `reply` is available after the iteration.
     """
 
     def __init__(  # noqa: PLR0913 - as of `Session.stream`
@@ -79,7 +79,7 @@ class RemoteCycle:
         client_id: str | None = None,
         settings: PromptSettings | None = None,
     ) -> None:
-        """Made by `RemoteSession.stream`, and by `RemoteSession.run` with a `client_id`."""
+        """Created by `RemoteSession.stream`, and by `RemoteSession.run` with a `client_id`."""
         self._session = session
         self._client_id = client_id
         self._content = content
@@ -103,12 +103,12 @@ class RemoteCycle:
 
     @property
     def ref(self) -> PromptRef:
-        """Which prompt this is, as `AgentStart` says."""
+        """The prompt's reference, same as in `AgentStart`."""
         return self._sent().ref
 
     @property
     def reply(self) -> CycleReply[str]:
-        """What came of the cycle."""
+        """The outcome of the cycle."""
         if self._reply is None:
             message = "this cycle has not been read to its end: iterate until the loop ends, then ask"
             raise YourMove(message)
@@ -119,11 +119,11 @@ class RemoteCycle:
     async def __aenter__(self) -> Self:
         """Subscribe, send the prompt, and wait until it is accepted.
 
-        Cancellation: Once the message is on its way the cycle goes on.
+        Cancellation: Once the message is sent, the cycle continues.
         """
         if (
             self._client_id is not None
-        ):  # it may be long ago that this prompt was sent: what came of it is read from there
+        ):  # the prompt may have been sent long ago: its outcome is read from there
             self._receipt = await self._prompt()
             self._events = self._subscribe(after=max(self._receipt.seq - 1, 0))
             await self._events.__aenter__()
@@ -144,21 +144,21 @@ class RemoteCycle:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Read no more. A cycle that has not ended goes on, or is aborted, as `on_leave` says."""
+        """Stop reading. An unfinished cycle continues or is aborted, depending on `on_leave`."""
         await self._events.__aexit__(kind, error, traceback)  # noqa: ASYNC102 - waits for nothing
         if self._on_leave == "abort" and not self._is_over and self._receipt is not None:
-            # Shielded and bounded: who leaves because of a cancellation wants the cycle gone all the more.
+            # Shielded, with a time limit: a caller that leaves because of a cancellation wants the cycle aborted too.
             with trio.move_on_after(_LEAVE_SECONDS, shield=True), suppress(AgentrailError):
                 await self._session.cancel_request(str(self._receipt.request_id), "the caller left")
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position, and two readers would share it."""
+        """Return itself: there is one position, which two readers would share."""
         return self
 
     async def __anext__(self) -> Event:
-        """Give the next event of the cycle.
+        """Return the next event of the cycle.
 
-        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
+        Cancellation: Always a checkpoint for cancellation. No event is lost.
         """
         self._sent()
         while not self._is_over:
@@ -175,9 +175,9 @@ class RemoteCycle:
         raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
-        """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
+        """Iterate over the model's visible text as it arrives; without deltas, one response at a time.
 
-        The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
+        An empty line separates the texts of two responses, as in `CycleReply.all_text`.
         """
         apart = TurnsApart()
         async for event in self:
@@ -197,7 +197,7 @@ class RemoteCycle:
         return self._receipt
 
     def _is_shown(self, event: Event) -> bool:
-        """Note what an event says of this cycle; True where it is one that the caller asked for."""
+        """Update the state from an event, and return whether the caller wants it."""
         own = self._sent().ref
         is_wanted = self._kinds is None or type(event) in self._kinds
         if isinstance(event, _OF_PROMPTS) and event.ref == own:
@@ -210,10 +210,11 @@ class RemoteCycle:
         if isinstance(event, SessionEnd):
             self._is_over = True
             return True
-        if not self._is_begun:  # of cycles that go first
+        if not self._is_begun:  # from earlier cycles
             return False
         if isinstance(event, CYCLE_ENDS):
-            # A prompt supersedes a cycle that waits for a person: the end of that one comes behind the beginning of this.
+            # A prompt supersedes a cycle that waits for a user. The end of that cycle comes after the start of this
+            # one.
             if not (self._is_taken or event.ref in (None, own)):
                 return False
             self._is_over = True
@@ -250,7 +251,7 @@ class RemoteCycle:
 
 
 async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:
-    """Enter a cycle, read it to its end, and give what came of it."""
+    """Enter a cycle, read it to its end, and return its outcome."""
     async with cycle:
         async for _ in cycle:
             pass
@@ -258,18 +259,18 @@ async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:
 
 
 class RemoteMonitor:
-    """Watches one session. The end is told however often it is asked for."""
+    """Watches one session. The end is returned on every call."""
 
     __slots__ = ("_session",)
 
     def __init__(self, session: CycleSource) -> None:
-        """Made by `RemoteSession.monitor`."""
+        """Created by `RemoteSession.monitor`."""
         self._session = session
 
     async def wait(self) -> SessionGone:
-        """Wait for the end; of a session that is gone tell at once.
+        """Wait for the session's end, or return at once if it has ended.
 
-        Cancellation: The end is not lost by it, wait again.
+        Cancellation: The end is not lost. Call it again.
         """
         name, incarnation, reason = self._session.session_id, 1, "ended"
         try:

@@ -1,6 +1,6 @@
-"""Opening one connection to a server, and what it means when that fails, or when it is closed. Trio, and trio-websocket.
+"""Opens one connection to a server, and interprets a failure or a close. Trio, and trio-websocket.
 
-Whether to try again is decided here, and nowhere else: a caller who has to do something else first is told so.
+All decisions about retries are made here. If the caller must act first, the error says so.
 """
 
 import json
@@ -18,34 +18,34 @@ from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unautho
 from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
-# How long to wait before a server is tried again. Pure.
+# Delays between attempts. Pure.
 
 FIRST_SECONDS: Final = 0.25
 MOST_SECONDS: Final = 10.0
 
 STEADY_SECONDS: Final = 5.0
-"""How long a connection has to last for the next attempt to count as the first one again."""
+"""Minimum duration of a connection, in seconds, for the next attempt to count as the first again."""
 
 _MOST_DOUBLINGS: Final = 16
 
 
 def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None) -> float:
-    """Say how long to wait before an attempt."""
+    """Return the delay before an attempt, in seconds."""
     doubled = FIRST_SECONDS * float(1 << min(attempt, _MOST_DOUBLINGS))
     delay = min(doubled, MOST_SECONDS) * (0.5 + jitter / 2)
     return delay if asked is None else max(delay, min(max(asked, 0.0), 60.0))
 
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long one attempt may take until the connection is open."""
+"""Time limit for opening a connection, in seconds."""
 
 MAX_SERVER_FRAME_BYTES: Final = 64 << 20
-"""Of one frame that comes: a snapshot has whole messages in it."""
+"""Limit of one incoming frame, in bytes: a snapshot contains whole messages."""
 
 QUEUED_FRAMES: Final = 16
 
 Dial: TypeAlias = Callable[[], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
-"""Opens a connection, and closes it when the block is left."""
+"""Opens a connection, and closes it at the end of the block."""
 
 _PERMANENT: Final = frozenset({CloseCode.MALFORMED, CloseCode.TOO_LARGE, CloseCode.UNAUTHORIZED})
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429})
@@ -55,7 +55,7 @@ _UNAUTHORIZED: Final = 401
 
 @frozen(kw_only=True)
 class ServerAddress:
-    """Where a server is."""
+    """Address of a server."""
 
     host: str
     port: int
@@ -64,18 +64,18 @@ class ServerAddress:
 
     @property
     def named(self) -> str:
-        """Host and port as in a header."""
+        """Host and port as in a `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.is_secure else 80) else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """The origin of a page that this server would have served."""
+        """Origin of a page served by this server."""
         return f"{'https' if self.is_secure else 'http'}://{self.named}"
 
 
 def address_of(url: object) -> ServerAddress:
-    """Read the address of a server."""
+    """Parse the address of a server."""
     fault = "url is none: expected such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
@@ -97,11 +97,11 @@ def address_of(url: object) -> ServerAddress:
 
 
 def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
-    """Give what opens connections to a server."""
+    """Return the function that opens connections to a server."""
     websockets.need_websockets("a session on a server")
     if token is not None:
         headers = [(b"authorization", f"Bearer {token}".encode())]
-    else:  # a server without tokens takes pages of its own only, so as not to take those of others
+    else:  # a server without tokens accepts only its own pages, as a defence against foreign ones
         headers = [(b"origin", address.origin.encode())]
 
     async def open_stream() -> Any:
@@ -112,7 +112,7 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
             address.host, address.port, ssl_context=context, https_compatible=True
         )
         try:
-            # Said here: the library waits for an upgrade that cannot come where a certificate is not trusted.
+            # Explicit, because the library waits for an impossible upgrade if the certificate is not trusted.
             await stream.do_handshake()
         except BaseException:
             await trio.aclose_forcefully(stream)
@@ -122,7 +122,7 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
     @asynccontextmanager
     async def dial() -> AsyncIterator["websockets.WebSocketConnection"]:
         with trio.fail_after(HANDSHAKE_SECONDS) as handshake:
-            # Over a stream of our own: where an upgrade is refused the library leaves its own open.
+            # Over a stream of our own, because the library leaves its stream open if the upgrade is refused.
             stream = await open_stream()
             try:
                 async with trio.open_nursery() as nursery:
@@ -145,16 +145,16 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
     return dial
 
 
-# --- what an end means
+# --- meaning of an end
 
 
 @frozen(kw_only=True)
 class AfterEnd:
-    """What follows from the end of a connection.
+    """Consequence of a connection's end.
 
     Attributes:
-        fault: What every caller is told, because trying again would change nothing; None to try again.
-        wait_seconds: How long the server asks to wait first, where it does.
+        fault: Error for every caller, because a retry would be useless; None to retry.
+        wait_seconds: Delay that the server asks for, in seconds, or None.
     """
 
     fault: AgentrailError | None = field(default=None)
@@ -162,7 +162,7 @@ class AfterEnd:
 
 
 def decide_after(ended: BaseException | None) -> AfterEnd:
-    """Say whether a connection that ended is opened again."""
+    """Return whether to reopen a connection that ended."""
     match ended:
         case AgentrailError():
             return AfterEnd(fault=ended)
@@ -181,7 +181,7 @@ def decide_after(ended: BaseException | None) -> AfterEnd:
 
 
 def _certificate_fault(ended: BaseException) -> Unreachable | None:
-    """Say that a certificate is not trusted: another attempt meets the same one."""
+    """Return the error for an untrusted certificate, or None. A retry would meet the same certificate."""
     cause = ended if isinstance(ended, ssl.SSLError) else ended.__cause__
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
@@ -220,4 +220,4 @@ def _error_in(body: bytes | None) -> dict[str, Any]:
 
 
 def _number(told: bytes | None) -> float | None:
-    return float(told) if told is not None and told.isdigit() else None  # a date is not worth a clock
+    return float(told) if told is not None and told.isdigit() else None  # a date would need a clock

@@ -1,4 +1,4 @@
-"""Exceptions out of what a server answers: the class that the session itself would have raised, by its code. Pure."""
+"""Exceptions from a server's replies: by its code, each becomes the class that a local session would raise. Pure."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -14,14 +14,14 @@ def _all_classes() -> dict[str, type[AgentrailError]]:
 
 
 CLASS_OF_CODE: Final[Mapping[str, type[AgentrailError]]] = MappingProxyType(_all_classes())
-"""The class of each code that an exception of agentrail has."""
+"""Exception class for each code."""
 
 Told: TypeAlias = Mapping[str, Any]
-"""The `error` of a reply, or how a request stands."""
+"""The `error` of a reply, or the status of a request."""
 
 
 def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
-    """Make an exception of the `error` of a reply."""
+    """Return the exception for the `error` of a reply."""
     code, message = str(told.get("code", "internal")), str(told.get("message", "the server refused it"))
     make = _MAKERS.get(code)
     if make is not None:
@@ -39,7 +39,7 @@ def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
 
 
 def error_of_failure(told: Told) -> errors.CycleFailed:
-    """Make the exception of a cycle that failed out of how its request stands."""
+    """Return the exception of a failed cycle, from the status of its request."""
     error = told.get("error") or {}
     info = ErrorInfo(
         code=str(error.get("code", "cycle_failed")),
@@ -51,7 +51,7 @@ def error_of_failure(told: Told) -> errors.CycleFailed:
 
 
 def _reason_in(message: str) -> str:
-    """Give the reason alone, where a message has it behind the name of its session."""
+    """Return the reason in a message that starts with the name of its session."""
     _, parted, reason = message.partition(": ")
     return reason if parted and message.startswith("session ") else message
 
@@ -80,14 +80,14 @@ def _expired(message: str, told: Told, _: str) -> AgentrailError:
 
 
 def _decided_at(told: Told) -> int | None:
-    """Give when something was decided; None from a server that does not say it."""
+    """Return the time of a decision, or None if the server does not send it."""
     decided = told.get("decided")
     at_ms = decided.get("at_ms") if isinstance(decided, Mapping) else None
     return at_ms if type(at_ms) is int else None
 
 
 def _decided_by(told: Told) -> str | None:
-    """Give the id of the user who decided; None from a server that does not say it."""
+    """Return the id of the user who decided, or None if the server does not send it."""
     decided = told.get("decided")
     user = decided.get("user") if isinstance(decided, Mapping) else None
     return user if isinstance(user, str) else None

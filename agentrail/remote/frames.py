@@ -1,6 +1,6 @@
-"""The frames of the WebSocket as a client writes and reads them. Pure.
+"""The WebSocket frames, as a client encodes and decodes them. Pure.
 
-What a server says that is newer than this client is left out: a frame of an unknown type is none, unknown fields are skipped.
+Content from a newer server is ignored: frames of unknown types are dropped, unknown fields are skipped.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from agentrail.wire.plain import encode_plain
 
 USUAL_FRAME_BYTES: Final = 1 << 20
 USUAL_FRAMES_A_SECOND: Final = 100
-"""Where the server does not say."""
+"""Default rate limit, if the server states none."""
 
 
 class ServerFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """A frame of the server, of whichever type; what it does not have is as below. `agentrail.wire.server_frames` describes each.
+    """A frame of the server, of any type. Missing fields have these defaults. `agentrail.wire.server_frames` describes each type.
 
     Attributes:
-        heartbeat: Seconds.
+        heartbeat: In seconds.
     """
 
     type: str
@@ -47,7 +47,7 @@ _FRAMES: Final = decoder_of(ServerFrame)
 
 
 def decode_server_frame(text: str | bytes) -> ServerFrame:
-    """Read a frame."""
+    """Decode a frame."""
     try:
         return _FRAMES.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -56,10 +56,10 @@ def decode_server_frame(text: str | bytes) -> ServerFrame:
 
 
 class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of a connection.
+    """The server's terms for a connection.
 
     Attributes:
-        heartbeat: Seconds.
+        heartbeat: In seconds.
     """
 
     heartbeat: float
@@ -68,7 +68,7 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms_in(frame: ServerFrame) -> LinkTerms:
-    """Read the terms of a connection out of `welcome`; what it does not say is as usual."""
+    """Return the terms in a `welcome` frame, with defaults for missing ones."""
     bounds = {
         "heartbeat": (frame.heartbeat, 1.0, 3_600.0),
         "frame_bytes": (frame.limits.get("frame_bytes", USUAL_FRAME_BYTES), 1, 1 << 40),
@@ -84,7 +84,7 @@ def terms_in(frame: ServerFrame) -> LinkTerms:
 
 
 def object_in(result: bytes) -> dict[str, Any]:
-    """Read a result that is an object."""
+    """Decode a result that is an object."""
     try:
         told = msgspec.json.decode(result or b"null")
     except RecursionError as error:
@@ -97,12 +97,12 @@ def object_in(result: bytes) -> dict[str, Any]:
 
 
 def event_in(frame: ServerFrame) -> Event | UnknownEvent:
-    """Read the event of a frame that has one."""
+    """Decode the event of a frame."""
     return decode_event(bytes(b"null" if frame.event is UNSET else frame.event))
 
 
 def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
-    """Give the number of an event and whether it is ephemeral; of one of a newer version too. 0 for one without a number."""
+    """Return the number of an event, even of a newer version, and whether it is ephemeral. 0 for an event without a number."""
     if isinstance(event, UnknownEvent):
         told = msgspec.json.decode(event.document)
         seq = told.get("seq", 0)
@@ -111,23 +111,23 @@ def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
 
 
 def session_in(event: Event | UnknownEvent) -> str:
-    """Say which session an event is of; empty for one that does not."""
+    """Return the session id of an event, or an empty string."""
     if isinstance(event, UnknownEvent):
         return str(msgspec.json.decode(event.document).get("session_id", ""))
     return "" if event.meta is None else event.meta.session_id
 
 
 def hello_frame(heartbeat_seconds: float) -> bytes:
-    """Write the first frame. The token went with the upgrade, so that it is refused as an upgrade is."""
+    """Encode the first frame. The token is sent with the upgrade, so that a refusal is an HTTP response."""
     return encode_plain({"type": "hello", "heartbeat": heartbeat_seconds})
 
 
 def ping_frame(number: int) -> bytes:
-    """Write the frame that says that this client is there."""
+    """Encode a heartbeat."""
     return encode_plain({"type": "ping", "n": number})
 
 
-# `rules` only reads, but its frame has always had a `client_id`: frames stay as they are.
+# `rules` only reads, but its frame has always had a `client_id`, and frames do not change.
 _READS: Final = frozenset(
     {one.name for one in OPERATIONS if one.is_read} - {"rules"}
     | {"messages", "request", "commands", "sessions"}
@@ -135,14 +135,14 @@ _READS: Final = frozenset(
 
 
 def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping[str, Any]:
-    """Give a command that changes something a name, where it has none: sent again under it, it is not done twice."""
+    """Add a client id to a command that changes something, so that a repetition has no second effect."""
     if name in _READS or fields.get("client_id") is not None:
         return fields
     return {**fields, "client_id": new_name}
 
 
 def command_frame(name: str, frame_id: int, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
-    """Write a command, or a frame that is written like one: `subscribe`, `unsubscribe`."""
+    """Encode a command, or a frame of the same form: `subscribe`, `unsubscribe`."""
     told = {key: value for key, value in fields.items() if value is not None}
     named = {} if session_id is None else {"session_id": session_id}
     return encode_plain({**told, **named, "type": name, "id": frame_id})

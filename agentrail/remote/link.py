@@ -1,8 +1,8 @@
-"""One connection to a server that comes back: commands and their replies, subscriptions and their events. Trio.
+"""A self-repairing connection to a server: commands and replies, subscriptions and events. Trio.
 
-What is owed outlives a connection: each command that was not answered, and each subscription. On every new connection all of it is sent
-again, subscriptions first, each behind its last event, commands in the order in which they were made. What is sent, and what an end
-means, is decided elsewhere; here it is carried out by one task that receives, one that sends and one that keeps time.
+Unanswered commands and subscriptions survive a connection. On each new connection they are sent again: first the
+subscriptions, each after its last event, then the commands in their original order. Other modules decide the frames and the
+meaning of an end. Here, one task receives, one sends, and one keeps time.
 """
 
 from collections import deque
@@ -34,15 +34,15 @@ from agentrail.remote.frames import (
 from agentrail.remote.reading import RemoteReading
 
 HEARTBEAT_SECONDS: Final = 15.0
-"""How often this client says that it is there; a server that is silent for twice as long is taken for lost."""
+"""Interval of this client's heartbeats, in seconds. A server that is silent for twice as long counts as lost."""
 
 _SHARE_OF_RATE: Final = 0.5
-"""How much of the rate that closes a connection is used: a burst of half a second's worth, and half as many a second."""
+"""Share of the server's rate limit to use: a burst of half a second's worth, and half the rate after that."""
 
 
 @define(eq=False, kw_only=True)
 class _Owed:
-    """A command that was not answered yet."""
+    """An unanswered command."""
 
     frame: bytes
     repeats: bool = True
@@ -55,12 +55,12 @@ class _Owed:
 
 @frozen(kw_only=True)
 class CommandResult:
-    """What a command gave.
+    """Result of a command.
 
     Attributes:
-        result: JSON; empty where it was refused.
-        error: Why it was refused; None where it was done.
-        was_repeated: Whether it was sent more than once, so that an earlier one may have done it already.
+        result: JSON; empty if the command was refused.
+        error: The refusal, or None.
+        was_repeated: Whether the command was sent more than once, so that an earlier copy may have taken effect.
     """
 
     result: bytes
@@ -69,10 +69,10 @@ class CommandResult:
 
 
 class RemoteLink:
-    """One connection, from the first attempt until its task is cancelled or trying again would change nothing."""
+    """A connection that is reopened until its task is cancelled or a retry would be useless."""
 
     def __init__(self, dial: Dial) -> None:
-        """Connect to nothing yet; `run` does."""
+        """Store the dialler. `run` connects."""
         self._dial = dial
         self._owed: dict[int, _Owed] = {}
         self._readings: dict[int, RemoteReading] = {}
@@ -92,12 +92,12 @@ class RemoteLink:
         self.last_end: BaseException | None = None
         self.connections: int = 0
 
-    # --- for callers
+    # --- interface for callers
 
     async def call(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
-        """Have a command carried out, and give its result as JSON.
+        """Send a command and return its result as JSON.
 
-        Cancellation: Once the command is on its way, only the reply is lost.
+        Cancellation: Once the command is sent, only the reply is lost.
         """
         answered = await self.ask(name, session_id, fields)
         if answered.error is not None:
@@ -105,7 +105,7 @@ class RemoteLink:
         return answered.result
 
     async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> CommandResult:
-        """Have a command carried out, and give what became of it; arguments and cancellation as of `call`."""
+        """Send a command and return its outcome. Arguments and cancellation are the same as in `call`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         frame_id = self._next_id()
@@ -120,7 +120,7 @@ class RemoteLink:
         finally:
             if owed.sends or self._connected_at is None:
                 self._owed.pop(frame_id, None)
-            else:  # in the mailbox, as it were: what is on its way is not taken back, and no one waits for its answer
+            else:  # already sent: it is not taken back, and its reply is ignored
                 owed.is_left = True
         if owed.reply is None:
             self._check()
@@ -130,25 +130,25 @@ class RemoteLink:
         return CommandResult(result=result, error=error, was_repeated=owed.sends > 1)
 
     def place_of(self, session_id: str) -> trio.Event | None:
-        """Say when a session can be read over this connection that is read already; None: at once.
+        """Return an event to wait for before subscribing to a session again on this connection, or None if it is free.
 
-        A server lets each connection read a session once. An event that is never set stands for a reader that stays.
+        A server allows one subscription per session and connection. If the current reader stays, the event is never set.
         """
         if session_id in self._leaving:
             return self._leaving[session_id]
         return trio.Event() if session_id in self._of_session else None
 
     def is_leaving(self, session_id: str) -> bool:
-        """Whether a session is about to be read no more."""
+        """Return whether a session's subscription is about to end."""
         return session_id in self._leaving
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing is read over it; that the server is still being told so is nothing to wait for."""
+        """Whether it has no subscriptions. An unsubscribe in progress does not count."""
         return not self._readings
 
     def begin_reading(self, reading: RemoteReading) -> None:
-        """Subscribe. `wait_stirred` tells when something has come."""
+        """Subscribe. `wait_stirred` returns when something has arrived."""
         self._check()
         reading.frame_id = self._next_id()
         self._readings[reading.frame_id] = reading
@@ -157,21 +157,21 @@ class RemoteLink:
         self._send(reading.frame_id)
 
     def end_reading(self, reading: RemoteReading) -> None:
-        """Subscribe no more; again if you like. The session can be read again when the server has said so."""
+        """Unsubscribe. Idempotent. The session can be subscribed to again after the server's confirmation."""
         if self._readings.pop(reading.frame_id, None) is None:
             return
         self._stirs.pop(reading.frame_id).set()
         if reading.session_id in self._leaving:
-            return  # the server is told already, and its reply frees the session
+            return  # the server knows already, and its reply frees the session
         if reading.standing == "paused" or reading.fault is not None:
             self._of_session.pop(reading.session_id, None)
         else:
             self._unsubscribe(reading, self._free(reading.session_id))
 
     async def wait_stirred(self, reading: RemoteReading) -> None:
-        """Wait until something has come for a subscription.
+        """Wait until something has arrived for a subscription.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Nothing is lost.
         """
         if reading.frame_id in self._stirs:
             if self._stirs[reading.frame_id].is_set():
@@ -179,13 +179,13 @@ class RemoteLink:
             await self._stirs[reading.frame_id].wait()
 
     def go_on(self, reading: RemoteReading) -> None:
-        """Let a subscription go on that was stopped because its reader was behind, where that is due."""
+        """Resume a subscription that was paused for a slow reader, if it is due."""
         if reading.may_go_on and reading.session_id not in self._leaving and self.fault is None:
             reading.ask_again()
             self._send(reading.frame_id)
 
     def fail(self, fault: AgentrailError) -> None:
-        """End all that is owed: nothing comes any more."""
+        """End all commands and subscriptions with an error."""
         if self.fault is None:
             self.fault = fault
         for reading in tuple(self._readings.values()):
@@ -199,7 +199,7 @@ class RemoteLink:
         if self.fault is not None:
             raise self.fault
 
-    # --- what is to be sent
+    # --- outgoing frames
 
     def _next_id(self) -> int:
         self._last_id += 1
@@ -210,12 +210,12 @@ class RemoteLink:
         self._send(frame_id)
 
     def _send(self, frame_id: int) -> None:
-        if self._connected_at is not None:  # else all that is owed is sent when there is a connection
+        if self._connected_at is not None:  # otherwise everything is sent on the next connection
             self._outbox.append(frame_id)
             self._has_out.set()
 
     def _unsubscribe(self, reading: RemoteReading, on_done: Callable[[], None]) -> None:
-        if self._connected_at is None:  # it went with the connection
+        if self._connected_at is None:  # it was lost with the connection
             on_done()
             return
         frame_id = self._next_id()
@@ -233,7 +233,7 @@ class RemoteLink:
         return free
 
     def _frame_of(self, frame_id: int) -> bytes | None:
-        """Give what is sent for something that is owed; None where it is not any more, because its caller was cancelled."""
+        """Return the frame of a command or subscription, or None if its caller was cancelled."""
         owed = self._owed.get(frame_id)
         if owed is not None:
             owed.sends += 1
@@ -246,11 +246,11 @@ class RemoteLink:
     # --- a connection
 
     async def run(self) -> None:
-        """Keep a connection for as long as it makes sense.
+        """Keep the connection open as long as retries make sense.
 
-        Returns when trying again would change nothing; `fault` says why.
+        Returns when a retry would be useless. `fault` holds the reason.
 
-        Cancellation: The connection is closed; callers who wait are told.
+        Cancellation: The connection is closed, and waiting callers get an error.
         """
         attempt = 0
         try:
@@ -271,7 +271,7 @@ class RemoteLink:
             self.fail(YourMove("the block of `agentrail.connect` was left: connect once more"))
 
     async def _attempt(self) -> BaseException | None:
-        """Open a connection and serve it to its end; gives what it ended with."""
+        """Open a connection, serve it to its end, and return the exception that ended it."""
         ended: BaseException | None = None
         try:
             async with self._dial() as connection, trio.open_nursery() as nursery:
@@ -293,7 +293,7 @@ class RemoteLink:
         await connection.send_message(hello_frame(HEARTBEAT_SECONDS).decode())
         with trio.fail_after(HANDSHAKE_SECONDS):
             while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
-                pass  # why it is not welcome says the code that it is closed with
+                pass  # the close code tells the reason
         self._take_welcome(frame)
         nursery.start_soon(self._send_all, connection)
         while True:
@@ -307,7 +307,7 @@ class RemoteLink:
         self._heartbeat = terms.heartbeat
         self._connected_at = trio.current_time()
         self.connections += 1
-        # Subscriptions first: what a command brings about is then heard by those who asked to hear it.
+        # Subscriptions first, so that they receive the events that the commands cause.
         asked = [frame_id for frame_id, one in self._readings.items() if one.standing == "asked"]
         self._outbox = deque([*asked, *self._owed])
         self._has_out.set()
@@ -331,7 +331,7 @@ class RemoteLink:
             await self._has_out.wait()
 
     async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
-        """Say from time to time that this client is there, and give up a connection over which nothing comes."""
+        """Send heartbeats, and give up a connection that receives nothing."""
         number = 0
         while True:
             await trio.sleep(self._heartbeat)
@@ -348,10 +348,10 @@ class RemoteLink:
         for frame_id in gone:
             self._answer(frame_id, None)
         for reading in tuple(self._readings.values()):
-            self._stir(reading)  # one that was stopped may go on now
+            self._stir(reading)  # a paused one may resume now
         self._outbox.clear()
 
-    # --- what came
+    # --- incoming frames
 
     def _take(self, frame: ServerFrame) -> None:
         match frame.type:
@@ -378,7 +378,7 @@ class RemoteLink:
                 if reading is not None:
                     reading.dropped_deltas += frame.dropped
             case _:
-                pass  # `pong`, `closing`: that something came is all; and what a newer server says besides
+                pass  # `pong`, `closing`, frames of newer servers: their arrival is enough
 
     def _let_go_on(self, reading: RemoteReading) -> Callable[[], None]:
         left = self._leaving[reading.session_id] = trio.Event()
@@ -388,7 +388,7 @@ class RemoteLink:
             left.set()
             if reading.frame_id in self._readings:
                 self._stir(reading)
-            else:  # its reader left meanwhile
+            else:  # its reader has left
                 self._of_session.pop(reading.session_id, None)
 
         return stopped
@@ -407,7 +407,7 @@ class RemoteLink:
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Give one of those that a connection ended with; that it was closed tells more than what broke by it."""
+    """Return one of a connection's exceptions, preferably its close, which explains the others."""
     leaves: list[BaseException] = []
     waiting: list[BaseException] = [group]
     while waiting:
@@ -422,14 +422,15 @@ def _first(group: BaseExceptionGroup[Any]) -> BaseException:
     return (closed or leaves)[0]
 
 
-# All connections of one client: one for commands and for most that is read, more where a session is read several times at once.
+# All connections of one client: one for commands and most subscriptions, and more for sessions with several
+# subscriptions.
 
 
 class Links:
-    """The connections of a client. The first one lasts; others close when nothing is read over them."""
+    """The connections of a client. The first stays open; others close when they have no subscriptions."""
 
     def __init__(self, dial: Dial, nursery: trio.Nursery) -> None:
-        """Open the first one; `open_links` makes these."""
+        """Open the first connection. Created by `open_links`."""
         self._dial = dial
         self._nursery = nursery
         self._more: list[tuple[RemoteLink, trio.CancelScope]] = []
@@ -437,9 +438,9 @@ class Links:
         nursery.start_soon(self.first.run, name="remote link")
 
     async def link_for(self, session_id: str) -> RemoteLink:
-        """Give a connection over which a session is not read yet.
+        """Return a connection without a subscription to this session.
 
-        Cancellation: Nothing is opened by halves.
+        Cancellation: No connection is left half open.
         """
         while True:
             links = [self.first, *(link for link, _ in self._more)]
@@ -453,7 +454,7 @@ class Links:
             await left.wait()
 
     def close_unused(self) -> None:
-        """Close those that nothing is read over any more."""
+        """Close the extra connections that have no subscriptions."""
         for one in tuple(self._more):
             link, scope = one
             if link.is_unused or link.fault is not None:
@@ -461,7 +462,7 @@ class Links:
                 self._more.remove(one)
 
     def fail(self, fault: AgentrailError) -> None:
-        """End all that is owed over each of them."""
+        """End all commands and subscriptions of all connections with an error."""
         for link in (self.first, *(link for link, _ in self._more)):
             link.fail(fault)
 
@@ -479,7 +480,7 @@ async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:
 
 @asynccontextmanager
 async def open_links(dial: Dial) -> AsyncIterator[Links]:
-    """Open connections within the block.
+    """Keep the connections of a client open within the block.
 
     Cancellation: They are closed.
     """

@@ -1,4 +1,4 @@
-"""The calls of a session on a server that no session of this process has: lists of the server's sessions, and slash commands."""
+"""Calls that only a remote session has: lists of the server's sessions, and slash commands."""
 
 from typing import Final, Protocol
 
@@ -12,16 +12,16 @@ from agentrail.remote.link import Links
 from agentrail.runtime.arguments import decide_client_id, fault_of_text, refuse
 from agentrail.structs import decoder_of
 
-# Slash commands of a server, listed as they stand for the session, and run by their names.
+# The server's slash commands, listed for the session and run by name.
 
 
 @frozen(kw_only=True)
 class RemoteCommandAnswer:
-    """What came of a slash command.
+    """Result of a slash command.
 
     Attributes:
-        lines: What it tells who asked; empty where it said something in the session.
-        request_id: The request that its words became, for `wait_for_request`; None where it said nothing.
+        lines: Output for the user; empty if the command sent a message to the session.
+        request_id: The request of that message, for `wait_for_request`; None if it sent none.
     """
 
     command: str
@@ -30,7 +30,7 @@ class RemoteCommandAnswer:
 
 
 class _OnLinks(Protocol):
-    """What these calls are made of."""
+    """The base of these calls."""
 
     @property
     def _links(self) -> Links: ...
@@ -40,14 +40,14 @@ class _OnLinks(Protocol):
 
 
 class RemoteCommands:
-    """The calls of a session on a server that are about its slash commands; a session in this process has a registry in their place."""
+    """The slash command calls of a remote session. A local session has a registry instead."""
 
     __slots__ = ()
 
     async def commands(self: _OnLinks) -> tuple[CommandRow, ...]:
-        """List the slash commands of the server, as they stand for this session: also why one cannot be run.
+        """List the server's slash commands for this session, with the reason if one cannot be run.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Nothing is lost.
         """
         return read_command_rows(await self._links.first.call("commands", self.session_id, {}))
 
@@ -56,7 +56,7 @@ class RemoteCommands:
     ) -> RemoteCommandAnswer:
         """Run a slash command in this session.
 
-        Cancellation: Once it is on its way, only the answer is lost.
+        Cancellation: Once it is sent, only the answer is lost.
         """
         refuse(fault_of_text("name", name), fault_of_text("text", text))
         told = {
@@ -68,7 +68,7 @@ class RemoteCommands:
 
 
 def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
-    """Read the commands of a server."""
+    """Decode the commands of a server."""
     try:
         listed = _LIST.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -77,7 +77,7 @@ def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
 
 
 def read_command_answer(text: bytes) -> RemoteCommandAnswer:
-    """Read what came of a command."""
+    """Decode the result of a command."""
     try:
         done = _DONE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -105,7 +105,7 @@ _DONE: Final = decoder_of(_Done)
 
 
 _MAX_LISTED: Final = 200
-"""What a server lists at once."""
+"""Maximum number of sessions per list."""
 
 
 @frozen(kw_only=True)
@@ -113,10 +113,10 @@ class SessionOnServer:
     """A session in a list.
 
     Attributes:
-        phase: One of the four, or `asleep`, or `ended`.
-        title: What it is about; its first words where it has no title, and empty where these are not known.
-        waits_for: How many approvals, questions and calls of the client wait for people.
-        changed_at_ms: When it published something last, in milliseconds since 1970; 0 where that is not known.
+        phase: One of the four phases, `asleep`, or `ended`.
+        title: Title of the session, otherwise its first words; empty if these are unknown.
+        waits_for: Number of pending approvals, questions and client calls.
+        changed_at_ms: Time of its last event, in milliseconds since 1970; 0 if unknown.
     """
 
     session_id: SessionId
@@ -128,14 +128,14 @@ class SessionOnServer:
 
 
 class RemoteListing:
-    """The calls of a session on a server that are about others beside it; in this process a supervisor knows them."""
+    """The calls of a remote session about other sessions. Locally, the supervisor has them."""
 
     __slots__ = ()
 
     async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionOnServer, ...]:
-        """List the caller's sessions on the server that have not ended, the one that was at work last first.
+        """List the caller's sessions on the server that have not ended, most recently active first.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Nothing is lost.
         """
         if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
             raise OptionError([f"limit is {limit!r}: expected a whole number from 1 to {_MAX_LISTED}"])
@@ -143,9 +143,9 @@ class RemoteListing:
         return read_session_page(await self._links.first.call("sessions", None, told))
 
     async def knows_session(self: _OnLinks, session_id: str) -> bool:
-        """Say whether the server has a session of this id that the caller may use.
+        """Return whether the server has a session of this id that the caller may use.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Nothing is lost.
         """
         refuse(fault_of_text("session_id", session_id))
         try:
@@ -156,7 +156,7 @@ class RemoteListing:
 
 
 def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
-    """Read a page of sessions."""
+    """Decode a page of sessions."""
     try:
         page = _PAGE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -178,7 +178,7 @@ def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as it is written; what a newer server says besides is left out."""
+    """A session on the wire. Fields of newer servers are skipped."""
 
     session_id: str
     agent_id: str | None = None

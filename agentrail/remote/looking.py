@@ -1,4 +1,4 @@
-"""Looking back at the cycle that runs, or ran last, in a session on a server: where it began, and what was published of it. Trio."""
+"""Finds the start and the published events of the running or last cycle of a session on a server. Trio."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -10,19 +10,19 @@ from agentrail.remote.subscription import Subscribing
 from agentrail.runtime.event_waits import decide_beginning, decide_wait
 
 _LOOKED_AT_FIRST: Final = 256
-"""How many of the last events are read to find where the cycle began; then four times as many."""
+"""Number of last events to read first in search of the cycle's start; then four times as many."""
 
 
 class Looked(Subscribing, Protocol):
-    """The handle of the session that is looked at."""
+    """The session handle that is queried."""
 
     async def status(self) -> Status:
-        """As `RemoteSession.status`."""
+        """Same as `RemoteSession.status`."""
         ...
 
 
 async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool]) -> Event:
-    """Give the first event of the running cycle that is meant; as `Session.wait_for`."""
+    """Return the first matching event of the running cycle. See `Session.wait_for`."""
     meant = decide_wait(what)
     status = await session.status()
     after = status.last_seq if _is_coming(status) else await _find_beginning(session, status)
@@ -49,7 +49,7 @@ async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool
 
 
 async def last_request_id(session: Looked) -> str | None:
-    """Give the request of the cycle that runs, or is about to, or ran last; None where there was none, or no request began it."""
+    """Return the request of the running, next or last cycle; None if there was no cycle, or no request started it."""
     status = await session.status()
     if _is_coming(status):
         async with session.subscribe(after=status.last_seq, kinds=[AgentStart], deltas=False) as events:
@@ -66,7 +66,7 @@ async def _find_beginning(session: Looked, status: Status) -> int | None:
 
 
 async def _read_back(session: Looked, status: Status) -> Sequence[Event]:
-    """Read the committed events from before the last cycle on, as far as they are kept."""
+    """Return the committed events since before the last cycle, as far as the server keeps them."""
     width, last = _LOOKED_AT_FIRST, status.last_seq
     while True:
         events = await _read_between(session, max(0, last - width), last)

@@ -1,8 +1,8 @@
-"""How far one subscription is: what waits for its reader, behind which number it goes on, and what is to be sent for it. Pure.
+"""State of one subscription: queued events, the number to resume after, and the next frame to send. Pure.
 
-A reader who does not keep up never holds up the connection, which others read too: when as much waits as may, the server is told to
-stop, and when half of that was read, to go on behind the last event that was kept. So nothing that is committed is lost, and ephemeral
-events are. The same happens when a connection is lost.
+A slow reader never blocks the connection, which it shares. When its queue is full, the server is asked to stop. When half of
+the queue has been read, the server is asked to resume after the last queued event. Committed events are therefore never lost,
+but ephemeral ones are. A lost connection is handled the same way.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from agentrail.remote.frames import ServerFrame, command_frame, position_of
 from agentrail.wire.forms import decode_snapshot
 
 ReadingState: TypeAlias = Literal["asked", "open", "paused", "over"]
-"""Whether a subscription waits for its server, is read, was stopped because its reader is behind, or has ended."""
+"""State of a subscription: waiting for the server, open, paused for a slow reader, or ended."""
 
 DrawnSnapshot: TypeAlias = Callable[[], Snapshot]
 
@@ -29,9 +29,9 @@ class RemoteReading:
     """One subscription to one session.
 
     Attributes:
-        frame_id: How the subscription is called on the wire, on each connection that it has.
-        cursor: The number of the last committed event that was kept; None before the server has said where it begins.
-        fault: Why it ended; None where the session did.
+        frame_id: Id of the subscription on the wire, the same on each connection.
+        cursor: Number of the last committed event in the queue; None until the server has stated the start.
+        fault: Reason of its end; None if the session ended.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RemoteReading:
         deltas: bool,
         limit: int,
     ) -> None:
-        """Begin with nothing; arguments as of `Session.subscribe`."""
+        """Start empty. Arguments are the same as in `Session.subscribe`."""
         self.session_id = session_id
         self.frame_id = 0
         self.cursor = after
@@ -62,7 +62,7 @@ class RemoteReading:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """How the session stood where the reader has to begin; None where it went on after a number."""
+        """State of the session at the reader's start; None if it resumed after a number."""
         if self._drawn is not None:
             drawn, self._drawn = self._drawn, None
             self._snapshot = drawn()
@@ -70,36 +70,36 @@ class RemoteReading:
 
     @property
     def waiting(self) -> int:
-        """How many events wait for the reader."""
+        """Number of queued events."""
         return len(self._waiting)
 
-    # --- what is to be sent
+    # --- outgoing frames
 
     def frame(self) -> bytes:
-        """Write what subscribes: behind what was kept, on a connection that is not the first one."""
+        """Encode the subscription. After the first connection, it resumes after the last queued event."""
         fields = {"after": self.cursor, "kinds": self._kinds, "deltas": self._deltas}
         return command_frame("subscribe", self.frame_id, self.session_id, fields)
 
     def connection_lost(self) -> bool:
-        """Note that the connection is gone."""
-        self._lost = None  # its snapshot did not come; on the next connection both do
+        """Record that the connection is lost."""
+        self._lost = None  # its snapshot did not arrive; the next connection brings both
         if self.standing == "open":
             self.standing = "asked"
         return self.standing == "asked"
 
     @property
     def may_go_on(self) -> bool:
-        """Whether a subscription that was stopped is to go on: its reader has read half of what waited."""
+        """Whether a paused subscription should resume, because half of its queue has been read."""
         return self.standing == "paused" and 2 * len(self._waiting) <= self._limit
 
     def ask_again(self) -> None:
-        """Note that it is asked for once more."""
+        """Record that it is requested again."""
         self.standing = "asked"
 
-    # --- what came
+    # --- incoming frames
 
     def take_subscribed(self, frame: ServerFrame) -> None:
-        """Take that the server lets it begin, go on, or begin anew."""
+        """Handle the server's confirmation: start, resume, or restart from a snapshot."""
         if self.standing not in ("asked", "open"):
             return
         self.standing = "open"
@@ -114,7 +114,7 @@ class RemoteReading:
         self.begun = True
 
     def _take_lost(self, lost: EventsLost, snapshot: DrawnSnapshot) -> None:
-        """Take a loss, and where to begin anew. Of two on end one is kept: a server that says nothing else fills no memory."""
+        """Record a loss and the snapshot to restart from. Consecutive losses are merged, so that they cannot fill the memory."""
         last = self._waiting[-1] if self._waiting else None
         if isinstance(last, EventsLost):
             self._waiting[-1] = msgspec.structs.replace(lost, from_seq=min(last.from_seq, lost.from_seq))
@@ -124,9 +124,9 @@ class RemoteReading:
         self._snapshots.append(snapshot)
 
     def take_event(self, event: Event | UnknownEvent) -> bool:
-        """Take an event."""
+        """Queue an event."""
         if self.standing != "open" or self.cursor is None:
-            return False  # left over from what this connection read before
+            return False  # from an earlier subscription on this connection
         if isinstance(event, EventsLost):
             self._lost = event
             return False
@@ -138,7 +138,7 @@ class RemoteReading:
                 self.dropped_deltas += 1
             return False
         if seq <= self.cursor:
-            return False  # it came before
+            return False  # a duplicate
         if len(self._waiting) >= self._limit and not self._make_room():
             self.standing = "paused"
             return True
@@ -149,21 +149,21 @@ class RemoteReading:
         return False
 
     def take_reply(self, frame: ServerFrame) -> None:
-        """Take that it is refused, or has come to its end."""
+        """Handle a refusal or the end of the subscription."""
         if not frame.ok:
             self.fail(error_of_reply(frame.error, self.session_id))
         elif self.standing in ("asked", "open"):
             self.standing, self.begun = "over", True
 
     def fail(self, fault: AgentrailError) -> None:
-        """Note that nothing comes any more, and why. What waits is still read."""
+        """Record that nothing more arrives, and why. Queued events can still be read."""
         if self.standing != "over":
             self.standing, self.fault = "over", fault
 
-    # --- what is read
+    # --- reading
 
     def next(self) -> Event | UnknownEvent | None:
-        """Give the next event; None where none waits."""
+        """Return the next event, or None if none is queued."""
         if not self._waiting:
             return None
         event = self._waiting.popleft()

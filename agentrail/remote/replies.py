@@ -1,4 +1,4 @@
-"""The results of commands, as the handle of a remote session reads them."""
+"""Decoders for the results of commands of a remote session."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,11 +32,11 @@ from agentrail.wire.forms import (
     read_rules,
 )
 
-# What a session was, and what came of going back, as values of the runtime again. Pure.
+# Past turns, journal pages and the results of a rewind, as runtime values. Pure.
 
 
 def read_rewound(text: bytes) -> Rewound:
-    """Read what came of going back."""
+    """Decode the result of a rewind."""
     try:
         return _REWOUND.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -44,7 +44,7 @@ def read_rewound(text: bytes) -> Rewound:
 
 
 def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
-    """Read a page of a journal."""
+    """Decode a page of a journal."""
     try:
         return tuple([_entry(one) for one in _ENTRIES.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -52,7 +52,7 @@ def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
 
 
 def read_turns(text: bytes) -> tuple[PastTurn, ...]:
-    """Read the turns of a session."""
+    """Decode the turns of a session."""
     try:
         return tuple([PastTurn(**msgspec.structs.asdict(one)) for one in _TURNS.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -60,7 +60,7 @@ def read_turns(text: bytes) -> tuple[PastTurn, ...]:
 
 
 class _Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as it is written; what a newer server says besides is left out."""
+    """A turn on the wire. Fields of newer servers are skipped."""
 
     number: int
     record: int
@@ -70,7 +70,7 @@ class _Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A record as it is written."""
+    """A record on the wire."""
 
     number: int
     at_ms: int
@@ -105,22 +105,22 @@ _ENTRIES: Final = decoder_of(list[_Entry])
 _TURNS: Final = decoder_of(list[_Turn])
 
 
-# How a request of a session on a server ended, as a caller of `ask` is told: its answer, or an exception. Pure.
+# The end of a request, as `ask` returns it: an answer or an exception. Pure.
 
 ENDED_STATUSES: Final = frozenset(
     {"completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"}
 )
-"""How a request can have ended; any other status is one that goes on."""
+"""Final statuses of a request. Any other status is still running."""
 
 
 def answer_in(told: Mapping[str, Any], session_id: str) -> str:
-    """Give the answer of a request that has ended."""
+    """Return the answer of a finished request."""
     reason = told.get("reason")
     match told.get("status"):
         case "completed":
             return str(told.get("text", ""))
         case "aborted" if told.get("stop_reason") == "superseded":
-            return str(told.get("text", ""))  # to its own caller it is the answer that it had by then
+            return str(told.get("text", ""))  # its own caller gets the answer so far
         case "aborted" | "dropped":
             raise CycleAborted(reason)
         case "failed":
@@ -138,14 +138,14 @@ T = TypeVar("T")
 
 
 def read_prompt_receipt(result: bytes) -> PromptReceipt:
-    """Read the receipt of a prompt."""
+    """Decode the receipt of a prompt."""
     receipt: PromptReceipt
     try:
         receipt = decode_receipt(PromptReceipt, result)
     except CodecError:
         with suppress(CodecError):
             decode_receipt(SteerReceipt, result)
-            # To a server a message is the same one then, as with `when_busy: "steer"`; of a session it is another.
+            # A server treats it as the same message, as with `when_busy: "steer"`. For a session it is a different one.
             message = "this client_id was used for a steer: send this prompt under another name"
             raise ClientIdReused(message) from None
         raise
@@ -153,7 +153,7 @@ def read_prompt_receipt(result: bytes) -> PromptReceipt:
 
 
 def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
-    """Read what a command gave."""
+    """Decode the result of a command."""
     try:
         return decode(result)
     except CodecError as error:
@@ -165,7 +165,7 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
 
 
 def read_result(gives: Any, result: bytes) -> Any:
-    """Read the result of a call by its type; None for a call without one."""
+    """Decode the result of a call by its type. Return None for a call without a result."""
     return None if gives is None else read_reply(_READ.get(gives) or partial(decode_receipt, gives), result)
 
 
@@ -175,4 +175,4 @@ _READ: Final[Mapping[Any, Callable[[bytes], Any]]] = {
     tuple[ApprovalRule, ...]: read_rules,
     PromptReceipt | SteerReceipt | None: decode_receipt_found,
 }
-"""How results are read that are no receipts."""
+"""Decoders of the results that are not receipts."""

@@ -1,7 +1,7 @@
-"""The handle to a session on a server: each call sends one command and gives what the session's own handle gives. Trio.
+"""The handle of a session on a server: each call sends one command and returns the same as the local session's handle. Trio.
 
-What can be said wrongly is found here, before anything is sent, as the session's own handle does. What came of a cycle is asked of its
-request, so that it is known after any number of lost connections.
+Invalid arguments are found here, before anything is sent, as in a local session. The outcome of a cycle is read from its
+request, so that any number of lost connections cannot lose it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -71,23 +71,23 @@ from agentrail.wire.forms import (
 )
 from agentrail.wire.operations import STOP, Operation, already_decided, fault_of_place
 
-# The calls of a session that no server can be asked for: they take code, or have no command.
+# The session calls without a remote form: they take code, or have no command.
 
 
 def refuse_code(call: str) -> NoReturn:
-    """Refuse a call that takes code."""
+    """Raise `NotRemote` for a call that takes code."""
     message = f"{call} takes code, which does not travel: put it into the profile on the server"
     raise NotRemote(message)
 
 
 def refuse_unspoken(call: str) -> NoReturn:
-    """Refuse a call that the protocol has no command for."""
+    """Raise `NotRemote` for a call without a command in the protocol."""
     message = f"{call} cannot be asked of a server: it has no command for it; call it where the session lives"
     raise NotRemote(message)
 
 
 def refuse_arguments(call: str, **given: object) -> None:
-    """Refuse arguments that the command of a call has no field for."""
+    """Raise `NotRemote` for arguments without a field in the call's command."""
     named = [name for name, value in given.items() if value is not None and value is not False]
     if named:
         message = f"{call} over a network takes no {', '.join(named)}: leave it out"
@@ -95,67 +95,67 @@ def refuse_arguments(call: str, **given: object) -> None:
 
 
 class NotRemoteCalls:
-    """The calls that raise `NotRemote`, so that each is found where the handle of a session has it."""
+    """The calls that raise `NotRemote`, so that the handle has all the methods of a local session."""
 
     __slots__ = ()
 
     @property
     def agents(self) -> NoReturn:
-        """There is no command for it: the tools of the model start and close agents there, and `status` shows them."""
+        """Not available: there is no command. The model's tools start and close agents on the server, and `status` shows them."""
         refuse_unspoken("agents")
 
     async def attach_tools(self, *_: object) -> NoReturn:
-        """Tools are code."""
+        """Not available: tools are code."""
         refuse_code("attach_tools")
 
     async def detach_tools(self, *_: object) -> NoReturn:
-        """Tools are code."""
+        """Not available: tools are code."""
         refuse_code("detach_tools")
 
     async def replace_tools(self, *_: object) -> NoReturn:
-        """Tools are code."""
+        """Not available: tools are code."""
         refuse_code("replace_tools")
 
     async def report_tool_source(self, *_: object, **__: object) -> NoReturn:
-        """Sources of tools are code."""
+        """Not available: tool sources are code."""
         refuse_code("report_tool_source")
 
     async def attach_plugin(self, *_: object) -> NoReturn:
-        """Plugins are code."""
+        """Not available: plugins are code."""
         refuse_code("attach_plugin")
 
     async def detach_plugin(self, *_: object) -> NoReturn:
-        """Plugins are code."""
+        """Not available: plugins are code."""
         refuse_code("detach_plugin")
 
     async def reload_plugin(self, *_: object) -> NoReturn:
-        """Plugins are code."""
+        """Not available: plugins are code."""
         refuse_code("reload_plugin")
 
     async def update_plugin_opts(self, *_: object, **__: object) -> NoReturn:
-        """There is no command for it: plugins guard what callers do."""
+        """Not available: there is no command, because plugins guard the actions of callers."""
         refuse_unspoken("update_plugin_opts")
 
     def reads_answers(self) -> NoReturn:
-        """What it gives is code."""
+        """Not available: its result is code."""
         refuse_code("reads_answers")
 
     @property
     def facts(self) -> NoReturn:
-        """Whose a session is does not leave its server."""
+        """Not available: the owner of a session is not sent to clients."""
         refuse_unspoken("facts")
 
 
-# What a prompt says to a server, and the name that it is sent under.
+# The fields of a prompt, and its client id.
 
 
 def new_name() -> str:
-    """Make a client id that no other message has."""
+    """Return a unique client id."""
     return f"r-{outside.ids(12)}"
 
 
 def prompt_body(content: Content) -> dict[str, Any]:
-    """Return the fields of a prompt: one text as the message that it is over HTTP, all else as blocks."""
+    """Return the fields of a prompt: a single text as a message, as over HTTP, anything else as blocks."""
     blocks = decide_blocks(content)
     match blocks:
         case (Text(text=text),):
@@ -167,37 +167,37 @@ def prompt_body(content: Content) -> dict[str, Any]:
 R = TypeVar("R")
 
 PAGE: Final = 1_000
-"""How many messages are asked for at once."""
+"""Messages per page."""
 
 _RUN_BUFFER: Final = 4096
-"""Events of beginnings and ends alone, as of `Session.run`."""
+"""Buffer for start and end events, same as in `Session.run`."""
 
 WAIT_SECONDS: Final = 60
-"""How long one question about a request may wait at the server for its end."""
+"""Time limit for one query that waits for the end of a request at the server, in seconds."""
 
 
 class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, NotRemoteCalls):
-    """A session on a server, from outside. It stays good when connections are lost and come back."""
+    """A handle for a session on a server. It survives lost connections."""
 
     __slots__ = ("_links", "_session_id")
 
     def __init__(self, links: Links, session_id: str) -> None:
-        """Made by `agentrail.connect`."""
+        """Created by `agentrail.connect`."""
         self._links = links
         self._session_id = SessionId(session_id)
 
     @property
     def session_id(self) -> SessionId:
-        """Which session this is."""
+        """Id of the session."""
         return self._session_id
 
     @property
     def scope(self) -> str:
-        """Always empty: a server shows ids alone."""
+        """Always empty: a server shows only ids."""
         return ""
 
     def __repr__(self) -> str:
-        """Show the id."""
+        """Return the id."""
         return f"<RemoteSession {self._session_id}>"
 
     # --- messages
@@ -212,9 +212,9 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         digest: str | None = None,
         settings: PromptSettings | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
-        """Put a prompt at the end of the session's queue; as `Session.prompt`.
+        """Queue a prompt. See `Session.prompt`.
 
-        Cancellation: Once the message is on its way, only the receipt is lost.
+        Cancellation: Once the message is sent, only the receipt is lost.
         """
         said, named = prompt_body(content), decide_client_id(client_id) or new_name()
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
@@ -230,7 +230,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         via: str | None = None,
         request_id: str | None = None,
     ) -> SteerReceipt:
-        """Speak into the running cycle; as `Session.steer`. `client_id`, `via` and `request_id` are as of `prompt`."""
+        """Send a steer to the running cycle. See `Session.steer`. `client_id`, `via` and `request_id` are the same as in `prompt`."""
         said, named = decide_text(text), decide_client_id(client_id) or new_name()
         refuse(fault_of_via(via), fault_of_request_id(request_id))
         refuse_arguments("steer", via=via, request_id=request_id)
@@ -263,9 +263,9 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         return await wait_within(asked.timeout_seconds, partial(read_to_end, cycle), cure_of(asked.client_id))
 
     async def wait_for_request(self, request_id: str) -> dict[str, Any]:
-        """Wait for the end of a request, however long that takes.
+        """Wait for the end of a request, without a time limit.
 
-        Cancellation: The request goes on.
+        Cancellation: The request continues.
         """
         while True:
             result = await self._send("request", {"request_id": request_id, "wait": WAIT_SECONDS})
@@ -274,7 +274,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
                 return told
 
     async def cancel_request(self, request_id: str, reason: str | None = None) -> None:
-        """Abort the cycle of a request, or take its prompt out of the queue."""
+        """Abort the cycle of a request, or remove its prompt from the queue."""
         await self._send("cancel", {"request_id": request_id, "reason": reason})
 
     def stream(  # noqa: PLR0913 - as of `Session.stream`
@@ -287,7 +287,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         on_leave: OnLeave = "go_on",
         buffer: int = 1024,
     ) -> RemoteCycle:
-        """Prompt, and read the events of this very cycle; as `Session.stream`."""
+        """Send a prompt and read the events of its cycle. See `Session.stream`."""
         refuse(
             fault_of_flag("raise_on_failure", raise_on_failure),
             fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
@@ -311,7 +311,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     async def collect_reply(
         self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
     ) -> str:
-        """Wait for the running cycle, and return its last answer; in idle that of the last one. As `Session.collect_reply`."""
+        """Wait for the running cycle and return its last answer. In idle, return that of the last cycle. See `Session.collect_reply`."""
         refuse(fault_of_wait(timeout_seconds))
         return await wait_within(timeout_seconds, self._collect, CALL_AGAIN)
 
@@ -321,7 +321,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             return ""
         return answer_in(await self.wait_for_request(request_id), self._session_id)
 
-    # --- the calls that are one row each
+    # --- calls of one row each
 
     async def _call(self, operation: Operation[R], **given: Any) -> R:
         check_arguments(operation, given)
@@ -342,7 +342,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         await self._send("switch_model", {"model": model, "provider_opts": opts})
 
     async def _do_rewind(self, *, dry: bool, **given: Any) -> Rewound:
-        # Left out where it is not asked for: a server of before it takes the same command.
+        # Omitted unless requested, so that an older server accepts the command.
         return read_reply(
             read_rewound, await self._send("rewind", {**given, **({"dry": True} if dry else {})})
         )
@@ -380,7 +380,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     # --- decisions
 
     async def answer(self, ref: str, outcome: Ok | Error) -> None:
-        """Give the result of a call that this client ran; as `Session.answer`."""
+        """Send the result of a call that this client ran. See `Session.answer`."""
         refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
         check_size(ref, outcome.text)
         told = {
@@ -392,10 +392,10 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         }
         await self._have_done("answer", told, already_decided("approved"))
 
-    # --- how it stands
+    # --- status
 
     async def messages(self) -> tuple[Message, ...]:
-        """Give the conversation so far, asked for a page at a time; as `Session.messages`."""
+        """Return the conversation so far, fetched page by page. See `Session.messages`."""
         found: list[Message] = []
         after: int | None = 0
         while after is not None:
@@ -417,9 +417,10 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         deltas: bool = True,
         buffer: int = 1024,
     ) -> RemoteSubscription:
-        """Subscribe to what the session publishes, from the moment the block is entered; as `Session.subscribe`.
+        """Subscribe to the session's events, starting when the block is entered. See `Session.subscribe`.
 
-        Each committed event comes once, in order, however many connections it takes. Ephemeral ones are lost with a connection.
+        Each committed event is delivered once, in order, across any number of connections. A lost connection loses its
+        ephemeral events.
         """
         faults = [] if after is None else fault_of_cursor("after", after)
         if faults:
@@ -429,7 +430,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         return RemoteSubscription(self._links, reading)
 
     def monitor(self) -> RemoteMonitor:
-        """Watch the session; `await monitor.wait()` tells its end; as `Session.monitor`."""
+        """Watch the session. `await monitor.wait()` returns at its end. See `Session.monitor`."""
         return RemoteMonitor(self)
 
     # --- changes
@@ -443,7 +444,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         session_id: str | None = None,
         **options: object,
     ) -> Self:
-        """Begin a session that goes on from a record of this one; as `Session.fork`, but that of its options only `session_id` travels."""
+        """Fork the session at a record. See `Session.fork`; of its options, only `session_id` is sent."""
         refuse(
             fault_of_place(at, turn),
             fault_of_number("at", at),
@@ -451,7 +452,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             fault_of_flag("files", files),
         )
         refuse_arguments("fork", files=files, **options)
-        # Named here, so that one which is sent twice, because a connection was lost, is one fork.
+        # The id is chosen here, so that a command repeated after a lost connection creates only one fork.
         wanted = session_id or f"s-{outside.ids(16)}"
         answered = await self._links.first.ask(
             "fork", self._session_id, {"at": at, "turn": turn, "fork_id": wanted}

@@ -1,4 +1,4 @@
-"""What a reader of a session on a server holds: as a `Subscription`, and it outlives the connections that it is read over. Trio."""
+"""A subscription to a session on a server. Like `Subscription`, but it survives its connections. Trio."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -17,14 +17,14 @@ _CHECKPOINT_EVERY: Final = 64
 
 
 class RemoteSubscription:
-    """What one subscriber reads: an async context manager to iterate over, entered once and read by one task.
+    """The events for one subscriber: an async context manager and iterator, entered once and read by one task.
 
-    Each committed event comes once, in order, whatever becomes of connections meanwhile. A reader who is behind is never cut off: what
-    it has no room for is asked for again, so that it meets `EventsLost` only where the server keeps it no more.
+    Each committed event is delivered once, in order, even if connections are lost. A slow reader is never cut off: events
+    that did not fit are requested again. It gets `EventsLost` only if the server no longer keeps them.
     """
 
     def __init__(self, links: Links, reading: RemoteReading) -> None:
-        """Made by `RemoteSession.subscribe`."""
+        """Created by `RemoteSession.subscribe`."""
         self._links = links
         self._reading = reading
         self._link: RemoteLink | None = None
@@ -34,19 +34,19 @@ class RemoteSubscription:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """How the session stood when the block was entered; None before, and where it goes on after a number.
+        """State of the session when the block was entered. None before that, and if the subscription resumes after a number.
 
-        Where `EventsLost` comes, this is what to begin anew from.
+        After `EventsLost`, start again from this snapshot.
         """
         return self._reading.snapshot
 
     @property
     def dropped_deltas(self) -> int:
-        """How many ephemeral events were left out because this client, or its connection, did not keep up."""
+        """Number of ephemeral events dropped because this client or its connection was too slow."""
         return self._reading.dropped_deltas
 
     async def __aenter__(self) -> Self:
-        """Subscribe, and wait until the server lets it begin.
+        """Subscribe, and wait for the server's confirmation.
 
         Cancellation: Nothing is registered.
         """
@@ -71,17 +71,17 @@ class RemoteSubscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Unsubscribe, without waiting for the server."""
+        """Unsubscribe without waiting for the server."""
         self._leave()
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position, and two readers would share it."""
+        """Return itself: there is one position, which two readers would share."""
         return self
 
     async def __anext__(self) -> Event:
-        """Give the next event; the iteration ends when the session has.
+        """Return the next event. The iteration ends with the session.
 
-        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
+        Cancellation: Always a checkpoint for cancellation. No event is lost.
         """
         link = self._entered()
         await self._pause()
@@ -102,7 +102,7 @@ class RemoteSubscription:
         return event
 
     def next_nowait(self) -> Event:
-        """Give the next event if one waits; for a caller that writes all that waits in one go."""
+        """Return the next event if one is queued, for a caller that writes all queued events at once."""
         link = self._entered()
         event = self._take(link)
         if event is not None:
@@ -116,7 +116,7 @@ class RemoteSubscription:
     def _take(self, link: RemoteLink) -> Event | None:
         event = self._reading.next()
         link.go_on(self._reading)
-        return cast("Event | None", event)  # or one of a newer version, which is read like any other
+        return cast("Event | None", event)  # or an event of a newer version, read the same way
 
     async def _pause(self) -> None:
         if self._since_yield >= _CHECKPOINT_EVERY:
@@ -140,11 +140,11 @@ class RemoteSubscription:
 
 
 class Subscribing(Protocol):
-    """The handle of a session, as far as its events are read through it."""
+    """The part of a session handle that subscriptions use."""
 
     @property
     def session_id(self) -> SessionId:
-        """Which session."""
+        """Id of the session."""
         ...
 
     def subscribe(
@@ -155,5 +155,5 @@ class Subscribing(Protocol):
         deltas: bool = True,
         buffer: int = 1024,
     ) -> RemoteSubscription:
-        """As `RemoteSession.subscribe`."""
+        """Same as `RemoteSession.subscribe`."""
         ...

@@ -1,7 +1,7 @@
-"""Rows of a server, watched for as long as a block lasts: those that there are, and whatever becomes of them. Trio.
+"""Rows of a server, watched within a block: the current rows, and their changes. Trio.
 
-For lists that people look at. What comes between two looks is merged; a connection that is lost is opened again, and the rows begin anew.
-What rows are, `agentrail.wire.rows` says; which of them a caller may see, the server.
+For lists in user interfaces. Changes between two reads are merged. A lost connection is reopened, and the rows start again
+from nothing. `agentrail.wire.rows` defines the rows. The server decides which of them a caller may see.
 """
 
 import json
@@ -22,7 +22,7 @@ from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter, decode_row
 
 WatchedLine: TypeAlias = Literal["connecting", "live", "lost"]
-"""How a connection stands."""
+"""State of the connection."""
 
 _WATCH_ID: Final = 1
 _HEARTBEAT_SECONDS: Final = 15.0
@@ -31,16 +31,16 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WatchedRows(Generic[R]):
-    """Rows of a server, as they are now.
+    """The current rows of a server.
 
     Attributes:
-        total: How many there are in all, also those beyond the limit.
-        fault: Why it is not tried again; None as long as it is.
-        is_whole: Whether all rows that are wanted have come, since the connection was opened last.
+        total: Number of all rows, including those beyond the limit.
+        fault: Reason that there is no further retry, otherwise None.
+        is_whole: Whether all requested rows have arrived since the last connection was opened.
     """
 
     def __init__(self, dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter) -> None:
-        """Made by `watch_rows`."""
+        """Created by `watch_rows`."""
         self._dial = dial
         self._what = what
         self._kind = kind
@@ -59,13 +59,13 @@ class WatchedRows(Generic[R]):
 
     @property
     def rows(self) -> Mapping[str, R]:
-        """The rows by their keys; read-only, and of this moment."""
+        """A read-only view of the current rows, by key."""
         return MappingProxyType(self._rows)
 
     async def wait_changed(self, version: int) -> None:
-        """Wait until something is other than it was at a version.
+        """Wait until something has changed since a version.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Nothing is lost.
         """
         await trio.lowlevel.checkpoint()
         while self.version == version and self.fault is None:
@@ -74,7 +74,7 @@ class WatchedRows(Generic[R]):
             raise self.fault
 
     async def run(self) -> None:
-        """Keep the rows for as long as it makes sense.
+        """Keep the rows current as long as retries make sense.
 
         Cancellation: The connection is closed.
         """
@@ -93,12 +93,12 @@ class WatchedRows(Generic[R]):
             attempt += 1
 
     def _has_lasted(self) -> bool:
-        """Say whether the last connection stood so long that the next one is no repetition."""
+        """Return whether the last connection lasted long enough to reset the retry delay."""
         welcomed = self._welcomed_at
         return welcomed is not None and trio.current_time() - welcomed >= STEADY_SECONDS
 
     async def _attempt(self) -> BaseException | None:
-        """Open a connection, and read it to its end; gives what it ended with."""
+        """Open a connection, read it to its end, and return the exception that ended it."""
         ended: list[BaseException] = []
         try:
             async with self._dial() as connection, trio.open_nursery() as nursery:
@@ -125,7 +125,7 @@ class WatchedRows(Generic[R]):
         await connection.send_message(hello_frame(_HEARTBEAT_SECONDS).decode())
         with trio.fail_after(HANDSHAKE_SECONDS):
             while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
-                pass  # why it is not welcome says the code that it is closed with
+                pass  # the close code tells the reason
         terms_in(frame)
         self._welcomed_at = trio.current_time()
         asked = {
@@ -150,7 +150,7 @@ class WatchedRows(Generic[R]):
             await connection.send_message(ping_frame(number).decode())
 
     def take(self, text: str) -> None:
-        """Take a frame that came."""
+        """Handle an incoming frame."""
         told = _object_in(text)
         if told.get("type") == "reply" and told.get("id") == _WATCH_ID and not told.get("ok", False):
             raise error_of_reply(told.get("error") or {}, None)
