@@ -28,7 +28,9 @@ from agentrail.config.skills import (
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.plugins import SkillGuard, SkillListing
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
-from agentrail.plugins.skill_plugins import SKILL_TOOLS, AgentSkillGuard, AgentSkillListing, SkillSelector
+from agentrail.plugins.skill_guard import SKILL_TOOLS
+from agentrail.plugins.skill_listing import SkillSelector
+from agentrail.plugins.skills_of_agent import AgentSkillGuard, AgentSkillListing
 from agentrail.tools.skill import SKILL_FILE, SkillSearch, SkillTool, mount_skills, without_skills
 from agentrail.tools.skill_files import (
     FoundSkillFile,

@@ -104,6 +104,7 @@ from agentrail.plugins.prompt_cache import PromptCache as PromptCache
 from agentrail.plugins.recovery import Recovery as Recovery
 from agentrail.plugins.reflection import Reflection as Reflection
 from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard
-from agentrail.plugins.skill_plugins import SkillGuard as SkillGuard, SkillListing as SkillListing
+from agentrail.plugins.skill_guard import SkillGuard as SkillGuard
+from agentrail.plugins.skill_listing import SkillListing as SkillListing
 from agentrail.plugins.working_notes import WorkingNotes as WorkingNotes
 from agentrail.structs import replace as replace

@@ -1,10 +1,8 @@
-"""`HumanApproval`: the user decides before some tools run, in a client or by a line in the chat."""
+"""`HumanApproval`: a person decides before some tools run; in a client, or by a line in the chat."""
 
-import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias
-from unicodedata import east_asian_width
+from typing import Any
 
 import attrs
 
@@ -21,65 +19,8 @@ from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool
 from agentrail.core.stack.plugin import Context
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behind
 from agentrail.plugins.shell_plain import PlainCommand, PlainLine, read_plain
-
-# Decisions in the chat: `confirm ID`, `confirm reject ID`.
-
-ChatAnswer: TypeAlias = Literal["approve", "reject", "always"]
-
-_DECISIONS: Final[dict[str, ChatAnswer]] = {
-    "approve": "approve",
-    "yes": "approve",
-    "reject": "reject",
-    "no": "reject",
-    "always": "always",
-}
-_FORMS: Final[dict[PermissionOption, str]] = {
-    "approve": " ID",
-    "reject": " reject ID",
-    "always": " always ID",
-}
-
-
-@attrs.frozen
-class ChatDecision:
-    """A decision of the user.
-
-    Attributes:
-        wanted: The id of the pending call, or its pending command.
-    """
-
-    wanted: str
-    answer: ChatAnswer
-
-
-def read_decision(said: str) -> ChatDecision | None:
-    """Parse the text after the prefix. None if it is empty."""
-    word, _, rest = said.partition(" ")
-    answer = _DECISIONS.get(word.lower()) if rest else None
-    wanted, answer = (said, "approve") if answer is None else (rest.strip(), answer)
-    return ChatDecision(wanted, answer) if wanted else None
-
-
-def forms_of(options: Sequence[PermissionOption]) -> list[str]:
-    """Return the forms allowed after the prefix: those of the offered answers that fit on one line."""
-    return [form for option, form in _FORMS.items() if option in options]
-
-
-def text_behind(prefix: str, text: str) -> str | None:
-    """Return the text after the prefix. None if a text does not start with it.
-
-    A prefix that ends in a word must match the whole word: `confirmed` is not `confirm`. A prefix that ends in a mark
-    (`/ok:`), or in a script without blanks between words, needs no separator.
-    """
-    words = prefix.split()
-    begun = re.match(r"\s*" + r"\s+".join(map(re.escape, words)), text)
-    if begun is None:
-        return None
-    last, following = words[-1][-1], text[begun.end() : begun.end() + 1]
-    if last.isalnum() and following.isalnum() and east_asian_width(last) not in {"W", "F"}:
-        return None
-    return text[begun.end() :].strip()
 
 
 @attrs.frozen

@@ -17,7 +17,7 @@ from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed
 from agentrail.plugins.permission_verdict import EXIT_PLAN, judge, offered, reason_for, refusal_of_end
-from agentrail.plugins.skill_plugins import opened_by
+from agentrail.plugins.skill_guard import opened_by
 
 
 class Permissions(Plugin[Permitted]):

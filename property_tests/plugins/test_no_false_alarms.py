@@ -27,7 +27,8 @@ from agentrail.plugins.prompt_cache import PromptCache
 from agentrail.plugins.recovery import Recovery
 from agentrail.plugins.reflection import Reflection
 from agentrail.plugins.security_guard import SecurityGuard
-from agentrail.plugins.skill_plugins import SkillGuard, SkillListing
+from agentrail.plugins.skill_guard import SkillGuard
+from agentrail.plugins.skill_listing import SkillListing
 from agentrail.plugins.working_notes import WorkingNotes
 from agentrail.testing import stacks
 

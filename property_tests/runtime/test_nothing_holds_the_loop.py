@@ -44,7 +44,7 @@ from agentrail.events import ApprovalRequired
 from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentrail.plugins import HumanApproval, Permissions, Plugin
-from agentrail.plugins.human_approval import text_behind
+from agentrail.plugins.chat_decisions import text_behind
 from agentrail.runtime.handle import Session
 from agentrail.runtime.inspecting import WantedRecords
 from agentrail.runtime.supervisor import SessionSupervisor

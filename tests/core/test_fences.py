@@ -10,7 +10,7 @@ from agentrail.core.values.remembered import show_memories
 from agentrail.host.profile_policy import ProfileLine, extraction_prompt, merge_prompt
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.episodes import show_episodes
-from agentrail.plugins.memory_loader import first_memory, show_memory, with_text
+from agentrail.plugins.memory_files import first_memory, show_memory, with_text
 from agentrail.tools.fenced_pages import fenced_hits, fenced_page
 from agentrail.tools.quoted_passages import fenced_document, fenced_passages
 from agentrail.tools.remembered import fenced_notes

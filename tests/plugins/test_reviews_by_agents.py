@@ -20,7 +20,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.plugins.reflection import NO_TASK, NOT_REVIEWED, Reflection, is_approved, is_same_answer
+from agentrail.plugins.reflection import Reflection
+from agentrail.plugins.reviews import NO_TASK, NOT_REVIEWED, is_approved, is_same_answer
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone
 

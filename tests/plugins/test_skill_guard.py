@@ -7,7 +7,7 @@ from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, ToolResult
-from agentrail.plugins.skill_plugins import SkillGuard
+from agentrail.plugins.skill_guard import SkillGuard
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone, call
 

@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.plugins.skill_plugins import ListedSkill, SkillListing, write_listing
+from agentrail.plugins.skill_listing import ListedSkill, SkillListing, write_listing
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone
 

@@ -49,7 +49,7 @@ def test_every_line_of_an_outline_is_there(page):
     source = (
         Path(agentrail.__file__)
         .with_name("core")
-        .joinpath("journal", "outline.py")
+        .joinpath("journal", "recorded_steps.py")
         .read_text(encoding="utf-8")
     )
     written = set(re.findall(r'return f?"([a-z_]+)(?:[ "])', source)) | set(

@@ -1,0 +1,263 @@
+"""What `Reflection` remembers, and how each of its three reviewers is asked and heard: the model itself, another model, an agent.
+
+Of an agent the model calls `task`, and the plugin writes that call and reads its result. All three approve in one way (`is_approved`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from agentrail.core.policy.response_format import document_in
+from agentrail.core.protocol.actions import (
+    Action,
+    CallModel,
+    Continue,
+    Intervene,
+    ReplaceResponse,
+    ReplaceToolArgs,
+    Request,
+)
+from agentrail.core.protocol.hooks import AfterToolBatch, BeforeTool, ModelAnswer, RequestFailed
+from agentrail.core.stack.plugin import Context
+from agentrail.core.values.json_schema import NotJson, decode_strictly
+from agentrail.frozen import frozen_json, same_json
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    JsonValue,
+    Message,
+    Text,
+    ToolCall,
+    UserMessage,
+)
+
+TASK: Final = "task"
+"""The tool that gives work to an agent."""
+
+NOT_REVIEWED: Final = f"the model answered without calling {TASK}, so there was no review"
+NO_TASK: Final = f"there is no tool {TASK} in this session: add TaskTool() to its tools"
+
+_EMPHASIS: Final = "*_`#. !"
+"""What models put around a word that stands alone."""
+_FENCE: Final = "```"
+
+
+@attrs.frozen
+class Reviews:
+    """What is reviewed, and how far the review is.
+
+    Attributes:
+        criteria: What a good answer is.
+        max_reviews: How often an answer is sent back in one cycle.
+        pass_signal: What a reviewer says to a good answer.
+        reviewer_model: Who reviews; None: the model itself.
+        reviews: How often this cycle's answer was sent back.
+        passed: Whether it was found good.
+        reviewer_agent: The agent that reviews; None: a model.
+        answer: What is reviewed, or was; not kept for `reviewer_model`, behind whose review the answer stands as it is.
+        is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
+        call_id: The call by which the agent reviews; None: none is open.
+    """
+
+    criteria: tuple[str, ...]
+    max_reviews: int
+    pass_signal: str
+    reviewer_model: str | None
+    reviews: int = 0
+    passed: bool = False
+    reviewer_agent: str | None = None
+    answer: str = ""
+    is_asked_for: bool = False
+    call_id: CallId | None = None
+
+
+def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Have the model call the agent, unless this very answer passed, or reviews are over."""
+    answer = candidate_in(ctx.messages)
+    if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
+        return Continue(state)
+    emits = (_failed(NOT_REVIEWED),) if state.is_asked_for else ()
+    state = attrs.evolve(state, answer=answer, passed=False, is_asked_for=False)
+    if state.reviews >= state.max_reviews:
+        return Continue(state, emits=emits)
+    if TASK not in ctx.tools:
+        return Continue(attrs.evolve(state, passed=True), emits=(*emits, _failed(NO_TASK)))
+    state = attrs.evolve(state, reviews=state.reviews + 1, is_asked_for=True)
+    return Intervene(asked_review(state), state, emits=emits)
+
+
+def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
+    """Note by which call the agent reviews; what is said behind a review stands for the answer, where it is the signal alone."""
+    if message.calls:
+        call_id = review_call(message.calls, state.reviewer_agent) if state.is_asked_for else None
+        return Continue(
+            state if call_id is None else attrs.evolve(state, is_asked_for=False, call_id=call_id)
+        )
+    if state.answer.strip() and is_signal(message.text, state.pass_signal):
+        return ReplaceResponse(state.answer, state)
+    return Continue(state)
+
+
+def write_call(event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Write the arguments of the call by which the agent reviews; another call stays as it is."""
+    if event.call_id != state.call_id:
+        return Continue(state)
+    return ReplaceToolArgs(review_arguments(state, ctx.messages), state)
+
+
+def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
+    """Read the result of that call; one that failed lets the answer pass."""
+    result = next((one for one in event.results if one.call_id == state.call_id), None)
+    if result is None:
+        return Continue(state)
+    passed = result.is_error or is_approved(result.text, state.pass_signal)
+    emits = (_failed(result.text),) if result.is_error else ()
+    return Continue(attrs.evolve(state, call_id=None, passed=passed), emits=emits)
+
+
+def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
+    """Hear what the model says of its own answer: where it approves that one, it is what is returned, and not the signal."""
+    if not state.reviews or message.calls:
+        return Continue(attrs.evolve(state, passed=False))
+    if not is_approved(message.text, state.pass_signal):
+        return Continue(attrs.evolve(state, passed=_is_same_document(state.answer, message.text)))
+    state = attrs.evolve(state, passed=True)
+    return ReplaceResponse(state.answer, state) if state.answer.strip() else Continue(state)
+
+
+def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Have the model review its answer, and keep that for when it passes."""
+    state = attrs.evolve(state, answer=candidate_in(ctx.messages), reviews=state.reviews + 1)
+    prompt = (
+        f"Review your answer by these criteria:\n{criteria_in(state)}\n"
+        f"If it does not meet all of them, write a better answer. {_good(state)}"
+    )
+    return Intervene(prompt, state)
+
+
+def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Have another model review the answer; the cycle waits for it."""
+    question = CallModel(
+        prompt=f"Criteria:\n{criteria_in(state)}\n\nAnswer:\n{candidate_in(ctx.messages)}",
+        system=f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line; if not, say what is wrong.",
+        model=state.reviewer_model,
+    )
+    return Request(question, "review", state, wait=True)
+
+
+def read_model(result: object, state: Reviews) -> Action[Reviews]:
+    """Send the answer back with what the reviewer says; a reviewer that fails, or says nothing, lets it pass."""
+    match result:
+        case ModelAnswer(text=text) if text.strip() and not is_approved(text, state.pass_signal):
+            prompt = f"A reviewer says of your answer:\n{text}\nWrite a better one."
+            return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
+        case RequestFailed(error=error):
+            return Continue(attrs.evolve(state, passed=True), emits=(_failed(error.message),))
+        case _:
+            return Continue(attrs.evolve(state, passed=True))
+
+
+def asked_review(state: Reviews) -> str:
+    """Tell the model to have its answer reviewed, and what to do then.
+
+    A document it writes again: where answers have a shape, vendors let it say nothing else, and callers read nothing else.
+    """
+    return (
+        f"Have your answer reviewed before it is returned: call `{TASK}` once, with subagent_type {state.reviewer_agent!r}. "
+        "Your answer and what it is judged by are put into the call for you, whatever the description says.\n"
+        f"If the review says what is wrong, write a better answer. {_good(state)}"
+    )
+
+
+def _good(state: Reviews) -> str:
+    if document_of(state.answer) is None:
+        return f"Else say {state.pass_signal} and nothing else: your answer is then returned as it stands."
+    return "Else write the same JSON again, unchanged."
+
+
+def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
+    """Give the arguments of the call: an agent knows nothing of the conversation, so all that it judges by stands there."""
+    description = (
+        f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line. "
+        f"If not, say what is wrong with it, point by point.\n\nCriteria:\n{criteria_in(state)}\n\n"
+        f"Asked:\n{_asked(messages)}\n\nAnswer:\n{state.answer}"
+    )
+    return frozen_json({"description": description, "subagent_type": state.reviewer_agent})
+
+
+def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
+    """Find the call among those of a response that asks for a review; of several the first one counts.
+
+    One without a description is refused before a plugin is asked, and the model may make it again.
+    """
+    for call in calls:
+        arguments = call.arguments or {}
+        if call.name == TASK and arguments.get("subagent_type") == agent and arguments.get("description"):
+            return call.call_id
+    return None
+
+
+def is_approved(review: str, pass_signal: str) -> bool:
+    """Say whether a review has found an answer good: by its first line, or by `verdict` where it is a JSON object.
+
+    Not by the words anywhere in it: "this cannot be APPROVED" is no approval.
+    """
+    document = document_of(review)
+    if isinstance(document, Mapping):
+        return is_signal(str(document.get("verdict")), pass_signal)
+    return is_signal(review.strip().partition("\n")[0], pass_signal)
+
+
+def is_signal(text: str, pass_signal: str) -> bool:
+    """Say whether this is the signal and nothing else, but for what models put around it."""
+    said = text.strip()
+    return pass_signal.strip() in {said, said.strip(_EMPHASIS)}
+
+
+def candidate_in(messages: Sequence[Message]) -> str:
+    """Give what the model said last."""
+    said = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
+    return next(said, "")
+
+
+def is_same_answer(one: str, other: str) -> bool:
+    """Say whether two answers are the same: their words, or what they say as JSON."""
+    return one == other or _is_same_document(one, other)
+
+
+def _is_same_document(one: str, other: str) -> bool:
+    document = document_of(one)
+    return document is not None and same_json(document, document_of(other))
+
+
+def document_of(answer: str) -> JsonValue:
+    """Give the object or the array that an answer is, in a fence or not; None for words, also for words around a fence."""
+    text = answer.strip()
+    fenced = text.startswith(_FENCE) and text.endswith(_FENCE)
+    try:
+        document = decode_strictly(document_in(text) if fenced else text)
+    except NotJson:
+        return None
+    return document if isinstance(document, Mapping | list) else None
+
+
+def criteria_in(state: Reviews) -> str:
+    """Write what a good answer is, one line for each criterion."""
+    return "\n".join(f"- {criterion}" for criterion in state.criteria)
+
+
+def _asked(messages: Sequence[Message]) -> str:
+    """Give the prompt that is answered, and what the user said since."""
+    asked: list[str] = []
+    for message in reversed(messages):
+        if isinstance(message, UserMessage) and message.origin in {"prompt", "steer"}:
+            asked.append("\n".join(block.text for block in message.content if isinstance(block, Text)))
+            if message.origin == "prompt":
+                break
+    return "\n\n".join(reversed(asked))
+
+
+def _failed(error: str) -> tuple[str, object]:
+    return ("reflection_failed", {"error": error})
