@@ -1,4 +1,4 @@
-"""The build that runs: the pure one, or one with compiled hot modules. It also checks whether the compiled modules belong together.
+"""The build that runs: the pure one, or one with compiled hot modules. Also a check that compiled modules belong together.
 
 Compiled modules call each other without the interpreter, so either all of them are used or none. The build writes a record
 next to them. If a module is missing, was replaced, or its source has changed, all of them are ignored and the sources next to

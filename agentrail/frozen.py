@@ -57,7 +57,7 @@ def _refuse_class(cls: type) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """An immutable JSON object. `dict(it)` is a mutable copy of the first level. `copy.deepcopy` of all levels."""
+    """An immutable JSON object. `dict(it)` is a mutable copy of the first level, and `copy.deepcopy(it)` of all levels."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """An immutable JSON array. `list(it)` is a mutable copy of the first level. `copy.deepcopy` of all levels."""
+    """An immutable JSON array. `list(it)` is a mutable copy of the first level, and `copy.deepcopy(it)` of all levels."""
 
     __slots__ = ()
 
@@ -198,7 +198,7 @@ def not_json(value: object, where: str = "$") -> str | None:
 
 
 def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> str | None:
-    """Return an error if a value is too large to be copied while other tasks wait, or None. Stops as soon as the limit is exceeded."""
+    """Return an error if a value is too large to be copied while other tasks wait, or None. Stops at the limit."""
     left, containers, characters = [value], 0, 0
     while left:
         one = left.pop()

@@ -1,8 +1,11 @@
-"""The processes of a run that died: what is noted of each beside the store, and how the next run finds and ends those that are left.
+"""Processes left behind by a crashed run: a list of them next to the store, which the next run uses to find and end them.
 
-A number alone names no process: it is given again. So each is noted with the time of its start and the boot of the machine, and nothing is
-ended that does not have all three, or the mark that its command was started with, which no other process of the machine has. Each run has a list
-of its own, which goes with its clean end; a list whose run is alive is left alone. Only for machines with `/proc`. No loop enters.
+A pid alone does not identify a process, because it is reused. Each is recorded with its start time and the boot of the
+machine. A
+process is ended only if it has all three, or the mark of its command, which no other process of the machine has. Each run has
+its own list, which is removed when the run ends cleanly. The list of a live run is left alone. Only for machines with
+`/proc`. This
+module uses no event loop.
 """
 
 import contextlib
@@ -23,13 +26,13 @@ from agentrail.structs import decoder_of
 LOGGER: Final = Logger("agentrail.processes")
 
 SUFFIX: Final = ".processes"
-"""What the name of a list ends with; it begins with that of the store."""
+"""Suffix of a list's file name, after the name of the store."""
 
 MARKER: Final = "AGENTRAIL_COMMAND"
-"""The variable that the processes of a command carry, with a value of its own for each."""
+"""Environment variable of a command's processes, with a separate value for each command."""
 
 MAX_ENDED_NOTED: Final = 1_000
-"""Of how many processes that have ended a list may still tell before it is written anew."""
+"""Maximum number of ended processes in a list before it is rewritten."""
 
 _MAX_LOOKS: Final = 3
 _MAX_BYTES: Final = 16 << 20
@@ -37,13 +40,13 @@ _PROC: Final = Path("/proc")
 
 
 class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """What is noted of a process.
+    """Record of a process.
 
     Attributes:
-        pid: Its number, which is that of its group too.
-        started: When it started, in ticks since the boot, as proc_pid_stat(5) says.
-        boot: Of which boot, and in which namespace of numbers.
-        mark: The value of its marker; empty for the run itself.
+        pid: Its pid, which is also that of its group.
+        started: Its start time, in ticks since the boot, as in proc_pid_stat(5).
+        boot: The boot, and the pid namespace.
+        mark: The value of its marker, empty for the run itself.
     """
 
     pid: int
@@ -63,17 +66,17 @@ class _Status:
 
 
 class ProcessList:
-    """The list of one run: a file that is appended to, and gone at the clean end. Each call takes some microseconds of the disk's cache."""
+    """The list of one run: a file that grows, and is removed at the clean end. Each call writes to the disk cache in a few microseconds."""
 
     def __init__(self, path: Path) -> None:
-        """Begin nothing on the disk: the file comes with the first process."""
+        """Set the path. The file is created with the first process."""
         self._path = path
         self._descriptor = -1
         self._alive: dict[int, NotedProcess] = {}
         self._ended = 0
 
     def started(self, pid: int, mark: str) -> None:
-        """Note a process that was just started. What cannot be noted is told to the log once, and stops nothing."""
+        """Record a process that has just started. A failure is logged once, and does not stop the process."""
         status, boot = _status_of(pid), _boot()
         if status is None or not boot:
             return
@@ -81,7 +84,7 @@ class ProcessList:
         self._write(noted)
 
     def ended(self, pid: int) -> None:
-        """Note that nothing of it is left."""
+        """Record that it has ended completely."""
         noted = self._alive.pop(pid, None)
         if noted is None:
             return
@@ -91,7 +94,7 @@ class ProcessList:
             self._begin_anew()
 
     def close(self) -> None:
-        """Remove the list, unless something is there still that it tells of: the run ends."""
+        """Remove the list at the end of the run, unless a listed process still exists."""
         if self._descriptor < 0:
             return
         os.close(self._descriptor)
@@ -109,7 +112,7 @@ class ProcessList:
             LOGGER.warning("processes cannot be noted in %s: %s", self._path, error)
 
     def _begin_anew(self) -> None:
-        """Leave out those that have ended."""
+        """Rewrite the list without the ended processes."""
         new = self._path.with_name(f"{self._path.name}.new")
         try:
             descriptor = self._open(new)
@@ -123,7 +126,7 @@ class ProcessList:
 
     @staticmethod
     def _open(path: Path) -> int:
-        # Nothing that stands there is opened: neither a link nor what another user put there.
+        # Existing files are not opened: neither a link nor a file of another user.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         pid = _own_pid()
@@ -134,12 +137,12 @@ class ProcessList:
 
 
 def list_beside(store: Path, run: str) -> ProcessList:
-    """Make the list of a run beside a store."""
+    """Create the list of a run next to a store."""
     return ProcessList(store.with_name(f"{store.name}.{run}{SUFFIX}"))
 
 
 def end_left_processes(store: Path) -> int:
-    """End what dead runs over a store have left, and remove their lists. This blocks."""
+    """End the processes left by dead runs over a store, and remove their lists. This blocks."""
     killed = 0
     for path in sorted(store.parent.glob(f"{_escaped(store.name)}.*{SUFFIX}")):
         lines = _read(path)
@@ -170,12 +173,12 @@ _LIST: Final[ContextVar[ProcessList | None]] = ContextVar("agentrail_process_lis
 
 
 def keep_list(of_run: ProcessList | None) -> None:
-    """Let all that this task starts from now on, and the tasks that it starts, be noted in this list."""
+    """Record the processes that this task and its child tasks start from now on in this list."""
     _LIST.set(of_run)
 
 
 def current_list() -> ProcessList | None:
-    """Give the list that processes of this task are noted in."""
+    """Return the list for the processes of this task."""
     return _LIST.get()
 
 
@@ -183,7 +186,7 @@ def current_list() -> ProcessList | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """Read a list, where it is a file that only this user may write; what else stands there is told, and left."""
+    """Read a list, if it is a file that only this user can write. Anything else is logged, and left."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -222,22 +225,22 @@ def _line_of(noted: NotedProcess) -> bytes:
     return msgspec.json.encode(noted) + b"\n"
 
 
-# --- looking at processes
+# --- inspecting processes
 
 
 def _boot() -> str:
-    """Name the boot of the machine, and the namespace in which numbers mean something; empty where that cannot be known."""
+    """Return the boot of the machine and the pid namespace, or an empty string if they are unknown."""
     try:
         boot = _PROC.joinpath("sys", "kernel", "random", "boot_id").read_text().strip()
-        return f"{boot}/{os.readlink(_PROC.joinpath('self', 'ns', 'pid'))}"  # noqa: PTH115 - it is no path
+        return f"{boot}/{os.readlink(_PROC.joinpath('self', 'ns', 'pid'))}"  # noqa: PTH115 - not a path
     except OSError:
         return ""
 
 
 def _own_pid() -> int:
-    """Give the number of this process, in the namespace that `/proc` shows."""
+    """Return the pid of this process, in the namespace that `/proc` shows."""
     try:
-        return int(os.readlink(_PROC.joinpath("self")))  # noqa: PTH115 - a number, and no path
+        return int(os.readlink(_PROC.joinpath("self")))  # noqa: PTH115 - a number, not a path
     except OSError:
         return 0
 
@@ -247,7 +250,7 @@ def _status_of(pid: int) -> _Status | None:
         line = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
     except OSError:
         return None
-    # The second field is the name in parentheses, and may hold anything; the third is the state.
+    # The second field is the name in parentheses, and may contain anything. The third is the state.
     fields = line.rpartition(")")[2].split()
     if fields[0] in {"Z", "X"}:
         return None
@@ -260,13 +263,13 @@ def _is_there(noted: NotedProcess) -> bool:
 
 
 def _end(noted: Iterable[NotedProcess]) -> int:
-    """Kill what is left of processes: the group of each that is there itself, and whatever carries a mark of theirs."""
+    """Kill the remaining processes: the group of each that still exists, and all processes with their marks."""
     boot = _boot()
     known = [one for one in noted if one.boot == boot and one.pid > 1]
     groups = frozenset(one.pid for one in known if _is_there(one))
     marks = frozenset(f"{MARKER}={one.mark}".encode() for one in known)
     killed: set[int] = set()  # a killed process is found again until the kernel has ended it
-    for _ in range(_MAX_LOOKS if known else 0):  # again, for what is started meanwhile
+    for _ in range(_MAX_LOOKS if known else 0):  # repeated, for processes started meanwhile
         found = [int(one.name) for one in _PROC.iterdir() if one.name.isdecimal()]
         now = {pid for pid in found if _is_of(pid, groups, marks) and _kill(pid, groups, marks)}
         killed |= now
@@ -285,13 +288,13 @@ def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
 def _environment_of(pid: int) -> list[bytes]:
     try:
         return _PROC.joinpath(str(pid), "environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
+    except OSError:  # ended, or another user's
         return []
 
 
 def _kill(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
-    """Kill a process through a descriptor, which stays with its owner, and never one that has its number by now."""
-    with contextlib.suppress(OSError):  # gone, or another user's
+    """Kill a process through a descriptor, which cannot refer to a new process with the same pid."""
+    with contextlib.suppress(OSError):  # ended, or another user's
         descriptor = os.pidfd_open(pid)
         try:
             if _is_of(pid, groups, marks):

@@ -328,7 +328,7 @@ class TokenUsage(Value, frozen=True, kw_only=True):
 
     @property
     def cached_share(self) -> float:
-        """Share of the input that came from the vendor's cache, from 0 to 1. 0 when nothing was read."""
+        """Share of the input that came from the vendor's cache, from 0 to 1 (0 when nothing was read)."""
         return self.cache_read / self.input if self.input else 0.0
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":

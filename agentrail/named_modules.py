@@ -1,10 +1,11 @@
-"""Modules that a file or a command line names as `package.module:NAME`, loaded from their own files.
+"""Modules named as `package.module:NAME` in a file or on a command line, loaded from their own files.
 
-A directory never becomes a place in which Python looks for modules: a file that anybody writes there would then run at the next
-import of an optional package. So a named module is found by its file. Whatever it imports from the same directory by an import
-statement is found the same way, and nothing else is. Their bytes are read once, and no bytecode that lies there is used.
+No directory is added to the import path: any file written there would run at the next import of an optional package. So
+a named module is found by its file. Modules that it imports from the same directory by an import statement are found the same
+way,
+and no others. Their bytes are read once, and bytecode in that directory is not used.
 
-Which names may be loaded is not decided here: callers ask for names that are trusted.
+This module does not decide which names may be loaded: callers pass trusted names.
 """
 
 import ast
@@ -25,22 +26,22 @@ from agentrail.errors import OptionError
 from agentrail.search_path import LEFT_OUT, is_source_in
 
 MAX_MODULE_FILES: Final = 1_000
-"""How many files one named module may bring."""
+"""Maximum number of files for one named module."""
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""How long all of them together may be."""
+"""Maximum size of all of them together, in bytes."""
 
 _INITIAL: Final = "__init__.py"
 
 
 @frozen(kw_only=True)
 class ModuleFile:
-    """A module, as its file was when it was read.
+    """A module, with its source as of when it was read.
 
     Attributes:
-        name: Dotted.
-        path: Of the file; of a package without one its directory.
+        name: Dotted name.
+        path: Path of the file, or of the directory for a package without one.
         data: The source.
-        is_package: Whether other modules lie below it.
+        is_package: Whether it can have submodules.
     """
 
     name: str
@@ -50,18 +51,18 @@ class ModuleFile:
 
 
 class NamedModules(MetaPathFinder):
-    """Finds the modules that were admitted, after every other finder of the process.
+    """Finds admitted modules, after every other finder of the process.
 
-    The import system is one per process, and so is the instance of this class.
+    There is one instance per process, like the import system.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without modules."""
         self._files: dict[str, ModuleFile] = {}
         self._paths: set[Path] = set()
 
     def trace(self, module: str, folder: str) -> tuple[ModuleFile, ...]:
-        """Read the file of a module, and those of all modules beside it that it imports; nothing is run."""
+        """Read the file of a module, and those of all modules next to it that it imports. Runs no code."""
         folders = [*([Path(folder)] if folder else []), *map(Path, LEFT_OUT), *_source_of(module, folder)]
         found: dict[str, ModuleFile] = {}
         waiting, seen = [module], set[str]()
@@ -84,12 +85,12 @@ class NamedModules(MetaPathFinder):
         return tuple(found.values()) if module in found else ()
 
     def admit(self, files: Iterable[ModuleFile]) -> None:
-        """Let these be imported from now on, by their names. They are protected from tools at once; see `own_code.py`.
+        """Allow these modules to be imported by name from now on. They are protected from tools at once. See `own_code.py`.
 
-        A module of another place that has such a name is the one that is imported, as without us.
+        If another place has a module with such a name, that one is imported, as usual.
         """
         if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)  # so that bytecode beside these very files is not read
+            sys.meta_path.insert(0, self)  # so that bytecode next to these files is not read
         for one in files:
             known = self._files.get(one.name) if one.name in sys.modules else None
             if known is not None:
@@ -117,18 +118,18 @@ class NamedModules(MetaPathFinder):
         return loaded
 
     def files(self) -> tuple[Path, ...]:
-        """Give the files of all named modules, and of what they import from beside them."""
+        """Return the files of all named modules, and of those that they import from the same directory."""
         return tuple(sorted(one for one in self._paths if one.suffix))
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find an admitted module, as `importlib.abc.MetaPathFinder` describes it."""
+        """Find an admitted module, as described by `importlib.abc.MetaPathFinder`."""
         one = self._files.get(fullname)
         if one is None:
             return None
         loader: Any = _FileLoader(one)
-        # Without locations to search: below a package only what was admitted is found.
+        # Without search locations: below a package only admitted modules are found.
         spec = importlib.machinery.ModuleSpec(
             fullname, loader, origin=str(one.path), is_package=one.is_package
         )
@@ -136,7 +137,7 @@ class NamedModules(MetaPathFinder):
         return spec
 
     def _explained(self, error: ModuleNotFoundError, files: Sequence[ModuleFile]) -> ImportError:
-        """Say of a module that was not found why a file of this name does not count."""
+        """Explain for a missing module why a file with its name is not used."""
         own = next((one for one in files if one.name == error.name), None)
         other = _installed(own.name.partition(".")[0]) if own is not None else None
         if own is not None and other is not None:
@@ -151,7 +152,7 @@ class NamedModules(MetaPathFinder):
 
 
 class _FileLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the bytes that were read, and no bytecode that lies beside the file."""
+    """Compiles the bytes that were read, and ignores bytecode next to the file."""
 
     def __init__(self, file: ModuleFile) -> None:
         super().__init__(file.name, str(file.path))
@@ -165,11 +166,11 @@ class _FileLoader(importlib.machinery.SourceFileLoader):
 
 
 NAMED_MODULES: Final = NamedModules()
-"""Those of this process."""
+"""The finder of this process."""
 
 
 def _installed(name: str) -> Path | None:
-    """Say where Python finds a module that no caller named; None where there is none."""
+    """Return where Python finds a module that no caller named, or None."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -181,7 +182,7 @@ def _installed(name: str) -> Path | None:
 
 
 def _source_of(module: str, folder: str) -> tuple[Path, ...]:
-    """Give the place below a directory at which an installed module lies as source; none where it is a copy, or elsewhere."""
+    """Return the path of an installed module's source below a directory. Empty if it is a copy, or elsewhere."""
     origin = _installed(module.partition(".")[0]) if folder else None
     if origin is None or not is_source_in(str(origin), os.path.realpath(folder)):
         return ()
@@ -189,7 +190,7 @@ def _source_of(module: str, folder: str) -> tuple[Path, ...]:
 
 
 def _is_top_of(file: ModuleFile, other: Path) -> bool:
-    """Say whether what Python finds under the first word of a name is where this file has it."""
+    """Return whether Python finds the first part of a name where this file has it."""
     depth = file.name.count(".")
     top = file.path.parent if file.path.name == _INITIAL else file.path
     for _ in range(depth):
@@ -228,11 +229,11 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _imports(file: ModuleFile) -> Iterator[str]:
-    """List the modules that import statements name, wherever they stand in a file; one that is none is left out later."""
+    """Yield the modules of all import statements in a file. Names that are not modules are dropped later."""
     try:
         tree = ast.parse(file.data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # its importer is told
+        return  # its importer gets the error
     package = file.name if file.is_package else file.name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,16 +1,19 @@
-"""The only room that takes from the machine what a seed should give: ids, clocks, chance, threads, processes, the watchdog.
+"""The only module with access to sources of nondeterminism: ids, clocks, random numbers, threads, processes, the watchdog.
 
-Eight doors. `ids`, `wall`, `stopwatch`, `jitter`, `offload` (with `check_cancelled`), `processes` and `watchdog` go through the
-value that is in place; `monotonic` is Trio's clock, which `trio.run(clock=…)` replaces. Below `agentrail.testing` no other code
-of ours asks the machine; `make lint` says where one does.
+There are eight functions. `ids`, `wall`, `stopwatch`, `jitter`, `offload` (with `check_cancelled`), `processes` and
+`watchdog`
+use the installed machine; `monotonic` is Trio's clock, which `trio.run(clock=…)` replaces. Outside of `agentrail.testing` no
+other
+code of ours calls the machine, which `make lint` checks.
 
     with outside.installed(SeededMachine(7)):
         async with agentrail.open_supervisor() as supervisor:
             ...
 
-A context variable holds the value, and nothing process-wide does: tasks inherit it from the task that starts them, and
-functions in worker threads from the one that offloads them. So two supervisors in two threads have two, and so have
-two in one Trio run. Nothing of agentrail may be imported here.
+A context variable holds the machine, rather than a global of the process. Tasks inherit it from the task that starts them,
+and
+functions in worker threads from the one that offloads them. So two supervisors in two threads have two machines, and so can
+two in one Trio run. This module must not import anything of agentrail.
 """
 
 import os
@@ -33,58 +36,58 @@ ChildProcess: TypeAlias = "subprocess.Popen[bytes]"
 
 
 class Watchdog(Protocol):
-    """An end that is set, and can be called off."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off; again if you like, and when it is over."""
+        """Cancel it. Safe to repeat, and after the call."""
         ...
 
 
 class ProcessDoor(Protocol):
-    """Where child processes come from. Options are those of `subprocess.Popen`."""
+    """Source of child processes. Options are those of `subprocess.Popen`."""
 
     async def open(self, command: Command, **options: Any) -> trio.Process:
-        """Start one, from a worker thread; as `trio.lowlevel.open_process`."""
+        """Start one, from a worker thread, like `trio.lowlevel.open_process`."""
         ...
 
     async def run(self, command: Command, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-        """Run one to its end; as `trio.run_process`.
+        """Run one to its end, like `trio.run_process`.
 
         Cancellation: Ends it.
         """
         ...
 
     def start(self, command: Command, **options: Any) -> "subprocess.Popen[bytes]":
-        """Start one from this very thread, for those that are to end with it."""
+        """Start one from the current thread, for processes that must end with it."""
         ...
 
     def signal_group(self, group: int, number: int) -> None:
-        """Send a signal to a process group; 0 only asks whether there is one."""
+        """Send a signal to a process group. 0 only checks whether the group exists."""
         ...
 
 
 class Outside(Protocol):
-    """The machine, or what stands for it. Replaced as a whole: half a simulation does not repeat."""
+    """The machine, or its replacement. Replaced as a whole: half a simulation is not repeatable."""
 
     @property
     def processes(self) -> ProcessDoor:
-        """Where child processes come from."""
+        """Source of child processes."""
         ...
 
     def ids(self, size_bytes: int, /) -> str:
-        """Mint an id of so many bytes, in hexadecimal digits: unlike all others, and on a machine beyond guessing."""
+        """Create an id of this many bytes, in hexadecimal digits: unique, and on a real machine unguessable."""
         ...
 
     def wall(self) -> float:
-        """Read the clock on the wall: seconds since 1970. It may be wrong, and may go back."""
+        """Read the wall clock: seconds since 1970. It may be wrong, and may go backwards."""
         ...
 
     def stopwatch(self) -> float:
-        """Read a clock that only differences mean something of, in seconds: how long a piece of code took."""
+        """Read a clock for differences only, in seconds: the duration of a piece of code."""
         ...
 
     def jitter(self) -> float:
-        """Draw a number from 0 up to 1, to spread retries over time."""
+        """Return a random number from 0 up to 1, to spread retries over time."""
         ...
 
     async def offload(
@@ -95,15 +98,15 @@ class Outside(Protocol):
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> T:
-        """Run a function that blocks where it does not hold the loop; as `trio.to_thread.run_sync`."""
+        """Run a blocking function without blocking the event loop, like `trio.to_thread.run_sync`."""
         ...
 
     def check_cancelled(self) -> None:
-        """Raise in an offloaded function when the task that waits for it was cancelled; let it travel."""
+        """Raise in an offloaded function when the task that waits for it was cancelled. Let the exception propagate."""
         ...
 
     def watchdog(self, seconds: float, bark: Callable[[], None], /) -> Watchdog:
-        """Call a function after so many seconds, whatever the loop does meanwhile, unless it is called off."""
+        """Call a function after this many seconds, even if the event loop is blocked, unless it is cancelled."""
         ...
 
 
@@ -121,8 +124,8 @@ class MachineProcesses:
         return await trio.run_process(command, **options)
 
     def start(self, command: Command, **options: Any) -> "subprocess.Popen[bytes]":
-        """Start one from this very thread."""
-        return subprocess.Popen(command, **options)  # noqa: S603 - who calls decides what runs
+        """Start one from the current thread."""
+        return subprocess.Popen(command, **options)  # noqa: S603 - the caller decides on the command
 
     def signal_group(self, group: int, number: int) -> None:
         """Send a signal to a process group."""
@@ -130,26 +133,26 @@ class MachineProcesses:
 
 
 class RealMachine:
-    """The machine as it is. Derive from it to replace some doors and leave the others open."""
+    """The real machine. Subclass it to replace some functions and keep the others."""
 
     __slots__ = ()
 
     processes: ProcessDoor = MachineProcesses()
 
     def ids(self, size_bytes: int, /) -> str:
-        """Mint an id from the randomness of the operating system."""
+        """Create an id from the randomness of the operating system."""
         return secrets.token_hex(size_bytes)
 
     def wall(self) -> float:
         """Read the clock of the operating system."""
         return time.time()
 
-    # The function itself, and no method around it: it is asked twice for each plugin and hook.
+    # The function itself, not a method around it: it is called twice for each plugin and hook.
     stopwatch: "staticmethod[[], float]" = staticmethod(time.perf_counter)
 
     def jitter(self) -> float:
-        """Draw from the random numbers of this process."""
-        return random.random()  # noqa: S311 - spreads retries over time; no secret
+        """Return a random number of this process."""
+        return random.random()  # noqa: S311 - spreads retries over time, not a secret
 
     async def offload(
         self,
@@ -165,11 +168,11 @@ class RealMachine:
         )
 
     def check_cancelled(self) -> None:
-        """Ask Trio, from one of its worker threads."""
+        """Check with Trio, from one of its worker threads."""
         trio.from_thread.check_cancelled()
 
     def watchdog(self, seconds: float, bark: Callable[[], None], /) -> Watchdog:
-        """Let a thread wait, which goes on when the loop does not."""
+        """Wait in a thread, which runs even if the event loop does not."""
         waiting = threading.Timer(seconds, bark)
         waiting.daemon = True
         waiting.start()
@@ -181,16 +184,16 @@ MACHINE: Final[Outside] = RealMachine()
 _IN_PLACE: Final[ContextVar[Outside]] = ContextVar("agentrail_outside", default=MACHINE)
 
 
-# The method itself, and no function around it: each look at the clock asks.
+# The method itself, not a function around it: it is called for each read of a clock.
 current: Final[Callable[[], Outside]] = _IN_PLACE.get
-"""Give what is in place here: the machine, unless something else was installed."""
+"""Return the installed machine: the real one, unless another was installed."""
 
 
 @contextmanager
 def installed(outside: Outside) -> Iterator[None]:
-    """Put something in the place of the machine: for the block, and for all tasks that begin in it, as long as they last.
+    """Install a machine for the block, and for all tasks that start in it, for their lifetime.
 
-    A supervisor that is opened in the block keeps it too, with all its sessions, also for calls that come from elsewhere.
+    A supervisor that is opened in the block keeps it too, with all its sessions, even for calls from elsewhere.
     """
     token = _IN_PLACE.set(outside)
     try:
@@ -200,12 +203,12 @@ def installed(outside: Outside) -> Iterator[None]:
 
 
 def ids(size_bytes: int) -> str:
-    """Mint an id; see `Outside.ids`."""
+    """Create an id. See `Outside.ids`."""
     return _IN_PLACE.get().ids(size_bytes)
 
 
 def wall() -> float:
-    """Read the clock on the wall; see `Outside.wall`. What becomes part of a signal is `runtime.clock.now_ms`, which never goes back."""
+    """Read the wall clock. See `Outside.wall`. Signals use `runtime.clock.now_ms`, which never goes backwards."""
     return _IN_PLACE.get().wall()
 
 
@@ -217,12 +220,12 @@ def monotonic() -> float:
 
 
 def stopwatch() -> float:
-    """Read a clock for differences; see `Outside.stopwatch`."""
+    """Read a clock for differences. See `Outside.stopwatch`."""
     return _IN_PLACE.get().stopwatch()
 
 
 def jitter() -> float:
-    """Draw a number from 0 up to 1; see `Outside.jitter`."""
+    """Return a random number from 0 up to 1. See `Outside.jitter`."""
     return _IN_PLACE.get().jitter()
 
 
@@ -233,10 +236,11 @@ async def offload(
     abandon_on_cancel: bool = False,
     limiter: trio.CapacityLimiter | None = None,
 ) -> T:
-    """Run a function that blocks where it does not hold the loop, and wait for it.
+    """Run a blocking function without blocking the event loop, and wait for it.
 
-    Cancellation: A checkpoint. Takes effect at once where it may be left behind; else when the function returns, or raises
-        because it asked `check_cancelled()`.
+    Cancellation: A checkpoint. Takes effect at once if the function may be abandoned. Otherwise when the function returns, or
+        raises
+        because it called `check_cancelled()`.
     """
     return await _IN_PLACE.get().offload(
         function, *args, abandon_on_cancel=abandon_on_cancel, limiter=limiter
@@ -249,18 +253,18 @@ def check_cancelled() -> None:
 
 
 def way_back() -> Callable[..., object]:
-    """Give the way from an offloaded function back into the loop: it calls a function there, soon. Ask for it in the loop.
+    """Return a function for offloaded code that schedules a call in the event loop. Create it in the event loop.
 
-    Where functions are offloaded into the loop itself it is not needed: they are there already.
+    A machine that offloads functions into the event loop itself does not need it: they are there already.
     """
     return trio.lowlevel.current_trio_token().run_sync_soon
 
 
 def processes() -> ProcessDoor:
-    """Give the place where child processes come from."""
+    """Return the source of child processes."""
     return _IN_PLACE.get().processes
 
 
 def watchdog(seconds: float, bark: Callable[[], None]) -> Watchdog:
-    """Call a function after so many seconds, whatever the loop does meanwhile; see `Outside.watchdog`."""
+    """Call a function after this many seconds, even if the event loop is blocked. See `Outside.watchdog`."""
     return _IN_PLACE.get().watchdog(seconds, bark)

@@ -33,6 +33,6 @@ def private_below(root: Path) -> tuple[tuple[str, ...], ...]:
 @functools.lru_cache(maxsize=256)
 def _below(
     root: Path, known: int
-) -> tuple[tuple[str, ...], ...]:  # asked for each file; `known` tells when there are more
+) -> tuple[tuple[str, ...], ...]:  # called for each file, and `known` shows when there are more
     del known
     return tuple(path.relative_to(root).parts for path in (*_places,) if root in path.parents)

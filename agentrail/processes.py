@@ -1,7 +1,7 @@
-"""Which processes work for a call: an account that the code that starts them keeps, and the code that stops the call reads.
+"""Account of the processes of a call, written by the code that starts them and read by the code that stops the call.
 
-A context variable, because between the two stand a tool's own code and a port that knows nothing of calls. No process is
-started or stopped here.
+A context variable, because a tool's own code and a port that knows nothing of calls are between the two. This module neither
+starts nor stops processes.
 """
 
 from contextvars import ContextVar
@@ -12,12 +12,12 @@ from attrs import define, field
 
 @define(eq=False)
 class ProcessAccount:
-    """The processes of one call.
+    """Processes of one call.
 
     Attributes:
-        alive: The pids of those that were started and have not been seen to end.
-        reaped: How many were alive when they were to end, and are gone.
-        left_at: The addresses of other machines where it is not known that what was to end is gone.
+        alive: Pids of started processes without a known end.
+        reaped: Number of processes that were alive when they were stopped, and have ended.
+        left_at: Addresses of other machines where the end of stopped processes is unknown.
     """
 
     alive: set[int] = field(factory=set)
@@ -25,7 +25,10 @@ class ProcessAccount:
     left_at: set[str] = field(factory=set)
 
     def left(self) -> list[tuple[str, int | None]]:
-        """List what is there still, in order: where, as words behind a name, and its pid. Here there are no words, elsewhere no pid."""
+        """Return the remaining processes, in order: their place, in words that follow a name, and their pid.
+
+        Local ones have no words, remote ones no pid.
+        """
         here: list[tuple[str, int | None]] = [("", pid) for pid in sorted(self.alive)]
         return here + [(f" at {address}", None) for address in sorted(self.left_at)]
 
@@ -36,19 +39,19 @@ _ACCOUNT: Final[ContextVar[ProcessAccount | None]] = ContextVar(
 
 
 def keep_account(account: ProcessAccount) -> None:
-    """Let all that this task starts from now on, and the tasks that it starts, stand in this account."""
+    """Record processes that this task and its child tasks start from now on in this account."""
     _ACCOUNT.set(account)
 
 
 def note_started(pid: int) -> None:
-    """Note that a process works for the call of this task; outside of calls no account is kept."""
+    """Record a started process for the call of this task. Outside of calls there is no account."""
     account = _ACCOUNT.get()
     if account is not None:
         account.alive.add(pid)
 
 
 def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
-    """Note the end of a process and of those that it had started."""
+    """Record the end of a process and of its child processes."""
     account = _ACCOUNT.get()
     if account is not None:
         account.alive.discard(pid)
@@ -57,7 +60,7 @@ def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
 
 
 def note_left_elsewhere(address: str) -> None:
-    """Note that something was to end on another machine, and that it is not known to be gone."""
+    """Record that processes were stopped on another machine, and that their end is unknown."""
     account = _ACCOUNT.get()
     if account is not None:
         account.left_at.add(address)

@@ -1,7 +1,9 @@
-"""What events, signals, messages and all that they are made of are: frozen msgspec Structs, written and read as they are.
+"""Base classes of events, signals, messages and their parts: frozen msgspec Structs, written and read without conversion.
 
-Refusing unknown fields, so that reading one of a newer version says so; hidden from the cyclic collector (`gc=False`),
-because frozen values that point downwards only can form no cycle. No value enters this file, only what they have in common.
+They reject unknown fields, so that reading one of a newer version fails with an error. They are hidden from the cyclic
+collector
+(`gc=False`), because frozen values that only point downwards cannot form a cycle. This module defines no values, only their
+common base.
 """
 
 import re
@@ -18,8 +20,9 @@ T = TypeVar("T")
 _BUILDING: Final = RLock()
 """Held while msgspec builds the table of a type.
 
-msgspec 0.22 publishes the table of a class before its fields are filled in. Another thread that decodes the class at that moment follows
-a null pointer, and the process dies of SIGSEGV. docs/explanation/dependencies.md has the report.
+msgspec 0.22 publishes the table of a class before its fields are filled in. Another thread that decodes the class at that
+moment
+follows a null pointer, and the process dies of SIGSEGV. docs/explanation/dependencies.md has the report.
 """
 
 
@@ -28,10 +31,11 @@ def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]: ...
 @overload
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Make a JSON decoder of a type, with all its tables built. The only place in the package that makes typed decoders.
+    """Return a JSON decoder of a type, with all its tables built. The only place in the package that creates typed decoders.
 
-    Types of agentrail get theirs when their module is imported. Types of an application are passed here for each use, since they become
-    known at run time; tables that exist are not built again.
+    Types of agentrail are passed when their module is imported. Types of an application are passed for each use, since they
+    become
+    known at run time. Existing tables are not built again.
     """
     with _BUILDING:
         return msgspec.json.Decoder(kind)
@@ -42,37 +46,37 @@ def converter_of(kind: type[T], *, str_keys: bool = False) -> Callable[[Any], T]
 @overload
 def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]: ...
 def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]:
-    """Make the `msgspec.convert` of a type, with all its tables built: see `decoder_of`."""
+    """Return the `msgspec.convert` of a type, with all its tables built. See `decoder_of`."""
     with _BUILDING:
-        msgspec.msgpack.Decoder(kind)  # unlike the one for JSON, it takes keys of every type
+        msgspec.msgpack.Decoder(kind)  # unlike the one for JSON, it accepts keys of every type
     return partial(msgspec.convert, type=kind, str_keys=str_keys)
 
 
 def tag_name(name: str) -> str:
-    """Give what tells a class apart on the wire: its name in snake_case."""
+    """Return the tag of a class on the wire: its name in snake_case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A value that is alone in its place."""
+    """A value that is not part of a union."""
 
 
 class TaggedValue(Value, frozen=True, tag_field="kind", tag=tag_name):
-    """A value that stands in a closed union, and says on the wire which member it is."""
+    """A member of a closed union, with a tag on the wire."""
 
 
 def replace(value: S, /, **changes: Any) -> S:
-    """Make a value like another one, but for some fields.
+    """Return a copy of a value with some fields changed.
 
     Args:
-        value: An event, a message, or a part of one. It stays as it is: all of them are frozen.
-        changes: The fields that differ, by name. What freezes or counts them when such a value is made does so here too.
+        value: An event, a message, or a part of one. It stays unchanged: all of them are frozen.
+        changes: The changed fields, by name. They are frozen and validated as in the constructor.
 
     Returns:
         A value of the same class. An event keeps its `meta`, unless that is among the changes.
 
     Raises:
-        TypeError: Your move: this class has no such field, or it is none of these values.
+        TypeError: Your move: this class has no such field, or the value is not one of these.
     """
     given: object = value
     if not isinstance(given, msgspec.Struct):

@@ -51,7 +51,7 @@ def need_websockets(what: str) -> None:
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a name on first use, and remember it."""
+    """Resolve a name on first use, and cache it."""
     home = _HOMES.get(name)
     if home is None:
         message = f"module 'agentrail.websockets' has no attribute {name!r}"

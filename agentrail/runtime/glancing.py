@@ -72,7 +72,7 @@ def model_facts_of(session: Session) -> ModelFacts | None:
 
 
 def changed_at_ms(session: Session) -> int:
-    """Return when a session last published an event, in milliseconds since 1970. 0 if it never did."""
+    """Return when a session last published an event, in milliseconds since 1970 (0 for none)."""
     cell = session._cell  # noqa: SLF001 - same access
     return cell.bus.last_at_ms
 

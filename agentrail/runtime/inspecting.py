@@ -185,7 +185,7 @@ def _read(stored: StoredSession, store: Store, after: int, limit: int) -> tuple[
 def _with_plugin(
     journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
 ) -> Iterator[Record]:
-    """Return the records that a plugin contributed to, or that name it. This needs a fold: records do not list the plugins called."""
+    """Return the records that a plugin contributed to, or that name it. Needs a fold: records do not list called plugins."""
     if after >= end:
         return
     for step in journal.explained_steps(after, end):
@@ -211,7 +211,7 @@ def _is_wanted(record: Record, store: Store, wanted: WantedRecords) -> bool:
 
 
 def _holds(entry: JournalEntry, text: str) -> bool:
-    """Search for a text in the shown data, not in the stored data: otherwise a reader could guess a secret character by character."""
+    """Search for a text in the shown data. In the stored data, a reader could guess a secret character by character."""
     written = msgspec.json.encode(entry.body).decode()
     needle = msgspec.json.encode(text).decode()[1:-1]  # in its encoded form, with escaped quotes
     return needle.casefold() in written.casefold() or text.casefold() in "\n".join(entry.does).casefold()

@@ -303,7 +303,7 @@ class Interpreter:
         pending_calls: PendingCalls,
         journal: KeptJournal | None = None,
     ) -> None:
-        """Store the collaborators of effects. Requires a Trio run. Streams are read while the store accepts records. None for always."""
+        """Store the collaborators of effects. Requires a Trio run. Without a journal, streams are always read."""
         self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports

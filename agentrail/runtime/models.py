@@ -196,8 +196,8 @@ def _fault_of_capabilities(known: object) -> str | None:
 
 # Type checks for a provider's output on its way into a session.
 #
-# A struct accepts any field value, and a step may not notice a wrong one. But a record that contains it cannot be read again, nor any
-# later record.
+# A struct accepts any field value, and a step may not notice a wrong one. But neither a record that contains it
+# nor any later record can be read again.
 
 _STOP_REASONS: Final = frozenset(get_args(StopReason))
 _NEVER_RECORDED: Final[frozenset[type]] = frozenset({ToolCallStarted, ArgumentsDelta})

@@ -51,7 +51,7 @@ class Write(Protocol):
 
 
 def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
-    """Return an exception handler for `call_guarded`. Expected exceptions of a store propagate. Others are logged and become a `StoreBug`."""
+    """Return an exception handler for `call_guarded`. Expected store errors propagate. Others are logged and become a `StoreBug`."""
 
     def tell(error: BaseException) -> NoReturn:
         if isinstance(error, AgentrailError):

@@ -1,4 +1,4 @@
-"""Past states of a session: its journal is read and folded up to a number, in a worker thread, without effects or an event loop."""
+"""Past states of a session: its journal is folded up to a number, in a worker thread, without effects or an event loop."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -204,7 +204,7 @@ class PastEvents:
     def read(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int, high: int
     ) -> tuple[tuple[Event, ...], int]:
-        """Fold a range of events. If the code here folds the journal differently, the result is empty up to the end of the range."""
+        """Fold a range of events. If the code here folds the journal differently, it is empty up to its end."""
         run = self._known_run(stored, low, high)
         if run is not None:
             return run.events[low - run.first : high - run.first + 1], 1

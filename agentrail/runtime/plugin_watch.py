@@ -83,7 +83,7 @@ class PluginWatch:
         )
 
     def report_to(self, mailbox: Mailbox[Any]) -> None:
-        """Set the mailbox for reports of slow plugins. The mailbox rather than its method, which would be one more object per session."""
+        """Set the mailbox for reports of slow plugins. The mailbox, because its method would be another object."""
         self._mailbox = mailbox
 
     def keep(self, change: SignalId, plugin: Plugin) -> None:

@@ -1,4 +1,4 @@
-"""Files of a rewound session and of a fork: restore their contents after a record. The writes are recorded like those of a call."""
+"""Files of a rewound session and of a fork: restore their contents as of a record. The writes are recorded."""
 
 import os
 import re

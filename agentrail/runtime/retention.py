@@ -311,7 +311,7 @@ class Retention:
             plan.deleted(one)
 
     def _delete_now(self, one: StoredTree, why: str) -> None:
-        """Delete a tree, count it and report it. Done here, because no later write may depend on it."""
+        """Delete a tree, count it and log it, in one call: after the deletion no step may remain."""
         # A tree that woke has a `taken` record since, here as on any other node, and is refused.
         size = self._store.delete(one.scope, one.root, written_before_ms=one.written_at_ms + 1)
         self.deleted += 1

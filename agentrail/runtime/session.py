@@ -1,4 +1,4 @@
-"""The actor of one session: read a mailbox item, `step`, execute the effects. Its state outlives it, so it can crash and restart."""
+"""The actor of one session: read a mailbox item, `step`, execute the effects. Its state survives a crash."""
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Enum
@@ -320,7 +320,7 @@ class SessionCrashed(Exception):
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """State of a session and its children. Calling it draws their status. Not a closure, which has nine more objects for the collector."""
+    """State of a session and its children. Calling it draws their status. A closure would add nine objects for the collector."""
 
     state: SessionState
     at_ms: int
@@ -436,7 +436,7 @@ class SessionCell(SleepingCell):
         return self if found is None or own_id not in found.state.data.config.path else found
 
     def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error in waiting callers, because the store is unavailable: here, and in ancestors that wait for this session."""
+        """Raise an error in waiting callers, because the store is unavailable: here, and in waiting ancestors."""
         self.pending_calls.give_up(error, answered)
         for session_id in self.state.data.config.path[:-1]:
             above = self.find(self.ports.scope, session_id)

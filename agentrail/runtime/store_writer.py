@@ -1,4 +1,4 @@
-"""The store writer: sends the records of all sessions to their store in batches, from one thread at a time. No session waits for it.
+"""The store writer: sends records of all sessions to the store in batches, from one thread at a time. No session waits.
 
 A loop of three steps: `take_batch`, `commit`, `report`. Only `commit` blocks, in a worker thread. So the driver, a task or a
 simulation, decides when each happens. A lone record is committed at once. Records that arrive meanwhile are the next batch.
@@ -351,7 +351,7 @@ class Writer:
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
 
     def _next_calls(self) -> list[_Call]:
-        """Return the next call. If it takes over a tree, also all directly following calls that do. Batches go between other calls."""
+        """Return the next call. If it takes over a tree, also all directly following ones that do. Batches run in between."""
         calls = [self._calls.popleft()]
         while calls[0].tree is not None and self._calls and self._calls[0].tree is not None:
             calls.append(self._calls.popleft())

@@ -554,8 +554,8 @@ class SessionSupervisor:
                 session ever waits.
 
         Returns:
-            An async context manager to iterate over. Iteration ends when the supervisor closes. By the time a session is reported as
-            parked, `last_words` has it.
+            An async context manager to iterate over. Iteration ends when the supervisor closes. `last_words` already has a
+            session that is reported as parked.
 
         Raises:
             OptionError: Your move: an invalid scope, or a buffer below 1.
@@ -619,7 +619,7 @@ class SessionSupervisor:
 
         Cancellation: Always a checkpoint. If cancelled here, neither child nor spec stays.
         """
-        # The child starts after a running actor, so only once the next instance is up.
+        # The child starts after the actor, so wait until an incarnation is running.
         await self.session(session_id, scope=scope).status()
         return await self._shared.entries[key_of(scope, session_id)].branch.start_child(spec)
 
@@ -673,7 +673,7 @@ class SessionSupervisor:
             return cell
         words = self._shared.ended.find(key)
         session = None if words is None else words.session
-        return None if session is None else session._cell  # noqa: SLF001 - internal access from the supervisor to the cell of a handle
+        return None if session is None else session._cell  # noqa: SLF001 - internal access to the cell of a handle
 
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._shared.live(key_of(scope, session_id))

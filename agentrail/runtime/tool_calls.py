@@ -817,7 +817,7 @@ class ToolCallRunner:
         ended = self._decide_start(effect)
         if not isinstance(ended, AttemptEnd):
             tool, timeout_seconds = ended
-            # Relative to now, the start of the scope. Setting the deadline itself would take half as long as creating the scope.
+            # Relative to the entry of the scope, in this pass. Setting the deadline itself would cost half as much as the scope.
             scope.relative_deadline = max(timeout_seconds, 0.0)
             call = RunningCall(self, began, processes, child_usages, at_ms=started_at_ms)
             attempt = Attempt(

@@ -83,7 +83,7 @@ class Workspace:
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[Sandbox]:
-        """Return the sandbox, and keep it open for the block. For uses outside of calls, so that the session does not wait for them.
+        """Return the sandbox, and keep it open for the block. For uses outside of calls, which the session does not await.
 
         If it were closed during a write, its root descriptor could be reused for another session's directory.
         """
