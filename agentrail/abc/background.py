@@ -1,7 +1,7 @@
 """Background commands of one session: unread output and outcome of each.
 
 The session's call runner keeps them. A restart of the session ends its commands, and the new incarnation starts with none.
-This module handles no processes; the code that follows a process adds its output here.
+This module handles no processes. The code that follows a process adds its output here.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class BackgroundCommand:
         id: Id for the model, never reused for another command of the session.
         command: The command line, shortened.
         scope: Cancel scope of the task that follows it. Cancelling it stops the command.
-        how: How it ended; None while it runs.
+        how: How it ended, or None while it runs.
     """
 
     def __init__(self, command_id: str, command: str) -> None:

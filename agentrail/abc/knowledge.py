@@ -83,7 +83,7 @@ def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a document: the directory of its path without leading `/`, `./` and `../`; empty if there is none."""
+    """Return the folder of a document: the directory of its path without leading `/`, `./` and `../`, empty if there is none."""
     return _placed(path).rpartition("/")[0]
 
 
@@ -115,8 +115,8 @@ class DocumentFilter:
     """Selects documents. A document must pass both conditions.
 
     Attributes:
-        folder: In this folder or below it; None for all. A trailing slash is ignored.
-        tags: With every one of these tags, compared exactly; empty for any.
+        folder: In this folder or below it, or None for all. A trailing slash is ignored.
+        tags: With every one of these tags, compared exactly. Empty: any document.
 
     Raises:
         OptionError: Your move: an invalid folder or tag. All faults are reported at once.
@@ -174,7 +174,7 @@ class KnowledgeDocument:
         state: Whether it is searchable.
         reason: One sentence if it failed.
         passages: Number of its passages.
-        summary: One-line summary; empty if there is none.
+        summary: One-line summary, empty if there is none.
         tags: Its tags, in their original order.
     """
 
@@ -233,7 +233,7 @@ class KnowledgeStore(Protocol):
     """
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
-        """Create a base if it does not exist, and set its readers. None keeps the current readers; a new base then has none.
+        """Create a base if it does not exist, and set its readers. None keeps the current readers. A new base then has none.
 
         Raises:
             OptionError: Your move: an invalid name or reader.
@@ -281,7 +281,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
-        """Return the beginning of a document, at most `most` characters; empty if it does not exist or has no passages."""
+        """Return the beginning of a document, at most `most` characters, empty if it does not exist or has no passages."""
         ...
 
     def summarize(self, tenant: str, base: str, path: str, digest: str, summary: str) -> bool:
@@ -320,7 +320,7 @@ class KnowledgeStore(Protocol):
         Args:
             reader: User who searches.
             query: Words, without any special syntax.
-            base: Base to search; empty for all readable ones.
+            base: Base to search, or empty for all readable ones.
             within: Documents to search. They also determine which words of the query are rare.
             limit: Maximum number of results, 1 to 50.
 
@@ -331,7 +331,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Return a passage with its neighbours, in order; empty if the passage is unknown or not readable.
+        """Return a passage with its neighbours, in order, empty if the passage is unknown or not readable.
 
         Raises:
             OptionError: Your move: `around` is not a number from 0 to 10.

@@ -21,7 +21,7 @@ class NoteStore(Protocol):
         ...
 
     def read(self, owner: MemoryOwner, session: str) -> str:
-        """Return the notes of a session; empty if there are none.
+        """Return the notes of a session, empty if there are none.
 
         Raises:
             NotAStore: Your move: the file cannot be notes, for example a link or bytes that are not UTF-8. It was not

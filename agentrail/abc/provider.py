@@ -16,12 +16,12 @@ class Capabilities:
     """Known capabilities and prices of a model.
 
     Attributes:
-        context_window: Size in tokens; None if unknown.
-        max_output_tokens: Maximum length of one response, in tokens; None if unknown.
+        context_window: Size in tokens, or None if unknown.
+        max_output_tokens: Maximum length of one response, in tokens, or None if unknown.
         images: Whether it accepts images.
         reasoning: Whether it can emit thinking text.
-        price: Highest price of its tokens; None if unknown, which never counts as 0.
-        schemas: How the shape of an answer is requested: `native`, by a schema in the request; `tool`, by a tool call that
+        price: Highest price of its tokens, or None if unknown, which never counts as 0.
+        schemas: How the shape of an answer is requested: `native`, by a schema in the request, or `tool`, by a tool call that
             contains the answer. The provider adds and removes that tool.
     """
 

@@ -45,7 +45,7 @@ def _refuse(faults: Sequence[str]) -> None:
 
 
 def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
-    """Return why a text is invalid, without repeating it; None if it is valid."""
+    """Return why a text is invalid, without repeating it, or None if it is valid."""
     if not isinstance(text, str):
         return f"{name} is of type {type(text).__name__}: expected text"
     if not text.strip():
@@ -97,8 +97,8 @@ class MemoryOwner:
     """Owner of entries.
 
     Attributes:
-        tenant: Tenant of the user; empty without tenants. Two tenants never share a file.
-        user: User of the tenant; empty for entries of no particular user.
+        tenant: Tenant of the user, empty without tenants. Two tenants never share a file.
+        user: User of the tenant, empty for entries of no particular user.
 
     Raises:
         OptionError: Your move: a field is not a string.
@@ -127,7 +127,7 @@ class MemoryEntry:
         id: 1 to 128 of `A-Z a-z 0-9 . _ : -`, starting with a letter or digit, unique for the owner.
         text: Content: 1 byte to 8 KiB of UTF-8, not only whitespace.
         tags: Topics: at most 16, of 1 to 64 characters each, compared exactly.
-        session: Session that it comes from; empty for none.
+        session: Session that it comes from, empty for none.
         at_ms: Creation time, in milliseconds since 1970.
         version: Version of the text's format, from 1, for applications that store more than plain sentences.
 
@@ -169,7 +169,7 @@ class TagFilter:
     """Selects entries by tags. An entry must pass both conditions.
 
     Attributes:
-        any_of: At least one of these tags; empty for any.
+        any_of: At least one of these tags. Empty: any entry.
         all_of: Every one of these tags.
 
     Raises:
@@ -261,7 +261,7 @@ class RecallStore(Protocol):
             owner: Owner of the entries.
             tags: Selects the entries.
             limit: Maximum number of entries, 1 to 1,000.
-            after: `at_ms` and `id` of the last entry of the previous page; None for the first page.
+            after: `at_ms` and `id` of the last entry of the previous page, or None for the first page.
 
         Raises:
             OptionError: Your move: an invalid limit.
@@ -311,7 +311,7 @@ class Memories(Protocol):
         Args:
             text: Content: 1 byte to 8 KiB of UTF-8.
             tags: Topics, at most 16.
-            entry_id: An id that makes the call idempotent; None generates one.
+            entry_id: An id that makes the call idempotent. None generates one.
 
         Returns:
             The stored entry, with its id.

@@ -49,7 +49,7 @@ class WriteResult:
         total_lines: Number of lines in the file.
         size_bytes: Size of the file.
         sha256: SHA-256 of its bytes, hexadecimal: equal content has an equal hash.
-        sha256_before: SHA-256 of the replaced bytes; None if there were none, or too many to read.
+        sha256_before: SHA-256 of the replaced bytes, or None if there were none, or too many to read.
         error: Reason that nothing was written, or None.
     """
 
@@ -86,7 +86,7 @@ class DirectoryEntry:
 
     Attributes:
         name: Name without its directory.
-        kind: `dir`, `file` or `link`; `other` for pipes, sockets and devices.
+        kind: `dir`, `file` or `link`, or `other` for pipes, sockets and devices.
         size_bytes: Size of a file, otherwise 0.
         target: Target of a link, otherwise None.
     """
@@ -229,7 +229,7 @@ class ExecuteResult:
     Attributes:
         output: Standard output and error, interleaved as written. Undecodable bytes become U+FFFD. The middle of long output
             is replaced by a note.
-        exit_code: Exit code; None if a signal ended it, it was stopped, or it never ran.
+        exit_code: Exit code, or None if a signal ended it, it was stopped, or it never ran.
         signal: Number of the signal that ended it, or None.
         duration_ms: Run time, in milliseconds.
         truncated: Whether `output` is incomplete.

@@ -1,6 +1,6 @@
 """The port of a journal store: an ordered set of records for each session, and the session's owner.
 
-One thread writes to a store; any thread may read. Calls block and need no event loop. A session's journal decides its
+One thread writes to a store, and any thread may read. Calls block and need no event loop. A session's journal decides its
 ownership: an append succeeds if its first number is free and the record before it has the same epoch as the append. All times
 come from the store's clock, never from a node's. `agentrail.testing.check_store` tests an implementation against this
 contract.
@@ -24,11 +24,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         id: New at each start.
-        address: Address for other nodes; empty if it accepts no calls.
+        address: Address for other nodes, empty if it accepts no calls.
         version: Version of agentrail.
         pid: Process id.
         boot: Id of the machine's boot. A pid is meaningful only within one boot.
-        seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds; 0 before it is stored.
+        seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds, 0 before it is stored.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         has_ended: Whether no further record follows.
         waits_for: Number of pending approvals and questions.
         due_at_ms: Time of its next timer, on the signal clock in milliseconds, or None.
-        title: Title for lists; empty if it has none.
+        title: Title for lists, empty if it has none.
     """
 
     is_working: bool = False
@@ -63,11 +63,11 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         records: The first records: `opened` first, numbered from 1, all of epoch 1. For an imported journal, all its records,
             with ascending epochs.
-        root: Root of the session's tree; its own id if it has no parent.
-        parent: Parent session; empty for a root.
+        root: Root of the session's tree, or its own id if it has no parent.
+        parent: Parent session, empty for a root.
         forked_from: Session and record number of the fork, or None.
-        node: Owner; empty for none, as in an import.
-        owner: Key of the session's user, from `session_owner_key`; empty for none.
+        node: Owner, empty for none, as in an import.
+        owner: Key of the session's user, from `session_owner_key`, empty for none.
         standing: Status after the last of these records.
         blobs: Large values of the records, by their SHA-256 in hexadecimal.
     """
@@ -133,9 +133,9 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         scope: Scope of the session.
         session: Id of the session.
         root: Root of its tree.
-        parent: Parent session; empty for a root.
+        parent: Parent session, empty for a root.
         forked_from: Session and record number of the fork, or None.
-        node: Owner; empty if it has none.
+        node: Owner, empty if it has none.
         opened_at_ms: Time of its creation, on the store's clock in milliseconds.
         written_at_ms: Time of its last record, on that clock.
         first_seq: Number of the first remaining record: 1 unless it was trimmed.
@@ -193,8 +193,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         scope: In this scope.
         root: In this tree.
-        owner: Of this user, as a `session_owner_key`. Empty for sessions without a user; erased sessions have none.
-        node: Owned by this node; empty for sessions without an owner.
+        owner: Of this user, as a `session_owner_key`. Empty for sessions without a user. Erased sessions have none.
+        node: Owned by this node. Empty: for sessions without an owner.
         is_working: Working, or not.
         has_ended: Ended, or not.
         only_roots: Root sessions only.
@@ -254,7 +254,7 @@ class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class OwedStore(Protocol):
     """Optional interface of a store: keeps obligations, so that they survive the process. A `Store` need not have it.
 
-    `change_owed` writes and follows the rules for writing calls; `owed` reads. Both may raise `StoreUnavailable`.
+    `change_owed` writes and follows the rules for writing calls. `owed` reads. Both may raise `StoreUnavailable`.
     """
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
@@ -346,7 +346,7 @@ class Store(Protocol):
         """Append records to many sessions: all or nothing for each session, and independently for each.
 
         Repeating the same records succeeds while their epoch is the session's newest, even if more records follow. Existing
-        records change nothing, and the status stays. Appends of one session in a batch are applied in order; after a refused
+        records change nothing, and the status stays. Appends of one session in a batch are applied in order. After a refused
         one, the rest of that session is refused.
 
         Returns:
@@ -356,7 +356,7 @@ class Store(Protocol):
         ...
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Return records in order, from number `after + 1`. Damaged records are returned as they are; the reader checks the hashes.
+        """Return records in order, from number `after + 1`. Damaged records are returned as they are, and the reader checks the hashes.
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
@@ -381,7 +381,7 @@ class Store(Protocol):
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """Return the snapshots up to a number, newest first. They may be damaged; the reader checks them."""
+        """Return the snapshots up to a number, newest first. They may be damaged, so the reader checks them."""
         ...
 
     def blob(self, digest: str) -> bytes | None:
@@ -418,7 +418,7 @@ class Store(Protocol):
         """Return the size of one session in bytes: records, snapshots, and each blob that it uses, even if shared.
 
         Returns:
-            Bytes of content, without the store's overhead; 0 if the session does not exist.
+            Bytes of content, without the store's overhead, or 0 if the session does not exist.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Encoding of stored session states as JSON, for code that stores sessions. Bytes in, bytes out; no I/O."""
+"""Encoding of stored session states as JSON, for code that stores sessions. Bytes in, bytes out, without I/O."""
 
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.machine import new_session

@@ -20,7 +20,7 @@ class Ok:
     """A successful result.
 
     Attributes:
-        text: Text for the model. It may be empty if there are images; the model then reads their number.
+        text: Text for the model. It may be empty if there are images. The model then reads their number.
         details: JSON for events and user interfaces, never for the model.
         images: At most 10 images of at most 5 MiB each. The model sees them if its wire format supports images in results.
             Otherwise it reads a line for each, `[image/png, 12,345 bytes]`.
@@ -185,7 +185,7 @@ def name_of(tool: Tool) -> str:
 
 
 def effect_class_of(tool: Tool) -> EffectClass:
-    """Return a tool's effect class; `once` if it declares none."""
+    """Return a tool's effect class, or `once` if it declares none."""
     promised: EffectClass = _member_of(tool, "effect_class", "once")
     return promised
 

@@ -59,11 +59,11 @@ class ChildRequest:
 
     Attributes:
         prompt: Task of the child.
-        system_prompt: System prompt of the child; None for the parent's.
-        tools: Names of the parent's tools that the child gets; None for all.
-        max_turns: Turn limit; None for the parent's.
-        agent: The parent's agent that does the work; None for one configured like the parent.
-        model: Model as `provider:name`; None for the parent's.
+        system_prompt: System prompt of the child, or None for the parent's.
+        tools: Names of the parent's tools that the child gets, or None for all.
+        max_turns: Turn limit, or None for the parent's.
+        agent: The parent's agent that does the work, or None for one configured like the parent.
+        model: Model as `provider:name`, or None for the parent's.
     """
 
     prompt: str
@@ -88,8 +88,8 @@ class UserQuestion:
 
     Attributes:
         question: Text of the question.
-        options: Answers to choose from; empty: any text.
-        timeout_seconds: Time limit for the answer; None: the rest of the call's time.
+        options: Answers to choose from. Empty: any text.
+        timeout_seconds: Time limit for the answer. None: the rest of the call's time.
         schema: Schema of a form, which is answered with an object. None: the answer is a text.
         url: An address to show to the user.
     """
@@ -163,9 +163,9 @@ class ToolContext(Generic[D]):
         agents: Name and description of each agent that the session can delegate to.
         agent_tools: For each agent with tools of its own, their names, sorted.
         prompt_mode: Sections in the system prompt: `full`, `task`, `minimal` or `none`.
-        last_reply: Reply of the previous cycle; empty if there was none.
+        last_reply: Reply of the previous cycle, empty if there was none.
         total_tokens: Tokens used by the session so far.
-        cost_usd: Cost so far, in US dollars; None if a price is unknown.
+        cost_usd: Cost so far, in US dollars, or None if a price is unknown.
         todos: The model's todo list.
         memory: Values that the session's tools keep between calls, set by `UpdateContext(key="memory", …)`.
         user_data: The application's own data.
@@ -173,11 +173,11 @@ class ToolContext(Generic[D]):
             state, journal, event or text.
         memories: Memories across sessions that belong to this session's owner. None if the supervisor has no `memories`, or
             `user_data` names no owner.
-        notes: The session's working notes, `NOTES.md` outside its workspace; None if it has none.
+        notes: The session's working notes, `NOTES.md` outside its workspace, or None if it has none.
         knowledge: Knowledge bases that the session's owner may read. None if the supervisor has no `knowledge`.
-        deadline: Time of the timeout, on Trio's clock; infinite if there is none.
-        progress: Called by `report_progress`; publishes `ToolProgress`.
-        event: Called by `emit`; publishes `PluginEvent`.
+        deadline: Time of the timeout, on Trio's clock, infinite if there is none.
+        progress: Called by `report_progress`. Publishes `ToolProgress`.
+        event: Called by `emit`. Publishes `PluginEvent`.
         detached: Called by `detach`.
         commands: The session's background commands, started by `shell`.
         run_in_thread: Runs a synchronous function in one of the tool threads.
@@ -223,7 +223,7 @@ class ToolContext(Generic[D]):
 
     @property
     def depth(self) -> int:
-        """Number of ancestor sessions; 0 for a root."""
+        """Number of ancestor sessions, 0 for a root."""
         return max(len(self.path) - 1, 0)
 
     @property
@@ -269,9 +269,9 @@ class ToolContext(Generic[D]):
         The model reads the result, and the session continues without the call. The call then takes no slot and has no
         timeout, and no steer or ordinary abort stops it.
 
-        It ends when the tool returns; the model reads the returned text as a note before its next turn. It is also stopped by
+        It ends when the tool returns. The model reads the returned text as a note before its next turn. It is also stopped by
         `abort(kill_tools="all")`, by `abort_tool`, and when the session ends or restarts. It is never run again. A session
-        can have at most eight such calls; the ninth is stopped.
+        can have at most eight such calls. The ninth is stopped.
 
         Its processes, including those opened later, end with it. From now on it can neither ask the user nor start child
         sessions.
@@ -305,7 +305,7 @@ class ToolContext(Generic[D]):
             workdir: Initial directory, below the root.
             env: Extra environment variables, in addition to those of every command.
             errors: Destination of standard error: `merged` into standard output, or `dropped`.
-            timeout_seconds: Expected run time in seconds, from which the CPU time limit is derived; None: the rest of the
+            timeout_seconds: Expected run time in seconds, from which the CPU time limit is derived. None: the rest of the
                 call's time.
 
         Raises:
@@ -346,10 +346,10 @@ class ToolContext(Generic[D]):
         Args:
             prompt: Task of the child, and all that it knows.
             system_prompt: Replaces the system prompt of this session or of the agent.
-            tools: Names of tools of this session, or of the agent if it has its own; None for all of them.
-            max_turns: Turn limit; None for this session's. If the agent has a limit too, the smaller one counts.
-            agent: Name of an agent in `ctx.agents`; None for one configured like this session.
-            model: Model as `provider:name`; None for that of this session or of the agent. Its provider is resolved as for a
+            tools: Names of tools of this session, or of the agent if it has its own, or None for all of them.
+            max_turns: Turn limit, or None for this session's. If the agent has a limit too, the smaller one counts.
+            agent: Name of an agent in `ctx.agents`, or None for one configured like this session.
+            model: Model as `provider:name`, or None for that of this session or of the agent. Its provider is resolved as for a
                 model switch.
 
         Raises:
@@ -409,7 +409,7 @@ class ToolContext(Generic[D]):
         Args:
             question: Text of the question.
             options: Answers to choose from. The user may still answer with other text.
-            timeout_seconds: Time limit in seconds; None: the rest of the call's time.
+            timeout_seconds: Time limit in seconds. None: the rest of the call's time.
             schema: Schema of a form: a flat JSON Schema object of at most 50 fields, each a text, number, boolean or choice
                 (`enum`, or `oneOf` of `const` and `title`). Only valid answers are returned.
             url: An address to show to the user, `https://…`. It is never opened automatically.

@@ -13,7 +13,7 @@ GetContent: TypeAlias = Callable[[str], bytes | None]
 """Returns the content with this SHA-256, or None. It blocks, and is called in a worker thread."""
 
 FileOutcome: TypeAlias = Literal["restored", "removed", "same", "conflict", "failed"]
-"""Outcome for a path: written; removed; already as wanted; changed by other code since; failed."""
+"""Outcome for a path: written, removed, already as wanted, changed by other code since, or failed."""
 
 
 class FileKeeper(Protocol):

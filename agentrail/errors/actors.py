@@ -186,7 +186,7 @@ class ActorDown(AgentrailError):
     """The actor ended without an answer, or never existed.
 
     Attributes:
-        handle: Handle of the actor; `None` if an address had no actor.
+        handle: Handle of the actor, or `None` if an address had no actor.
         reason: The `ExitReason`, one of seven classes, so a `match error.reason` can be exhaustive. `Crashed(type=…, text=…)`
             comes from an exception, `Shutdown(detail=…)` from a deliberate stop, `NoProcess()` from a call to an actor that
             had already ended.
@@ -202,7 +202,7 @@ class ActorDown(AgentrailError):
 
 
 class CallTimeout(AgentrailError):
-    """No answer came in time. The requested work continues; a late answer is dropped."""
+    """No answer came in time. The requested work continues, and a late answer is dropped."""
 
     code = "call_timeout"
 
@@ -245,7 +245,7 @@ class SupervisorStartFailed(AgentrailError):
     """A supervisor failed to start. Children that had started were stopped again, in reverse order.
 
     Attributes:
-        child_id: The child that did not start; `None` if the failure was not a child's.
+        child_id: The child that did not start, or `None` if the failure was not a child's.
         reason: The `ExitReason` of that child's start.
     """
 
@@ -263,7 +263,7 @@ class SupervisorGaveUp(AgentrailError):
 
     Attributes:
         reason: The supervisor's `ExitReason`.
-        child_id: The child whose restart exceeded the limit; `None` if the supervisor was killed.
+        child_id: The child whose restart exceeded the limit, or `None` if the supervisor was killed.
         cause: The last `ExitReason` of that child. If the child is a supervisor that gave up too, the reason of the
             descendant that started it. `None` if the supervisor was killed.
     """

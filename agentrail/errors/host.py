@@ -241,7 +241,7 @@ class DayBudgetSpent(YourMove):
     """The daily budget of the caller, or of their whole tenant, is spent. No message is accepted until the next day.
 
     Attributes:
-        retry_after_seconds: Seconds until the next midnight UTC; 0 if a server did not state it.
+        retry_after_seconds: Seconds until the next midnight UTC, or 0 if a server did not state it.
     """
 
     code = "budget"

@@ -9,7 +9,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
     """An error as data, used in events, signals and journals in place of an exception.
 
     Attributes:
-        code: snake_case, stable; programs branch on it.
+        code: snake_case, stable. Programs branch on it.
         message: For users: what was expected, what was given, and what to do.
         retryable: Whether the same request may succeed later.
         retry_after_seconds: Wait before the next attempt, or None if the server named none.

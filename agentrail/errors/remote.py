@@ -13,7 +13,7 @@ class NotRemote(YourMove):
 
 
 class Unauthorized(YourMove):
-    """The server does not accept the token, or no longer accepts it. The client does not retry; use another token."""
+    """The server does not accept the token, or no longer accepts it. The client does not retry. Use another token."""
 
     code = "unauthorized"
 

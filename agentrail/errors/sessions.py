@@ -136,7 +136,7 @@ class ApprovalExpired(InteractionError):
     """The deadline of a decision has passed. The call was answered with a timeout.
 
     Attributes:
-        at_ms: Time of the deadline, in milliseconds since 1970; None if no longer known.
+        at_ms: Time of the deadline, in milliseconds since 1970, or None if no longer known.
     """
 
     code = "approval_expired"
@@ -153,7 +153,7 @@ class AlreadyResolved(InteractionError):
     Attributes:
         status: The decision.
         by: Source of the decision: `user`, `rule`, `timeout`, `abort`, `superseded`.
-        at_ms: Time of the decision, in milliseconds since 1970; None if no longer known.
+        at_ms: Time of the decision, in milliseconds since 1970, or None if no longer known.
         user: Id of the user who decided, or None if unknown.
     """
 
@@ -221,7 +221,7 @@ class TypeFault(YourMove):
     Attributes:
         where: Place in the type, such as `Order.lines[].price`, or in the value, such as `$.lines[0].price`.
         reason: The fault.
-        way_out: The type to use instead; empty if the value is wrong.
+        way_out: The type to use instead, empty if the value is wrong.
     """
 
     code = "no_schema"
@@ -283,7 +283,7 @@ class CodecError(YourMove):
     Also raised for a state that cannot be encoded, because JSON cannot hold a lone surrogate, NaN or an arbitrary object.
 
     Attributes:
-        path: Place in the document, such as `$.content[0].text`; `$` is the whole document.
+        path: Place in the document, such as `$.content[0].text`. `$` is the whole document.
     """
 
     code = "codec_error"
@@ -295,7 +295,7 @@ class CodecError(YourMove):
 
 
 class SubscriberTooSlow(YourMove):
-    """The subscriber's buffer is full because it did not read. Only this subscription ends; the session and other subscribers continue.
+    """The subscriber's buffer is full because it did not read. Only this subscription ends, not the session or other subscriptions.
 
     Attributes:
         resume_after: Number to resume after: all earlier events were delivered or filtered out. None if the subscription
@@ -383,7 +383,7 @@ class CycleFailed(CycleEnded):
 
     Attributes:
         error: The failure, as data.
-        text: Text of the model's last response; empty if there was none.
+        text: Text of the model's last response, empty if there was none.
     """
 
     code = "cycle_failed"

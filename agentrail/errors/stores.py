@@ -93,7 +93,7 @@ class HeldBy(StoreError):
 
     Attributes:
         node: Name of the owner.
-        address: Address of the owner; empty if it does not accept calls.
+        address: Address of the owner, empty if it does not accept calls.
         seen_ago_ms: Time since the owner's last sign of life, in milliseconds.
     """
 
@@ -159,7 +159,7 @@ class JournalDrifted(YourMove):
         session_id: Id of the session.
         seq: Number of the first record that differs.
         operation: The first operation found only in the journal or only in the replay, such as `run_tool t7 pay args=…`.
-        plugin: The plugin that probably caused it; empty for agentrail itself.
+        plugin: The plugin that probably caused it, empty for agentrail itself.
     """
 
     code = "journal_drifted"

@@ -2,9 +2,9 @@
 
 *Committed* events have their own number, dense and ascending per session. *Ephemeral* events (`EPHEMERAL`) carry the number
 of the committed event before them. They are never replayed, and their content is repeated in the committed event that
-follows. `Envelope` holds an event's metadata; subscribers find it in `event.meta`.
+follows. `Envelope` holds an event's metadata. Subscribers find it in `event.meta`.
 
-Import every event from this package; the modules inside it are private.
+Import every event from this package. The modules inside it are private.
 """
 
 from agentrail.events.envelope import (

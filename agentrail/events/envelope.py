@@ -30,7 +30,7 @@ class EventBase(TaggedValue, frozen=True, kw_only=True):
     """Base class of all events. Equality, hash and repr ignore `meta`.
 
     Attributes:
-        meta: Set on every published event; None on an event constructed by other code.
+        meta: Set on every published event, None on an event constructed by other code.
     """
 
     meta: Envelope | None = None

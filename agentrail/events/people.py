@@ -30,7 +30,7 @@ class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True)
         approval: The decided approval.
         status: The decision.
         by: Source of the decision.
-        user: Id of the user who decided; None if unknown, or if no user decided.
+        user: Id of the user who decided, or None if unknown, or if no user decided.
     """
 
     approval: Approval
@@ -57,7 +57,7 @@ class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=Tru
 
     Attributes:
         tool: Name of the tool.
-        command_family: For command tools, the words that the rule covers, such as `git status`; None: every call of the tool.
+        command_family: For command tools, the words that the rule covers, such as `git status`. None: every call of the tool.
         exact: Whether the rule covers exactly these words. False, also in records older than this field: all simple commands
             that begin with them.
     """
@@ -74,7 +74,7 @@ class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         ref: Reference to pass to `respond` or `decline`.
         question: The question, in the model's words.
-        options: Answers to choose from; empty: any text.
+        options: Answers to choose from. Empty: any text.
         schema: JSON Schema of a form, which is answered with an object. It is flat, with text, number, boolean and choice
             fields. None: the answer is a text or an option.
         url: An address to show to the user. It is never opened automatically.
@@ -101,7 +101,7 @@ class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         ref: The question, or the approval of the call.
         response: The answer: the text of the chosen option, not its index, or the validated object of a form.
-        user: Id of the user who answered; None if unknown.
+        user: Id of the user who answered, or None if unknown.
     """
 
     ref: QuestionRef | ApprovalId
@@ -119,7 +119,7 @@ class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         ref: The question.
         reason: The user's reason, or None.
-        user: Id of the user who declined; None if unknown.
+        user: Id of the user who declined, or None if unknown.
     """
 
     ref: QuestionRef
@@ -222,7 +222,7 @@ class CompactEnd(EventBase, frozen=True, kw_only=True):
         removed: Number of messages that the summary replaces.
         tokens_before: Estimated size of the history before, in tokens.
         tokens_after: Estimated size of the history now, in tokens.
-        saved_to: Workspace file with the removed messages; None if it could not be written.
+        saved_to: Workspace file with the removed messages, or None if it could not be written.
     """
 
     removed: int
@@ -235,7 +235,7 @@ class CompactSkipped(EventBase, frozen=True, kw_only=True):
     """The history was not shortened, although a compaction was due or requested.
 
     Attributes:
-        by: Name of the plugin that prevented it; `session` if no plugin did.
+        by: Name of the plugin that prevented it, or `session` if no plugin did.
         reason: `plugin`: a plugin prevented it. `nothing_to_cut`: only the last messages are left, and these always stay.
             `too_soon`: the request did not fit, and the last compaction had the same cause. `budget`: the summary could cost
             more than the remaining budget.

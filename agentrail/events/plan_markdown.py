@@ -58,7 +58,7 @@ def decode_plan(text: str) -> Plan:
     """Decode a plan from the output of `encode_plan`, or from text that a user wrote in the same form.
 
     Raises:
-        PlanError: Your move: a line is not part of a plan; the message has its number.
+        PlanError: Your move: a line is not part of a plan. The message has its number.
     """
     goal, approved, notes = "", None, []
     steps: list[dict[str, object]] = []

@@ -73,9 +73,9 @@ class PlanProgress:
     """Progress of a plan.
 
     Attributes:
-        counts: Number of steps per state; always has all five states.
+        counts: Number of steps per state, always has all five states.
         total: Number of steps.
-        percent: Percentage of steps that have ended, successfully or not, rounded down; 0 without steps.
+        percent: Percentage of steps that have ended, successfully or not, rounded down. 0 without steps.
     """
 
     counts: Mapping[PlanStatus, int]
@@ -87,8 +87,8 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
     """A model's plan, and its progress.
 
     Attributes:
-        steps: Steps in order; each has its position as `index`.
-        goal: Purpose of the plan; empty if not stated.
+        steps: Steps in order. Each has its position as `index`.
+        goal: Purpose of the plan, empty if not stated.
         notes: Further notes.
         approved_at_ms: Time of a user's approval, in milliseconds since 1970, or None.
     """
@@ -120,7 +120,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current_step(self) -> PlanStep | None:
-        """The step in progress, otherwise the next one; None when all steps have ended."""
+        """The step in progress, otherwise the next one, or None when all steps have ended."""
         begun = next((step for step in self.steps if step.status == "in_progress"), None)
         return begun or next((step for step in self.steps if step.status == "pending"), None)
 
@@ -137,10 +137,10 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
         Args:
             step_id: Id of the step, such as `step-1`.
-            status: New state; None keeps the current one.
-            result: New result; None keeps the current one.
-            error: New error; None keeps the current one.
-            notes: New notes, replacing all previous ones; None keeps them.
+            status: New state. None keeps the current one.
+            result: New result. None keeps the current one.
+            error: New error. None keeps the current one.
+            notes: New notes, replacing all previous ones. None keeps them.
 
         Raises:
             PlanError: Your move: the step does not exist, or its state does not allow this change.

@@ -193,7 +193,7 @@ class PluginFailed(EventBase, frozen=True, kw_only=True):
         plugin: Name of the plugin.
         hook: The hook event that the plugin was handling.
         error: The error, as text.
-        policy: Effect of the failure: `open`: the plugin is skipped; `closed`: it counts as a refusal.
+        policy: Effect of the failure: `open`: the plugin is skipped, or `closed`: it counts as a refusal.
     """
 
     plugin: str

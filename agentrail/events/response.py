@@ -14,7 +14,7 @@ class RequestStart(EventBase, frozen=True, kw_only=True):
         model: The model string.
         messages: Number of messages in the request.
         context_messages: Number of those that the host added for this request only.
-        context_digest: SHA-256 of the added messages, hexadecimal; empty if there are none.
+        context_digest: SHA-256 of the added messages, hexadecimal, empty if there are none.
         attempt: 1 for the first attempt at this turn.
     """
 

@@ -74,8 +74,8 @@ class PromptReceived(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         ref: Id of the prompt in later events.
         content: The user's message.
-        via: Interface that the prompt arrived through: `http`, `acp`; None: the session's own process.
-        request_id: The host's id of the request that brought it; None: no request did.
+        via: Interface that the prompt arrived through: `http`, `acp`. None: the session's own process.
+        request_id: The host's id of the request that brought it. None: no request did.
     """
 
     ref: PromptRef
@@ -90,7 +90,7 @@ class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         ref: Id of the prompt in later events.
         content: The user's message.
-        position: Position in the queue; 0 is next.
+        position: Position in the queue, where 0 is next.
         via: Same as in `PromptReceived`.
         request_id: Same as in `PromptReceived`.
     """
@@ -147,7 +147,7 @@ class AgentStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         ref: The prompt of the cycle.
-        request_id: The request that brought the prompt; None: no request did.
+        request_id: The request that brought the prompt. None: no request did.
         goes_on: Whether the cycle has no prompt: the model answers the results, or the user message, at the end of the
             conversation. In that case `ref` is only the cycle's id, and no `PromptReceived` precedes it.
         via: Interface that requested a cycle without a prompt. For other cycles, see `PromptReceived`.
@@ -168,8 +168,8 @@ class AgentEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         messages: Messages of this cycle, starting with the user's if it had a prompt.
         usage: Token usage of this cycle.
-        stop_reason: Stop reason of the last response, or the reason that the model was not called again: `max_turns`;
-            `not_resumed` (a user decided against continuing); `superseded` (a prompt arrived while the cycle waited for a
+        stop_reason: Stop reason of the last response, or the reason that the model was not called again: `max_turns`,
+            `not_resumed` (a user decided against continuing), `superseded` (a prompt arrived while the cycle waited for a
             user).
         ref: The prompt of the cycle, same as in `AgentStart`.
         turns: Number of model turns, not counting retries.
@@ -187,7 +187,7 @@ class AgentAbort(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         reason: The reason passed to `abort`.
-        ref: The prompt of the cycle, same as in `AgentStart`; None if no cycle was running.
+        ref: The prompt of the cycle, same as in `AgentStart`, or None if no cycle was running.
     """
 
     reason: str | None
@@ -223,7 +223,7 @@ class AgentSuspended(EventBase, frozen=True, kw_only=True):
     alternates with `AgentResumed`, which reports the end of every wait, even if the cycle ends with it.
 
     Attributes:
-        waiting: Pending approvals, questions and client calls, oldest first; at least one.
+        waiting: Pending approvals, questions and client calls, oldest first, at least one.
     """
 
     waiting: tuple[WaitingFor, ...]
@@ -260,7 +260,7 @@ class AgentChanged(EventBase, frozen=True, kw_only=True):
     `ModelSwitched` and `ToolsUpdated` follow for the changes of model and tools. The conversation is kept.
 
     Attributes:
-        from_agent: Name of the previous agent; None: the one the session started as.
+        from_agent: Name of the previous agent. None: the one the session started as.
         to_agent: Name of the new agent.
         note: The model's handover note.
     """

@@ -30,7 +30,7 @@ class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
     Attributes:
         name: Name of the tool.
         call_id: Id of the call.
-        arguments: The final arguments, frozen; empty if the model's arguments were not a JSON object.
+        arguments: The final arguments, frozen, empty if the model's arguments were not a JSON object.
     """
 
     name: str
@@ -231,7 +231,7 @@ class ToolSourceChanged(EventBase, frozen=True, kw_only=True):
     Attributes:
         source: Name of the source.
         state: The new state.
-        reason: Explanation for users; None if the state is self-explanatory.
+        reason: Explanation for users, or None if the state is self-explanatory.
     """
 
     source: str

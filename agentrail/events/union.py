@@ -53,7 +53,7 @@ class SubagentEvent(EventBase, frozen=True, kw_only=True):
         call_id: The call of this session that the child works for.
         child_id: Id of the child.
         depth: Distance between this session and the publisher: 1 for a child, 2 for a grandchild.
-        event: The child's event; its `meta` has the child's number and path.
+        event: The child's event. Its `meta` has the child's number and path.
     """
 
     call_id: CallId

@@ -16,7 +16,7 @@ class LeftBehind(Value, frozen=True, kw_only=True):
     Attributes:
         name: Name of the tool, or the model of a stream.
         age_ms: Time since it started, in milliseconds.
-        pid: Id of a process that survives even `SIGKILL`, stuck in the kernel; None if it is not a process.
+        pid: Id of a process that survives even `SIGKILL`, stuck in the kernel, or None if it is not a process.
     """
 
     name: str
@@ -93,7 +93,7 @@ PermissionOption: TypeAlias = Literal["approve", "always", "edit", "reject", "re
 """Possible answers to an approval: run the call, run all similar calls, edit its arguments, refuse it, or answer in its place."""
 
 PERMISSION_OPTIONS: Final[tuple[PermissionOption, ...]] = ("approve", "always", "edit", "reject", "respond")
-"""All options; offered unless others are chosen."""
+"""All options, offered unless others are chosen."""
 
 
 def _nothing() -> None:
@@ -110,9 +110,9 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
         arguments: The final arguments as shown to the user. The call runs with exactly these. Frozen.
         arguments_hash: SHA-256 of their canonical JSON, hexadecimal, computed when the user is asked. It is compared with the
             actual arguments in the step that starts the call, and again right before it runs.
-        hint: Reason for the approval, from the code that requires it; None if it gave none.
+        hint: Reason for the approval, from the code that requires it, or None if it gave none.
         requested_at_ms: Start of the wait, in milliseconds since 1970.
-        expires_at_ms: Deadline, in milliseconds since 1970; None: no deadline.
+        expires_at_ms: Deadline, in milliseconds since 1970. None: no deadline.
         path: Session ids from the root to the session of the call.
         permission_options: The accepted answers. A user interface offers these and no others.
     """
@@ -151,11 +151,11 @@ class Question(Value, frozen=True, kw_only=True):
         ref: Reference to pass to `respond` or `decline`.
         call_id: The `ask_user` call that the answer completes, or the call of the tool that asks.
         question: The question, in the model's words.
-        options: Answers to choose from; empty: any text.
+        options: Answers to choose from. Empty: any text.
         schema: Same as in `AskUser`.
         url: Same as in `AskUser`.
         requested_at_ms: Start of the wait, in milliseconds since 1970.
-        expires_at_ms: Time at which the call completes without an answer, in milliseconds since 1970; None: never.
+        expires_at_ms: Time at which the call completes without an answer, in milliseconds since 1970. None: never.
         path: Session ids from the root to the session that asks.
     """
 
@@ -183,7 +183,7 @@ class PendingClientCall(Value, frozen=True, kw_only=True):
         name: Name of the tool.
         arguments: Arguments for the tool: validated, checked by policies and approved. Frozen.
         requested_at_ms: Start of the wait, in milliseconds since 1970.
-        expires_at_ms: Deadline, in milliseconds since 1970; None: no deadline.
+        expires_at_ms: Deadline, in milliseconds since 1970. None: no deadline.
         path: Session ids from the root to the session of the call.
     """
 
@@ -254,10 +254,11 @@ class RecoveryDecision(Value, frozen=True, kw_only=True):
     Attributes:
         open: Kind of the item.
         id: Id of the effect, call, approval, question, client call, prompt, steer or child.
-        name: Tool of a call or of a host notification, model of a request, or plugin of an effect; otherwise empty.
-        decision: The item was sent or run again; started, because it never ran; `asked`, followed by the tool's
-            reconciliation result; left unchanged; expired; given up, because nothing waits for it any more; or, for a child,
-            resumed. A call that must not be repeated is `unknown`.
+        name: Tool of a call or of a host notification, model of a request, or plugin of an effect. Otherwise empty.
+        decision: `sent_again` or `run_again`: repeated. `begun`: started, because it had never run. `asked`: the tool is
+            asked to reconcile the call, with the result `done`, `not_done` or `unknown`. `kept`: left unchanged. `expired`:
+            its deadline has passed. `resumed`: a child continues. `given_up`: nothing waits for it any more. A call that must
+            not be repeated is `unknown`.
     """
 
     open: Literal[

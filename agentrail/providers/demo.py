@@ -569,7 +569,7 @@ def _words(text: str) -> set[str]:
 
 
 def _matching(prompt: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """Return the tool that shares most words with the prompt; words of its name count double. None if none is shared."""
+    """Return the tool that shares most words with the prompt. Words of its name count double. None if none is shared."""
     words = _words(prompt)
     best, most = None, 0
     for spec in tools:

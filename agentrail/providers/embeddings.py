@@ -32,7 +32,7 @@ class OpenAIEmbedder:
         Args:
             model: The server's name of the model.
             dimension: Number of components of its vectors: 1,536 for `text-embedding-3-small`.
-            api_key: The key; None for a server without authentication.
+            api_key: The key, or None for a server without authentication.
             base_url: Address before `/embeddings`.
             sends_dimension: Whether to send the dimension, for models that can shorten their vectors.
             headers: Additional headers.

@@ -80,7 +80,7 @@ def read_date(text: str) -> datetime.datetime | None:
 Kind = type[ProviderError]
 
 MAX_MESSAGE: Final = 240
-"""Maximum characters of a message with advice; the vendor's words are cut to fit.
+"""Maximum characters of a message with advice. The vendor's words are cut to fit.
 
 A cycle adds up to 130 characters, and 400 can be read at a glance.
 """
@@ -95,9 +95,9 @@ class Vendor:
     Attributes:
         name: Such as `anthropic`.
         key_help: How to set the key, as a clause: `set ANTHROPIC_API_KEY or …`.
-        path_help: Other causes of a 404 than a wrong model, as a sentence; empty if there are none.
+        path_help: Other causes of a 404 than a wrong model, as a sentence, empty if there are none.
         secrets: The keys in use. No error text contains them or parts of them.
-        base_url: Common prefix of its request addresses; empty if unknown.
+        base_url: Common prefix of its request addresses, empty if unknown.
         is_compatible: Whether it is another server with the vendor's format. Such addresses end in `/v1`, which users forget.
     """
 
@@ -122,7 +122,7 @@ class Answer:
         headers: Headers with lower-case names.
         body: Body as text.
         now: Time of the response, to evaluate a date in `Retry-After`.
-        url: Address of the request; empty if unknown.
+        url: Address of the request, empty if unknown.
     """
 
     status: int
@@ -405,8 +405,8 @@ def decide_advice(
     Args:
         kind: Type of the error.
         vendor: The vendor that refused.
-        fault: Fault described by the body; None if the body does not follow the format.
-        answer: The whole response; None for an error in a stream.
+        fault: Fault described by the body, or None if the body does not follow the format.
+        answer: The whole response, or None for an error in a stream.
     """
     status = answer.status if answer is not None else fault.status if fault is not None else None
     if fault is not None and _is_about_money(status, fault):
@@ -606,7 +606,7 @@ def request_id_of(headers: Mapping[str, str]) -> str | None:
 
 
 def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float | None:
-    """Return the wait that the vendor asks for, in seconds; None if there is none or it is invalid.
+    """Return the wait that the vendor asks for, in seconds, or None if there is none or it is invalid.
 
     Args:
         headers: Headers with lower-case names.

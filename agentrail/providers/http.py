@@ -132,7 +132,7 @@ class LastActivity:
     """Time of the last data from a server: an event, a keep-alive comment, or part of either.
 
     Attributes:
-        beat_at: On Trio's clock; None before the first byte.
+        beat_at: On Trio's clock, or None before the first byte.
         has_ended: Whether the response was read to its end.
     """
 
@@ -537,7 +537,7 @@ _TRANSLATION: Final[Mapping[type[httpx.HTTPError], tuple[type[ProviderError], st
         httpx.HTTPError: (Transport, "lost the connection before the answer was complete"),
     }
 )
-"""Most specific first; the first match counts."""
+"""Most specific first, and the first match counts."""
 
 
 @contextmanager
@@ -600,7 +600,7 @@ def _answered_by(deadline: float, vendor: Vendor) -> Iterator[None]:
 
 
 async def next_before(events: AsyncIterator[str], deadline: float, vendor: Vendor) -> str | None:
-    """Wait for the next event; None at the end of the stream.
+    """Wait for the next event. Return None at the end of the stream.
 
     Raises:
         Timeout: The vendor's move: the deadline, on Trio's clock, has passed.

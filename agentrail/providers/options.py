@@ -44,7 +44,7 @@ class ProviderOptions:
     Attributes:
         api_key: A key, or a function (sync or async) that is called for each request. Never shown. `parse` converts a string
             to a `Secret`.
-        base_url: Address of the server, without a trailing slash; None for the vendor's own.
+        base_url: Address of the server, without a trailing slash, or None for the vendor's own.
         headers: Headers added to the provider's own. A value of None removes a header.
         timeout: Time limit for the first chunk, in seconds.
         temperature: As defined by the vendor.
@@ -62,7 +62,7 @@ class ProviderOptions:
         http2: Whether to offer HTTP/2 to the server. Needs the package `h2`.
         stall_policy: Action for a silent stream: `abort`, `retry`, or only `report`.
         stall_seconds: Silence after which `stall_policy` applies, in seconds.
-        max_retries: Number of retries with this model; None for the session's setting.
+        max_retries: Number of retries with this model, or None for the session's setting.
         context_window: Context window of the model in tokens, if it is unknown or the known value is wrong.
         price: Price of the model, if it is unknown or the known value is wrong.
     """

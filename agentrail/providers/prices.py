@@ -1,6 +1,6 @@
 """Prices and context windows of models: `PriceList`, from the data of genai-prices (extra `prices`).
 
-The data is a file in that package; nothing is downloaded. A missing price is unknown, never 0, and a sum with an unknown
+The data is a file in that package, and nothing is downloaded. A missing price is unknown, never 0, and a sum with an unknown
 price is itself unknown (`TokenUsage.__add__`). Source: docs/reference/prices-and-windows.md.
 """
 
@@ -46,7 +46,7 @@ class _Known:
 
 
 class PriceList:
-    """Known data of the models at one address. The address determines who bills; a self-hosted server is unknown."""
+    """Known data of the models at one address. The address determines who bills. A self-hosted server is unknown."""
 
     def __init__(
         self,

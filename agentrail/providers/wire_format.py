@@ -81,9 +81,9 @@ class Endpoint:
         vendor: The vendor at this address. The key is added per request.
         key_header: Header that carries the key.
         key_prefix: Prefix of the key in that header.
-        key_missing: Message if there is no key; None if none is needed.
+        key_missing: Message if there is no key, or None if none is needed.
         headers: Additional headers.
-        max_output_tokens: Default limit of an answer, in tokens; None if the format needs none.
+        max_output_tokens: Default limit of an answer, in tokens, or None if the format needs none.
         without_schemas: Prefixes of the models that do not support answer schemas.
     """
 
@@ -299,7 +299,7 @@ class Grouping:
 
         Args:
             messages: The conversation.
-            says: Encodes a message; empty if the format can express nothing of it. Such a message is left out, and its
+            says: Encodes a message, empty if the format can express nothing of it. Such a message is left out, and its
                 neighbours become adjacent.
             wrap: Returns the pieces of a group, which are joined without a separator.
             key: Anything else that the pieces depend on. A changed key discards the cache.

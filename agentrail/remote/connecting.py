@@ -28,17 +28,17 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
     """Use a session on a server within the block, like a local one.
 
     Lost connections are reopened as long as the block lasts: after a quarter of a second, then after twice as long each time,
-    up to ten seconds. Calls wait meanwhile; wrap them in a timeout if needed.
+    up to ten seconds. Calls wait meanwhile. Wrap them in a timeout if needed.
 
     Args:
         url: Address of the server: `https://agents.example`, with the path that it is mounted at. With `http`, anyone on the
             network path can read the token.
-        token: Token as in `Authorization: Bearer …`; None for a server without tokens on this machine.
-        session_id: Id of the session; None for a new one.
-        agent_id: Profile of a new session; None for the default. Together with `session_id`, the session is created if it
+        token: Token as in `Authorization: Bearer …`, or None for a server without tokens on this machine.
+        session_id: Id of the session, or None for a new one.
+        agent_id: Profile of a new session, or None for the default. Together with `session_id`, the session is created if it
             does not exist.
-        tls: TLS settings that verify the server's certificate; None for the system's.
-        connect_seconds: Time limit for the first connection, in seconds; None for no limit.
+        tls: TLS settings that verify the server's certificate, or None for the system's.
+        connect_seconds: Time limit for the first connection, in seconds, or None for no limit.
 
     Returns:
         A handle with the methods of `Session`, their results and their exceptions. Methods that take code raise `NotRemote`.

@@ -175,7 +175,7 @@ class RemoteCycle:
         raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
-        """Iterate over the model's visible text as it arrives; without deltas, one response at a time.
+        """Iterate over the model's visible text as it arrives, or without deltas, one response at a time.
 
         An empty line separates the texts of two responses, as in `CycleReply.all_text`.
         """

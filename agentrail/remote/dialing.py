@@ -153,7 +153,7 @@ class AfterEnd:
     """Consequence of a connection's end.
 
     Attributes:
-        fault: Error for every caller, because a retry would be useless; None to retry.
+        fault: Error for every caller, because a retry would be useless, or None to retry.
         wait_seconds: Delay that the server asks for, in seconds, or None.
     """
 

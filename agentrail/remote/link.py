@@ -58,7 +58,7 @@ class CommandResult:
     """Result of a command.
 
     Attributes:
-        result: JSON; empty if the command was refused.
+        result: JSON, empty if the command was refused.
         error: The refusal, or None.
         was_repeated: Whether the command was sent more than once, so that an earlier copy may have taken effect.
     """
@@ -427,7 +427,7 @@ def _first(group: BaseExceptionGroup[Any]) -> BaseException:
 
 
 class Links:
-    """The connections of a client. The first stays open; others close when they have no subscriptions."""
+    """The connections of a client. The first stays open. Others close when they have no subscriptions."""
 
     def __init__(self, dial: Dial, nursery: trio.Nursery) -> None:
         """Open the first connection. Created by `open_links`."""

@@ -20,8 +20,8 @@ class RemoteCommandAnswer:
     """Result of a slash command.
 
     Attributes:
-        lines: Output for the user; empty if the command sent a message to the session.
-        request_id: The request of that message, for `wait_for_request`; None if it sent none.
+        lines: Output for the user, empty if the command sent a message to the session.
+        request_id: The request of that message, for `wait_for_request`, or None if it sent none.
     """
 
     command: str
@@ -114,9 +114,9 @@ class SessionOnServer:
 
     Attributes:
         phase: One of the four phases, `asleep`, or `ended`.
-        title: Title of the session, otherwise its first words; empty if these are unknown.
+        title: Title of the session, otherwise its first words, empty if these are unknown.
         waits_for: Number of pending approvals, questions and client calls.
-        changed_at_ms: Time of its last event, in milliseconds since 1970; 0 if unknown.
+        changed_at_ms: Time of its last event, in milliseconds since 1970, or 0 if unknown.
     """
 
     session_id: SessionId

@@ -10,7 +10,7 @@ from agentrail.remote.subscription import Subscribing
 from agentrail.runtime.event_waits import decide_beginning, decide_wait
 
 _LOOKED_AT_FIRST: Final = 256
-"""Number of last events to read first in search of the cycle's start; then four times as many."""
+"""Number of last events to read first in search of the cycle's start, then four times as many."""
 
 
 class Looked(Subscribing, Protocol):
@@ -49,7 +49,7 @@ async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool
 
 
 async def last_request_id(session: Looked) -> str | None:
-    """Return the request of the running, next or last cycle; None if there was no cycle, or no request started it."""
+    """Return the request of the running, next or last cycle, or None if there was no cycle, or no request started it."""
     status = await session.status()
     if _is_coming(status):
         async with session.subscribe(after=status.last_seq, kinds=[AgentStart], deltas=False) as events:

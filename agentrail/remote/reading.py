@@ -30,8 +30,8 @@ class RemoteReading:
 
     Attributes:
         frame_id: Id of the subscription on the wire, the same on each connection.
-        cursor: Number of the last committed event in the queue; None until the server has stated the start.
-        fault: Reason of its end; None if the session ended.
+        cursor: Number of the last committed event in the queue, or None until the server has stated the start.
+        fault: Reason of its end, or None if the session ended.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RemoteReading:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """State of the session at the reader's start; None if it resumed after a number."""
+        """State of the session at the reader's start, or None if it resumed after a number."""
         if self._drawn is not None:
             drawn, self._drawn = self._drawn, None
             self._snapshot = drawn()

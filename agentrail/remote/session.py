@@ -444,7 +444,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         session_id: str | None = None,
         **options: object,
     ) -> Self:
-        """Fork the session at a record. See `Session.fork`; of its options, only `session_id` is sent."""
+        """Fork the session at a record. See `Session.fork`. Of its options, only `session_id` is sent."""
         refuse(
             fault_of_place(at, turn),
             fault_of_number("at", at),
