@@ -1,8 +1,8 @@
-"""HTTP in front of a host: routes, answers, streams, who may call. Adds no behaviour of its own to sessions. This is the door.
+"""HTTP for a host: routes, responses, streams, access control. Adds no behaviour to sessions. This is the public entry point.
 
-app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))])
+    app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))])
 
-Names are looked up on first use: Starlette, which `create_app` needs, comes with the extra `gateway`, and all else here does without it.
+Names are imported on first use. Only `create_app` and `routes` need Starlette, which is in the extra `gateway`.
 """
 
 from importlib import import_module
@@ -35,7 +35,7 @@ __all__ = ["Authenticate", "ServedHost", "TokenEntry", "Tokens", "create_app", "
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a name on first use, and remember it."""
+    """Import a name on first use and cache it."""
     home = _HOMES.get(name)
     if home is None:
         message = f"module 'agentrail.gateway' has no attribute {name!r}"
@@ -46,5 +46,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List what `__getattr__` can resolve too."""
+    """List the lazily imported names too."""
     return sorted({*globals(), *__all__})

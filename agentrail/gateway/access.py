@@ -1,8 +1,8 @@
-"""Who may call: pure decisions about the head of a call, in the order in which they are made.
+"""Access control: pure decisions about the head of a call, in the order in which they are made.
 
-Host, Origin, no token in the query string, and where no token is asked for the peer's address; then the token, whose look-up
-stands in `tokens`; then the user that the call names. Each decision takes values and gives an answer that refuses it, or None. Nothing here
-reads a clock, a body or a socket, and no text that is given out repeats what the call brought.
+First Host, Origin, no token in the query string, and the peer's address if no token is needed. Then the token,
+looked up in `tokens`. Then the user named by the call. Each decision takes values and returns an error
+response, or None. The decisions read no clock, body or socket, and no error text repeats input of the call.
 """
 
 import inspect
@@ -30,16 +30,16 @@ from agentrail.logs import Logger
 from agentrail.runtime.crashes import raise_what_travels
 
 LOCAL: Final = "local"
-"""The tenant and the user that call where no token is asked for."""
+"""Tenant and user of calls to a server without tokens."""
 
 LOOPBACK_NAMES: Final[tuple[str, ...]] = ("127.0.0.1", "localhost", "[::1]")
-"""What a machine calls itself."""
+"""Names of the local machine."""
 
 REQUEST_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Agentrail-User"
-"""What a page of a listed origin may send."""
+"""Headers that a page of an allowed origin may send."""
 
 READABLE_HEADERS: Final = "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
-"""What a page of a listed origin may read."""
+"""Headers that a page of an allowed origin may read."""
 
 PREFLIGHT_SECONDS: Final = 600
 
@@ -56,7 +56,7 @@ _TOKEN_NAMES: Final = frozenset(
         "jwt",
     }
 )
-"""What a token is called in a query, letters and digits alone."""
+"""Names of a token in a query, reduced to letters and digits."""
 
 _NO_NAME: Final = re.compile(r"[^a-z0-9]")
 _TOKEN: Final = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{16,}")
@@ -68,7 +68,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 UNAUTHORIZED: Final = error_answer(
     "unauthorized", "this call needs a valid token of this server", headers={"www-authenticate": "Bearer"}
 )
-"""The one answer to a token that is missing, malformed, unknown or expired."""
+"""The only response to a missing, malformed, unknown or expired token."""
 
 
 _FOREIGN_PAGE: Final = error_answer(
@@ -80,16 +80,16 @@ _FOREIGN_PAGE: Final = error_answer(
 
 @frozen(kw_only=True)
 class CallHead:
-    """What is known of a call before its body.
+    """Facts about a call before its body.
 
     Attributes:
         method: In capitals; `GET` for the upgrade to a WebSocket.
         path: Below the server's root, decoded.
-        query: What stands behind the question mark, as it came.
-        headers: By their names in lower case; those that came more than once are joined by commas.
-        peer: The address at the other end of the connection; empty where it is not known.
-        is_websocket: Whether it asks for a WebSocket.
-        root_path: The path at which the application is mounted in another one; empty where it is not.
+        query: Raw query string.
+        headers: By lowercase name. Repeated headers are joined by commas.
+        peer: Address of the other end of the connection; empty if unknown.
+        is_websocket: Whether it requests a WebSocket.
+        root_path: Path at which the application is mounted in another one, or empty.
     """
 
     method: str
@@ -102,7 +102,7 @@ class CallHead:
 
 
 def head_of(scope: Mapping[str, Any]) -> CallHead:
-    """Take the head of a call from its ASGI scope, of kind `http` or `websocket`."""
+    """Return the head of a call from its ASGI scope, of type `http` or `websocket`."""
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -120,11 +120,11 @@ def head_of(scope: Mapping[str, Any]) -> CallHead:
 
 
 def with_token(head: CallHead, token: str) -> CallHead:
-    """Give the head of a call as if it had brought this token: that of the `hello` of a WebSocket."""
+    """Return a head with this token: the one from the `hello` of a WebSocket."""
     return attrs.evolve(head, headers=MappingProxyType({**head.headers, "authorization": f"Bearer {token}"}))
 
 
-# --- from where
+# --- hosts and origins
 
 
 def _lowered(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -138,13 +138,13 @@ def _lowered_or_none(given: str | Iterable[str] | None) -> tuple[str, ...] | Non
 
 @frozen(kw_only=True)
 class AccessRules:
-    """From where a server may be called.
+    """Hosts, origins and machines from which a server may be called.
 
     Attributes:
-        allowed_hosts: What `Host` may be, with a port or for any port; never a wildcard.
-        allowed_origins: What `Origin` may be, such as `https://app.example`. None for the server's own: the scheme and the
-            `Host` under which it was called.
-        needs_token: Whether calls need a token; else only this machine may call.
+        allowed_hosts: Allowed values of `Host`, with a port or for any port; never a wildcard.
+        allowed_origins: Allowed values of `Origin`, such as `https://app.example`. None: the server's own
+            origin, with the `Host` under which it was called.
+        needs_token: Whether calls need a token. Otherwise only this machine may call.
     """
 
     allowed_hosts: tuple[str, ...] = field(default=LOOPBACK_NAMES, converter=_lowered)
@@ -152,7 +152,7 @@ class AccessRules:
     needs_token: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what no header could be."""
+        """Raise OptionError for values that no header can have."""
         faults = [
             f"allowed_hosts has {host!r:.80}: expected a name or an address, with a port or without, and no wildcard"
             for host in self.allowed_hosts
@@ -171,7 +171,7 @@ class AccessRules:
             raise OptionError(faults)
 
     def judge(self, head: CallHead) -> ErrorAnswer | None:
-        """Judge all that comes in front of the token: host, origin, query string, and the peer where no token is asked for."""
+        """Run all checks before the token: host, origin, query string, and the peer if no token is needed."""
         return (
             self.judge_host(head)
             or self.judge_origin(head)
@@ -180,7 +180,7 @@ class AccessRules:
         )
 
     def judge_host(self, head: CallHead) -> ErrorAnswer | None:
-        """Say whether the server may be called by this name: else any name that leads here would do, also a stranger's."""
+        """Check the host name. Otherwise any name that resolves to this server would work, even an attacker's."""
         found = _HOST.fullmatch(head.headers.get("host", "").lower())
         if found is not None and (found[0] in self.allowed_hosts or found[1] in self.allowed_hosts):
             return None
@@ -191,7 +191,10 @@ class AccessRules:
         )
 
     def judge_origin(self, head: CallHead) -> ErrorAnswer | None:
-        """Say whether the page that calls may do so. What is no page sends no origin, and needs none but for a WebSocket."""
+        """Check the origin of the calling page.
+
+        Other clients send no origin, and need one only for a WebSocket.
+        """
         origin = head.headers.get("origin")
         if origin is None and is_fetched_from_elsewhere(head.headers):
             return _FOREIGN_PAGE
@@ -210,13 +213,13 @@ class AccessRules:
     def _allows(self, origin: str, host: str) -> bool:
         if self.allowed_origins is not None:
             return origin in self.allowed_origins
-        # TLS may end in front of us, so of the server's own scheme nothing is known.
+        # A proxy may terminate TLS, so the server's own scheme is unknown.
         return bool(host) and origin in {f"http://{host}", f"https://{host}"}
 
     # --- pages of other origins
 
     def listed_origin(self, head: CallHead) -> str | None:
-        """Give the origin of a call if an operator listed it; None for no page, for our own, and for one that is refused."""
+        """Return the origin of a call if it is explicitly allowed, otherwise None."""
         origin = head.headers.get("origin")
         listed = (
             origin is not None and self.allowed_origins is not None and origin.lower() in self.allowed_origins
@@ -224,7 +227,7 @@ class AccessRules:
         return origin if listed else None
 
     def cors_headers(self, head: CallHead) -> Mapping[str, str]:
-        """Say what each answer to a call has, so that a page of a listed origin may read it: also one that refuses the call."""
+        """Return the headers of every response, even an error, that let a page of an allowed origin read it."""
         origin = self.listed_origin(head)
         if origin is None:
             return {"vary": "Origin"}
@@ -235,7 +238,10 @@ class AccessRules:
         }
 
     def answer_preflight(self, head: CallHead, methods: Sequence[str]) -> Mapping[str, str] | None:
-        """Say what a 204 to a preflight has, before any other check; None where the call is none, or of no listed origin."""
+        """Return the headers of a 204 response to a preflight, before any other check.
+
+        None if the call is not a preflight, or its origin is not explicitly allowed.
+        """
         origin = self.listed_origin(head)
         is_preflight = head.method == "OPTIONS" and "access-control-request-method" in head.headers
         if not is_preflight or origin is None or not methods:
@@ -250,28 +256,29 @@ class AccessRules:
 
 
 def is_fetched_from_elsewhere(headers: Mapping[str, str]) -> bool:
-    """Say whether a browser tells that a page of another site, or of another port, has this fetched: as an image, a script or a style.
+    """Return whether a page of another site or port loads this as an image, a script or a style.
 
-    It sends no Origin with those. Such a page can read nothing of the answer, but may fill the places of who is let in by the address alone. One
-    who follows a link opens a page of ours, and may.
+    Browsers send no Origin with those, but fetch metadata. Such a page cannot read the response, but could use
+    up the places of a caller that is admitted by address alone. Following a link is allowed, because it opens a
+    page of this server.
     """
     is_foreign = headers.get("sec-fetch-site", "") in {"cross-site", "same-site"}
     return is_foreign and headers.get("sec-fetch-mode", "") != "navigate"
 
 
 def is_origin(given: str) -> bool:
-    """Say whether a text is an origin as browsers send it: scheme and host, the port if it is not the usual one."""
+    """Return whether a text is an origin as browsers send it: scheme and host, and the port unless it is the default."""
     scheme, separator, host = given.partition("://")
     if not separator or scheme not in {"http", "https"} or _HOST.fullmatch(host) is None:
         return False
-    # The usual port is never sent, so with it the entry would fit no page.
+    # The default port is never sent, so an entry with it would match no page.
     return not host.endswith({"http": ":80", "https": ":443"}[scheme])
 
 
 def judge_query(head: CallHead) -> ErrorAnswer | None:
-    """Refuse a token in the query string or the path, which are kept by logs, histories and proxies.
+    """Refuse a token in the query string or the path, which end up in logs, histories and proxies.
 
-    It is known by its name, however that is spelled; and one of ours wherever it stands.
+    A token is detected by its parameter name in any spelling, and one of this server's anywhere.
     """
     spelled = [_decoded(pair.partition("=")[0]).lower() for pair in re.split("[&;]", head.query)]
     names = {_NO_NAME.sub("", name) for name in spelled}
@@ -285,11 +292,11 @@ def judge_query(head: CallHead) -> ErrorAnswer | None:
 
 
 def _decoded(text: str) -> str:
-    return unquote_plus(unquote_plus(text))  # who encodes by hand may do so twice
+    return unquote_plus(unquote_plus(text))  # encoding by hand may have happened twice
 
 
 def judge_peer(head: CallHead) -> ErrorAnswer | None:
-    """Let in this machine alone, and through a proxy on it no other machine either."""
+    """Admit only this machine, and through a proxy on it no other machine either."""
     if is_loopback(head.peer) and all(map(is_loopback, _forwarded_for(head.headers))):
         return None
     return error_answer(
@@ -300,13 +307,13 @@ def judge_peer(head: CallHead) -> ErrorAnswer | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Say whether an address is one of this machine for itself; what is no address is not."""
+    """Return whether an address is a loopback address. False for an invalid address."""
     found = _address(address)
     return found is not None and found.is_loopback
 
 
 def _forwarded_for(headers: Mapping[str, str]) -> Iterator[str]:
-    """For whom a proxy says that it calls. What cannot be read counts as another machine."""
+    """Yield the client addresses reported by a proxy. Unreadable ones count as another machine."""
     for name in ("x-forwarded-for", "x-real-ip"):
         if name in headers:
             yield from (one.strip() for one in headers[name].split(","))
@@ -316,7 +323,7 @@ def _forwarded_for(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    bare = text.partition("%")[0]  # the zone of a link
+    bare = text.partition("%")[0]  # without the zone of a link
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]
     elif bare.count(":") == 1:
@@ -329,11 +336,11 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return mapped or found
 
 
-# --- who
+# --- users
 
 
 ANYONE_HERE: Final = Principal(tenant_id=LOCAL, user_id=LOCAL, scopes=SCOPES)
-"""Who calls where no token is asked for."""
+"""Caller of a server without tokens."""
 
 
 def name_user(
@@ -343,7 +350,7 @@ def name_user(
     tenant_id: str | None = None,
     user_id: str | None = None,
 ) -> Principal | ErrorAnswer:
-    """Say for whom a call is: a token without a user speaks for its tenant, and the call names the user."""
+    """Return the principal with the user named by the call. A token without a user is valid for its whole tenant."""
     if tenant_id is not None and tenant_id != principal.tenant_id:
         return _contradicts("tenant_id")
     for given, name in ((headers.get("x-agentrail-user"), "X-Agentrail-User"), (user_id, "user_id")):
@@ -361,7 +368,7 @@ def name_user(
 
 
 def require_user(principal: Principal) -> ErrorAnswer | None:
-    """Refuse a call of a token that speaks for its tenant, where the user was not named and has to be."""
+    """Refuse a tenant's token without a named user, if the call needs one."""
     if principal.user_id:
         return None
     return error_answer(
@@ -372,7 +379,7 @@ def require_user(principal: Principal) -> ErrorAnswer | None:
 
 
 def require_scope(principal: Principal, scope: str, also: str | None = None) -> ErrorAnswer | None:
-    """Refuse a call that its token does not allow."""
+    """Refuse a call whose token lacks the scope."""
     if scope in principal.scopes or (also is not None and also in principal.scopes):
         return None
     wanted = repr(scope) if also is None else f"{scope!r} or {also!r}"
@@ -391,46 +398,48 @@ def _contradicts(name: str) -> ErrorAnswer:
     )
 
 
-# --- who tried in vain
+# --- failed authentications
 
 
 class FailedAuthentications:
-    """How often each address brought no valid token within a minute. Times are passed in; they are seconds that never go back.
+    """Failed authentications per address within a minute.
 
-    A network of IPv6 counts as one address: who has one of its addresses has 2^64 of them. At most `max_addresses` are remembered, and the one
-    that failed longest ago is forgotten first.
+    Times are arguments, in seconds on a clock that never goes back. An IPv6 network counts as one address,
+    because its owner has 2^64 of them. At most `max_addresses` are stored. The one with the oldest failure is
+    dropped first.
     """
 
     def __init__(self, *, limit: int = 10, within_seconds: float = 60.0, max_addresses: int = 10_000) -> None:
-        """Remember none."""
+        """Create an empty record."""
         self._limit = limit
         self._within = within_seconds
         self._max_addresses = max_addresses
         self._failed: dict[str, tuple[float, ...]] = {}  # in the order of the last failure
 
     def __len__(self) -> int:
-        """Count the addresses that are remembered."""
+        """Return the number of stored addresses."""
         return len(self._failed)
 
     def wait_of(self, peer: str, now: float) -> float:
-        """Say how many seconds an address has to wait until another failure is answered as such; 0 for none."""
+        """Return the seconds until another failure of an address is counted; 0 if it is at once."""
         times = self._failed.get(network_of(peer), ())
         if len(times) < self._limit:
             return 0.0
         return max(0.0, times[0] + self._within - now)
 
     def failed(self, peer: str, now: float) -> ErrorAnswer:
-        """Count a failure, and say how it is answered: 401, and 429 behind the last of the minute."""
+        """Count a failure and return its response: 401, or 429 after the last one allowed per minute."""
         wait = self.wait_of(peer, now)
         if wait > 0:
-            return too_many_failures(wait)  # not counted: who goes on trying would never be answered again
+            return too_many_failures(wait)  # not counted: retries would extend the block
         network = network_of(peer)
         self._failed[network] = (*self._failed.pop(network, ()), now)[-self._limit :]
         self._forget(now)
         return UNAUTHORIZED
 
     def _forget(self, now: float) -> None:
-        # Each failure brings at most one address, and takes two away: old ones do not stay, and no call pays for many.
+        # Each failure adds at most one address and removes up to two: old ones disappear, and no call pays
+        # for many.
         for _ in range(2):
             oldest = next(iter(self._failed))
             is_over = now - self._failed[oldest][-1] >= self._within
@@ -440,7 +449,7 @@ class FailedAuthentications:
 
 
 def too_many_failures(wait_seconds: float) -> ErrorAnswer:
-    """Say how long an address has to wait."""
+    """Return the response that tells an address how long to wait."""
     return ErrorAnswer(
         status=429,
         code="too_many_requests",
@@ -451,7 +460,7 @@ def too_many_failures(wait_seconds: float) -> ErrorAnswer:
 
 
 def network_of(peer: str) -> str:
-    """Say by what an address is counted: who has one of IPv6 has all of its network."""
+    """Return the key under which an address is counted: an IPv6 network, or the address itself."""
     found = _address(peer)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
@@ -460,20 +469,23 @@ def network_of(peer: str) -> str:
 
 # Authentication: calls `auth` and counts failures per address. Decisions about a call are above.
 #
-# If the application's `authenticate` raises, only the fact is reported: the exception may contain the call's headers.
+# If the application's `authenticate` raises, only the fact is reported: the exception may contain the call's
+# headers.
 
 LOGGER: Final = Logger("agentrail.gateway")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
-"""Gets the headers of a call, names in lower case, and says who calls; None for no one. Sync or async. A principal with an empty
-`user_id` speaks for its tenant, and the call names the user."""
+"""Returns the caller for the headers of a call, names in lower case, or None. Sync or async.
+
+A principal with an empty `user_id` is valid for its tenant, and the call names the user.
+"""
 
 
 class CallerCheck:
-    """Who may call one server, and how each call is answered that may not.
+    """Access control of one server: admits a call or returns its error response.
 
     Attributes:
-        rules: From where.
+        rules: Allowed hosts, origins and machines.
     """
 
     def __init__(
@@ -484,7 +496,11 @@ class CallerCheck:
         timeout_seconds: float = 10.0,
         max_failures_per_minute: int = 10,
     ) -> None:
-        """Know of no call yet."""
+        """Create the check.
+
+        Raises:
+            OptionError: Your move: `auth` is not callable.
+        """
         if auth is not None and not callable(auth):
             raise OptionError(
                 [f"auth is {type(auth).__name__}: expected Tokens, or authenticate(headers), or None"]
@@ -497,7 +513,11 @@ class CallerCheck:
     def admit_more(
         self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
     ) -> None:
-        """Add what the operator says who starts a server to what its application was made with."""
+        """Add the settings of the operator who starts the server to those of its application.
+
+        Raises:
+            OptionError: Your move: both set `auth`.
+        """
         if auth is not None and self._auth is not None:
             raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
         asked = self._auth if auth is None else auth
@@ -511,9 +531,9 @@ class CallerCheck:
         self._auth = asked
 
     async def admit(self, head: CallHead) -> Principal | ErrorAnswer:
-        """Judge a call by its head, and say who calls.
+        """Return the caller of a call, or the response that refuses it.
 
-        Cancellation: Is passed on to `auth`. Nothing is counted.
+        Cancellation: Passed on to `auth`. No failure is counted.
         """
         refused = self.rules.judge(head)
         if refused is not None:
@@ -522,11 +542,11 @@ class CallerCheck:
         return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
 
     async def check_again(self, head: CallHead, principal: Principal) -> Principal | ErrorAnswer:
-        """Judge the caller of an open socket or stream as a new call with its head would be judged.
+        """Check the caller of an open socket or stream again, like a new call with its head.
 
-        A token that is no longer valid is not counted among the failures of its address: it was valid when it came.
+        A token that is no longer valid does not count as a failure of its address, because it was valid before.
 
-        Cancellation: Is passed on to `auth`.
+        Cancellation: Passed on to `auth`.
         """
         if self._auth is None:
             return principal
@@ -543,19 +563,22 @@ class CallerCheck:
         return attrs.evolve(principal, scopes=found.scopes)
 
     def expires_at(self, head: CallHead) -> float | None:
-        """Say when the token of a call that was admitted ends, in seconds since 1970; None where it does not, or only `auth` knows."""
+        """Return when the token of an admitted call expires, in seconds since 1970.
+
+        None if never, or if only `auth` knows.
+        """
         return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None
 
     async def follow_tokens(self, changed: Callable[[], object]) -> None:
-        """Let in whom the token file names, as long as the server runs.
+        """Follow changes of the token file while the server runs.
 
-        Cancellation: As of `follow_token_file`.
+        Cancellation: Same as for `follow_token_file`.
         """
         if isinstance(self._auth, Tokens):
             await follow_token_file(self._auth, changed)
 
     async def _ask(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer:
-        # Its tokens cannot be guessed: the right one is let in whatever was tried before.
+        # These tokens cannot be guessed, so a valid one is admitted after any number of failures.
         if isinstance(auth, Tokens):
             return auth(head.headers) or self._failures.failed(head.peer, outside.monotonic())
         wait = self._failures.wait_of(head.peer, outside.monotonic())
@@ -571,9 +594,9 @@ class CallerCheck:
                 found = auth(head.headers)
                 if inspect.isawaitable(found):
                     found = await found
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
-            return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - what travels was asked
+            return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - cancellation was raised above
         if scope.cancelled_caught:
             return _failed(f"it took longer than {self._timeout_seconds:g} s")
         fault = None if found is None else fault_of_caller(found)
@@ -581,7 +604,7 @@ class CallerCheck:
 
 
 def fault_of_caller(found: object) -> str | None:
-    """Say what is wrong with what an `authenticate` gave, without repeating it; None for a principal, also one without a user."""
+    """Return the fault in the result of an `authenticate`, without repeating it, or None for a valid principal."""
     if isinstance(found, Principal) and found.user_id == "":
         found = attrs.evolve(found, user_id=found.tenant_id)
     return "; ".join(faults_of_principal(found)) or None
@@ -597,26 +620,30 @@ def _failed(why: str) -> ErrorAnswer:
 # Routes read the caller from the state of the scope.
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
-"""What is asked by machines that know no name of the server, and no token."""
+"""Paths for monitoring, which knows neither the server's name nor a token."""
 
 _CALLER: Final = "agentrail.caller"
 _REFUSED_UPGRADE: Final = "websocket.http.response"
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> Principal | None:
-    """Say who makes a call. None for a path that needs no token, and for a WebSocket that is still to bring one in its `hello`."""
+    """Return the caller of a call.
+
+    None for a path that needs no token, and for a WebSocket whose token comes with its `hello`.
+    """
     return cast("Principal | None", scope.get("state", {}).get(_CALLER))
 
 
 @frozen
 class AccessGuard:
-    """An application that lets through what may call.
+    """ASGI middleware that lets admitted calls through.
 
     Attributes:
-        app: Where calls go that may go on.
-        check: Who may call.
-        methods_of: The methods of a path, for preflights; none for an unknown path.
-        is_public: Whether a path needs no token, such as that of a file of the console; from where it may be called is judged all the same.
+        app: Application for admitted calls.
+        check: The access control.
+        methods_of: Returns the methods of a path, for preflights; none for an unknown path.
+        is_public: Returns whether a path needs no token, such as a console file. Host and origin are checked
+            all the same.
     """
 
     app: AsgiApp
@@ -625,14 +652,14 @@ class AccessGuard:
     is_public: Callable[[str], bool]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        """Judge a call; as of ASGI.
+        """Check a call and pass it on or refuse it. An ASGI application.
 
-        Cancellation: Is passed on.
+        Cancellation: Passed on.
         """
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        too_many = judge_headers(scope)  # before all that goes through them
+        too_many = judge_headers(scope)  # before any code iterates over them
         if too_many is not None:
             await send_refusal(scope, send, too_many)
             return
@@ -649,7 +676,7 @@ class AccessGuard:
         if isinstance(outcome, ErrorAnswer):
             await send_refusal(scope, readable, outcome)
             return
-        # A copy: what the server gives may be of the whole connection, and the next call on it is another one's.
+        # A copy: the server may share the state across a connection, whose next call may have another caller.
         scope["state"] = {**scope.get("state", {}), _CALLER: outcome}
         await self.app(scope, receive, readable)
 
@@ -661,21 +688,21 @@ class AccessGuard:
 
 
 def path_of(scope: MutableMapping[str, Any]) -> str:
-    """Give the path of a call below where the application is mounted."""
+    """Return the path of a call relative to the mount point of the application."""
     path, root = scope["path"], scope.get("root_path", "")
     below = path.removeprefix(root)
     return str(below if below.startswith("/") else path)
 
 
 async def send_refusal(scope: MutableMapping[str, Any], send: AsgiSend, answer: ErrorAnswer) -> None:
-    """Answer a call with an error; a WebSocket before its upgrade, as far as the server can."""
+    """Send an error response. For a WebSocket, before its upgrade if the server supports it."""
     headers = {"content-type": "application/json", **answer.headers}
     if scope["type"] == "http":
         await _answer(send, answer.status, headers, answer.encode())
     elif _REFUSED_UPGRADE in scope.get("extensions", {}):
         await _answer(send, answer.status, headers, answer.encode(), kind=_REFUSED_UPGRADE)
     else:
-        await send({"type": "websocket.close"})  # the server says 403
+        await send({"type": "websocket.close"})  # the server answers 403
 
 
 async def _answer(

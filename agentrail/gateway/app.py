@@ -1,6 +1,7 @@
-"""`create_app`: a host behind HTTP, as a Starlette application, and its life: opened by the lifespan, drained and closed in order.
+"""`create_app`: a host over HTTP, as a Starlette application, with its lifecycle.
 
-Which routes there are is said here, by the modules that have them; what each does is theirs. Building an application does no I/O.
+The lifespan opens the host, then drains and closes it in order. This module lists the routes, and their own
+modules implement them. Building an application does no I/O.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -46,13 +47,13 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *console_files.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,
 )
-"""All routes, in the order in which their paths are looked at."""
+"""All routes, in the order in which their paths are matched."""
 
 
 PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
     {ai_ui_routes.NAME: ai_ui_routes.AI_UI_ROUTES}
 )
-"""The protocols of others that there are, by name, and the routes of each; `create_app(protocols=)` says which are served."""
+"""Available third-party protocols by name, with their routes. `create_app(protocols=)` selects which are served."""
 
 ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
     *ROUTES,
@@ -71,24 +72,24 @@ OWN_OPTIONS: Final = (
     "base_path",
     "protocols",
 )
-"""What `create_app` takes besides the options of the host."""
+"""Options of `create_app` in addition to those of the host."""
 
 
 class ServedHost:
-    """A host behind HTTP: `app.state.host` of an application that `create_app` made.
+    """A host over HTTP: `app.state.host` of an application from `create_app`.
 
     Attributes:
-        options: What the host is opened with.
-        gateway: What its routes share.
-        routes: Those that it has.
-        sockets: What is open at `/ws`.
-        drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
-        heartbeat: After how many seconds a silent stream gets a comment.
-        protocols: The names of the protocols of others that are served too.
-        base_path: Below which path all of it stands.
+        options: Options of the host.
+        gateway: Shared state of its routes.
+        routes: Its routes.
+        sockets: Its open sockets at `/ws`.
+        drain_delay: Seconds that a stopping server continues normally, so that load balancers notice.
+        heartbeat: Seconds of silence after which a stream gets a comment.
+        protocols: Names of the third-party protocols that are served too.
+        base_path: Path prefix of all routes.
     """
 
-    def __init__(  # noqa: PLR0913 - by keyword, from `create_app` alone
+    def __init__(  # noqa: PLR0913 - # by keyword, only from `create_app`
         self,
         options: HostOptions,
         gateway: Gateway,
@@ -100,7 +101,7 @@ class ServedHost:
         protocols: tuple[str, ...] = (),
         base_path: str = "",
     ) -> None:
-        """Made by `create_app`; nothing is open yet."""
+        """Called by `create_app`. Opens nothing yet."""
         self.protocols = protocols
         self.base_path = base_path
         self.options = options
@@ -113,25 +114,26 @@ class ServedHost:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Host]:
-        """Open the host, and answer calls as long as the block lasts; then end streams, requests and sessions in order.
+        """Open the host and answer calls for the duration of the block, then end streams, requests and sessions in order.
 
-        The lifespan of the application does this. Mounted in another application it is that one's lifespan that has to.
+        The lifespan of the application does this. If the application is mounted in another one, that
+        application's lifespan has to.
 
         Yields:
             The host.
 
         Raises:
-            OptionError: Your move: it is open already; or as of `open_host`.
-            BaseException: As of `open_host`.
+            OptionError: Your move: it is already open; or the same as for `open_host`.
+            BaseException: Same as for `open_host`.
 
-        Cancellation: As of `open_host`; streams are ended with a word, for at most a second.
+        Cancellation: Same as for `open_host`; streams end with a final event, within at most a second.
         """
         if self._is_open:
             raise OptionError(["the host of this application is open already: open it once"])
         self._is_open = True
         options = self.options
         if self.gateway.callers.rules.needs_token and not options.is_for_several:
-            options = evolve(options, is_for_several=True)  # tokens came with the command line
+            options = evolve(options, is_for_several=True)  # tokens were added on the command line
         try:
             async with open_host(options) as host, open_hubs(heartbeat_seconds=self.heartbeat) as hubs:
                 self.gateway.host, self.gateway.hubs, self.gateway.was_open = host, hubs, True
@@ -152,22 +154,23 @@ class ServedHost:
             self._is_open = False
 
     async def quiet(self) -> None:
-        """Wait until no request is open, hooks included; at once where the host is not open.
+        """Wait until no request is open, hooks included. Returns at once if the host is not open.
 
-        Cancellation: Nothing is lost by it.
+        Cancellation: Safe.
         """
         await trio.lowlevel.checkpoint()
         if self.gateway.host is not None:
             await self.gateway.host.quiet()
 
     async def drain(self) -> None:
-        """Let calls and streams come to an end, in front of the end of the server.
+        """Let calls and streams finish before the server stops.
 
-        `/ready` fails, and for `drain_delay` all goes on. Then no new request is taken, cycles have `drain_timeout` to come to an end,
-        streams end with `done`, and what still waits for an answer gets one. With what follows, up to the end of the lifespan, it takes
-        no longer than `shutdown_timeout`.
+        `/ready` fails, and for `drain_delay` everything else continues. Then new requests are refused, cycles
+        have `drain_timeout` to finish, streams end with `done`, and callers still waiting get an answer.
+        Including the rest of the lifespan, this takes at most `shutdown_timeout`.
 
-        Cancellation: The rest of the waiting is left out, also at the end of the lifespan; streams still end with a word.
+        Cancellation: The remaining waits are skipped, including those at the end of the lifespan; streams still
+            end with a final event.
         """
         await trio.lowlevel.checkpoint()
         host, hubs = self.gateway.host, self.gateway.hubs
@@ -189,13 +192,13 @@ class ServedHost:
             await host.end_requests()
 
     async def _end_streams(self, hubs: Hubs, *, within_seconds: float) -> None:
-        """End all streams and sockets, each with a last word."""
+        """End all streams and sockets, each with a final event."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(hubs.close, "shutdown", within_seconds=within_seconds))
             nursery.start_soon(partial(self.sockets.close, within_seconds=within_seconds))
 
 
-def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyword
+def create_app(  # noqa: PLR0913 - # the options of a server, by keyword
     options: HostOptions | None = None,
     /,
     *,
@@ -210,22 +213,24 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     protocols: Sequence[str] = tuple(PROTOCOLS),
     **given: Any,
 ) -> Starlette:
-    """Make an application that answers HTTP for a host.
+    """Create an ASGI application that serves a host over HTTP.
 
-    app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))])
+        app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))])
 
     Args:
-        options: All options of the host in one value; then none may be given as a keyword.
-        auth: `Tokens`, or a function of the headers that gives a `Principal` or None. None: this machine alone may call, as `local`.
-        allowed_hosts: By which names the server may be called.
-        allowed_origins: Whose pages may call it; None for the server's own.
-        heartbeat: After how many seconds a silent stream gets a comment.
-        drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
-        inspector: Whether there is anything below `/inspect`, for tokens with the scope `inspect`; else it is as unknown as any path.
-        console: Whether the web console is served below `/console`, and browsers that open `/` are led there.
-        base_path: Below which path all routes stand, such as `/agents`.
-        protocols: Which protocols of others are served, by name: those of `PROTOCOLS`.
-        **given: The options of the host as keywords; see `HostOptions`.
+        options: All options of the host as one object. Host options must then not be given as keywords.
+        auth: `Tokens`, or a function of the headers that returns a `Principal` or None. None: only this machine
+            may call, as `local`.
+        allowed_hosts: Host names under which the server may be called.
+        allowed_origins: Origins whose pages may call it. None: only the server's own.
+        heartbeat: Seconds of silence after which a stream gets a comment.
+        drain_delay: Seconds that a stopping server continues normally, so that load balancers notice.
+        inspector: Whether `/inspect` is served, for tokens with the scope `inspect`. Otherwise it is reported
+            as unknown.
+        console: Whether the web console is served at `/console`, with a redirect for browsers that open `/`.
+        base_path: Path prefix of all routes, such as `/agents`.
+        protocols: Names of the third-party protocols to serve, from `PROTOCOLS`.
+        **given: Options of the host as keywords; see `HostOptions`.
 
     Returns:
         The application. Its lifespan opens the host; `app.state.host` is a `ServedHost`.
@@ -266,7 +271,7 @@ def _application(served: ServedHost, base_path: str) -> Starlette:
             yield
 
     app = Starlette(routes=routes(served, base_path=base_path), lifespan=lifespan)
-    app.router.redirect_slashes = False  # an answer of its own, in front of all checks
+    app.router.redirect_slashes = False  # answered by our own code, after all checks
     app.router.default = _Nowhere(served.gateway)
     app.state.host = served
     app.state.caller_check = served.gateway.callers
@@ -275,11 +280,11 @@ def _application(served: ServedHost, base_path: str) -> Starlette:
 
 
 def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
-    """Give all routes one by one, for an application that mounts some of them.
+    """Return all routes, for an application that mounts some of them.
 
     Args:
-        served: `app.state.host` of what `create_app` made.
-        base_path: What stands in front of each path.
+        served: `app.state.host` of an application from `create_app`.
+        base_path: Prefix of each path.
     """
     of_protocols = [route for name in dict.fromkeys(served.protocols) for route in PROTOCOLS[name]]
     all_routes = (*served.routes, *of_protocols)
@@ -291,13 +296,16 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
 
 
 def routes_with(*, inspector: bool, console: bool) -> tuple[CallRoute, ...]:
-    """Leave out what is for who may inspect, on sockets too, whose commands are routes; and the console."""
+    """Return the routes without those of the inspector or the console, if these are off.
+
+    Socket commands are routes too.
+    """
     kept = ROUTES if console else tuple([route for route in ROUTES if route not in CONSOLE_FILE_ROUTES])
     return kept if inspector else tuple([route for route in kept if route.scope != "inspect"])
 
 
 class _Nowhere:
-    """Where no path leads, as an ASGI application."""
+    """ASGI application for all other paths."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._unknown = guarded(UnknownPath(gateway), gateway)
@@ -306,7 +314,7 @@ class _Nowhere:
         if scope["type"] == "websocket":
             await send(
                 {"type": "websocket.close", "code": 1000}
-            )  # in front of its beginning: it becomes a 403
+            )  # before the handshake, so that it becomes a 403 response
         else:
             await self._unknown(scope, receive, send)
 
@@ -325,7 +333,7 @@ def _check(
 
 
 def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
-    """Say what is wrong with options that `create_app` takes besides those of the host, each by its name; `auth` and names are not looked at."""
+    """Return the faults in the options of `create_app`, each with its name. `auth` and host names are not checked."""
     faults = [
         f"{name} is {given[name]!r:.80}: expected True or False"
         for name in ("inspector", "console")

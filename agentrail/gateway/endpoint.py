@@ -1,25 +1,30 @@
-"""One URL path as an ASGI app: authenticate, validate, run the handler, write the response. And how routes are added.
+"""One URL path as an ASGI app: authenticate, validate, run the handler, write the response. Also defines how routes are added.
 
-Nothing is decided about a call here but the order in which others decide it.
+This module decides only the order of these checks. Each check lives in a module of its own.
 
-How a route is added: write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it into the tuple `ROUTES` of a module
-that `app` lists. What the route says is judged before the handler runs, in the order of docs/explanation/host.md: headers, preflight,
-Host, Origin and token, scope, ids in the path, query, content type and body, user, limits, and for a stream its place. So a handler gets
-a `RouteCall` in which all of that holds, and does one thing:
+To add a route, write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it into the
+tuple `ROUTES` of a module that `app` lists. The requirements of the route are checked before the handler runs,
+in the order of docs/explanation/host.md: headers, preflight, Host, Origin and token, scope, ids in the path,
+query, content type and body, user, limits, and the place of a stream. The handler gets a `RouteCall` that has
+passed them, and does one thing:
 
     async def rename(call: RouteCall) -> WholeAnswer:
         session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
         return answer_json({"name": await rename_session(session, call.body.name)})
 
-    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name", body=NameBody),)
+    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name",
+    body=NameBody),)
 
-- `call.params` has the parts of the path. Those whose name ends in `_id` were checked as ids; a `{path:path}` was not.
-- `call.query` has what stands behind the question mark; only names that `query` lists, each once, and their values unread: see `reading`.
-- `call.body` is the struct of `body`, read strictly.
-- What is raised is answered by the table of `answers`: a public exception as itself, `refuse_call(code, …)` as that code, all else
-  as 500 `internal`, whose cause the log has under a `request_id`.
-- When the caller leaves, the handler is cancelled; what `call.on_left` holds then is awaited, shielded.
-- A `HandledResponse` of an interceptor may be given as it is. A `StreamAnswer` is written by `streams`; its route says `is_stream`.
+- `call.params` has the parts of the path. Those with a name ending in `_id` were checked as ids, a
+  `{path:path}` was not.
+- `call.query` has the query parameters. Only names listed in `query` are allowed, each once. Values are not
+  parsed, see `reading`.
+- `call.body` is the struct of `body`, decoded strictly.
+- Exceptions are answered by the table of `answers`: a public exception as itself, `refuse_call(code, …)` with
+  that code, and any other as 500 `internal`, whose cause is in the log under a `request_id`.
+- If the client disconnects, the handler is cancelled, and `call.on_left` is awaited, shielded.
+- A `HandledResponse` of an interceptor may be returned as it is. A `StreamAnswer` is written by `streams`, and
+  its route sets `is_stream`.
 """
 
 import math
@@ -84,23 +89,23 @@ MAX_READERS: Final = 2
 T = TypeVar("T")
 
 NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
-"""Who calls a route that asks for no token."""
+"""Caller of a route that needs no token."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-# --- what a handler gives
+# --- results of a handler
 
 
 @frozen(kw_only=True)
 class WholeAnswer:
-    """An answer that is whole.
+    """A complete response.
 
     Attributes:
-        body: As it goes out.
-        status: Of HTTP.
-        content_type: What the body is; left away where there is none.
-        headers: Besides the usual ones; names in lower case.
+        body: Encoded body.
+        status: HTTP status.
+        content_type: Type of the body; omitted if the body is empty.
+        headers: Additional headers, names in lower case.
     """
 
     body: bytes = field(default=b"", repr=False)
@@ -111,13 +116,13 @@ class WholeAnswer:
 
 @frozen(kw_only=True)
 class StreamAnswer:
-    """A stream of a session's events, in place of an answer.
+    """A stream of a session's events, instead of a complete response.
 
     Attributes:
-        session: Whose.
-        after: The number that it goes on after; None for a snapshot in front.
-        follow: Runs beside the stream, and ends it with `StreamReader.finish`; None where its session ends it.
-        headers: As of `WholeAnswer`.
+        session: Session of the stream.
+        after: Event number after which it continues; None for a snapshot first.
+        follow: Runs alongside the stream, and ends it with `StreamReader.finish`. None: the session ends it.
+        headers: Same as for `WholeAnswer`.
     """
 
     session: Session
@@ -128,50 +133,50 @@ class StreamAnswer:
 
 @frozen(kw_only=True)
 class OwnStream:
-    """A stream that a protocol writes in its own way, in place of an answer; its route says `is_stream`.
+    """A stream in a protocol's own format, instead of a complete response. Its route sets `is_stream`.
 
     Attributes:
-        write: Writes it to its end. What it raises before the first byte is answered as what a handler raises.
+        write: Writes it to its end. Exceptions before the first byte are answered like those of a handler.
     """
 
     write: Callable[["RouteCall"], Awaitable[None]]
 
 
 Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer | OwnStream
-"""What a handler gives."""
+"""Result of a handler."""
 
 
 def answer_json(value: object, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> WholeAnswer:
-    """Make an answer of a value; bytes are JSON already."""
+    """Return a JSON response with a value. Bytes must be JSON already."""
     body = value if isinstance(value, bytes) else encode_plain(value)
     return WholeAnswer(body=body, status=status, headers=headers)
 
 
-# --- what a handler is given
+# --- input of a handler
 
 
 @define(eq=False, kw_only=True)
 class Gateway:
-    """What all routes of one host share.
+    """State shared by all routes of one host.
 
     Attributes:
-        callers: Who may call.
+        callers: Authentication and access rules.
         open_calls: Its open streams and sockets.
-        limits: How much of it.
-        allowances: How often.
-        places: Of open streams and sockets.
-        bodies: Reads them.
-        readers: How many threads read what is large: few, since they and the loop take turns.
-        chat_timeout: How many seconds a `chat` waits for its answer.
-        has_console: Whether browsers that open `/` are led to the console.
-        host: None before it is open, and behind its close.
-        hubs: Of its streams; None as `host`.
-        watches: What its sockets watch; None as `host`.
+        limits: Limits of the host.
+        allowances: Remaining calls under the rate limits.
+        places: Numbers of open streams and sockets.
+        bodies: Reads request bodies.
+        readers: Limit on threads that parse large input. Few, because they compete with the event loop.
+        chat_timeout: Seconds that a `chat` waits for its answer.
+        has_console: Whether browsers that open `/` are redirected to the console.
+        host: None before it opens and after it closes.
+        hubs: Hubs of its streams; None as `host`.
+        watches: Watches of its sockets; None as `host`.
         was_open: Whether the host has been opened before.
-        version: Of this package.
-        instance: A text that no other process has.
-        has_inspector: Whether there is anything for those who may inspect.
-        is_demo: Whether it only shows what it could do.
+        version: Version of this package.
+        instance: Text that is unique to this process.
+        has_inspector: Whether the inspector is served.
+        is_demo: Whether it is only a demonstration.
     """
 
     callers: CallerCheck
@@ -193,13 +198,13 @@ class Gateway:
     is_demo: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Count nothing yet."""
+        """Create empty counters."""
         self.open_calls = CallWatch(self.callers)
         self.allowances = Allowances(self.limits)
         self.places = OpenCounts(self.limits.max_streams_per_principal, self.limits.max_streams)
 
     def opened(self) -> tuple[Host, Hubs]:
-        """Give the host and its streams."""
+        """Return the host and its hubs, or refuse the call if the host is not open."""
         if self.host is None or self.hubs is None:
             missing = "its lifespan has not run; a mounted application is opened by `async with app.state.host.open()` in the outer lifespan"
             refuse_call(
@@ -208,46 +213,46 @@ class Gateway:
         return self.host, self.hubs
 
     async def read_aside(self, read: Callable[[], T], size: int) -> T:
-        """Read something of so many bytes that a caller sent: in a thread where it is large, so that no one waits for it.
+        """Parse input of this many bytes, in a thread if it is large, so that other calls do not wait.
 
         Cancellation: Waits for the thread, which takes seconds at most.
         """
         return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
 
     def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
-        """Take a place for a stream or a socket; closing it gives it back."""
+        """Take a place for a stream or a socket, or refuse the call. Closing the place releases it."""
         place = self.places.take(owner)
         if place == "caller":
             message = f"{self.limits.max_streams_per_principal} streams are open, more are not: close one"
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
         if place == "process":
             refuse_call("server_full", "as many streams are open as this server has room for")
-        assert isinstance(place, OpenPlace)  # noqa: S101 - it is one of three
+        assert isinstance(place, OpenPlace)  # noqa: S101 - the other two outcomes were refused
         return place
 
 
 @define(eq=False, kw_only=True)
 class RouteCall:
-    """One call of a route, judged.
+    """One checked call of a route.
 
     Attributes:
-        gateway: What it shares with the others.
+        gateway: State shared with other calls.
         head: Method, path, headers.
-        receive: The connection.
-        send: The connection.
-        cut: Closes the connection, also while a write does not get through; None where another server serves.
-        principal: Who calls; `NO_PRINCIPAL` where the route asks for no token.
-        params: The parts of the path, by name.
-        has_encoded_slash: Whether the path came with a slash that was to be no end of a part.
-        query: By name.
-        body: The struct of the route; None for a route without one.
-        request_id: What the log has this call under, if it fails.
-        on_left: Awaited if the caller leaves; a handler puts it here when there is something to stop.
-        has_left: Whether the caller did.
-        is_writing: Whether a write is on its way.
-        is_over: Whether the last one of its answer is, or was.
-        more_headers: What each answer to it has.
-        via: The door that it came through; in the events of a session beside each message.
+        receive: ASGI receive function of the connection.
+        send: ASGI send function of the connection.
+        cut: Closes the connection, even during a blocked write. None if another server serves the application.
+        principal: The caller; `NO_PRINCIPAL` if the route needs no token.
+        params: Parts of the path, by name.
+        has_encoded_slash: Whether the path has an encoded slash, which the client did not mean as a separator.
+        query: Query parameters by name.
+        body: The struct of the route, or None for a route without one.
+        request_id: Id of this call in the log, if it fails.
+        on_left: Awaited if the client disconnects. A handler sets it if there is work to stop.
+        has_left: Whether the client has disconnected.
+        is_writing: Whether a write is in progress.
+        is_over: Whether the last write of its response has started.
+        more_headers: Headers added to every response to it.
+        via: Channel of the call, recorded with each message in the session's events.
     """
 
     gateway: Gateway
@@ -270,13 +275,13 @@ class RouteCall:
 
     @property
     def host(self) -> Host:
-        """The host, which is open."""
+        """The open host."""
         return self.gateway.opened()[0]
 
     async def write(self, message: dict[str, Any]) -> None:
-        """Give a message to the server.
+        """Pass a message to the server.
 
-        Cancellation: Of a write that does not get through it has no effect: `while_there` cuts the connection then.
+        Cancellation: Has no effect on a blocked write; `while_there` then cuts the connection.
         """
         self.is_writing = True
         self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
@@ -286,7 +291,7 @@ class RouteCall:
             self.is_writing = False
 
     async def while_there(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something as long as the caller is there; cut the connection if a write of it is cancelled."""
+        """Run `work` while the client is connected. Cuts the connection if a write in it is cancelled."""
         self._check_there()
         failure = Kept()
         async with trio.open_nursery() as nursery:
@@ -301,13 +306,13 @@ class RouteCall:
         failure.release()
 
     def _check_there(self) -> None:
-        if self.has_left:  # the server says it once
+        if self.has_left:  # the server reports it only once
             raise CallerLeft
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         try:
             await wait_left(self.receive)
-            if self.is_over:  # behind a whole answer the server says it of each call
+            if self.is_over:  # after a complete response the server reports it for every call
                 await trio.sleep_forever()
             self.has_left = True
         finally:
@@ -317,11 +322,11 @@ class RouteCall:
 
 
 RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
-"""Does what a route is for."""
+"""Implements a route."""
 
 
 RouteReply: TypeAlias = type | tuple[type, ...]
-"""The struct of an answer, or those of which it is one; none of an answer without a body."""
+"""Struct of a response, or the possible ones; none for a response without a body."""
 
 
 WriteStream: TypeAlias = Callable[[RouteCall, StreamAnswer], Awaitable[None]]
@@ -334,24 +339,27 @@ class CallRoute:
 
     Attributes:
         method: In capitals; HEAD comes with GET.
-        path: As Starlette has it, such as `/sessions/{session_id}/prompt`.
-        handler: What does it.
-        does: What that is, in a few words, for the page of the interface.
-        operation: By what name it is charged, as of `decide_charge`; the usual one for any other call.
-        body: The struct of its body; None for a call without one.
-        query: The names that may stand in its query.
-        scope: What a token needs; None where no token is asked for.
-        also: Another scope that is enough.
-        is_guarded: Whether it is judged from where a call comes where no token is asked for; with a scope it always is.
-        needs_user: Whether it has to be known which user calls, and not only which tenant.
+        path: In Starlette's notation, such as `/sessions/{session_id}/prompt`.
+        handler: Implementation of the route.
+        does: Short description for the interface page.
+        operation: Name for rate limiting, see `decide_charge`; by default an ordinary call.
+        body: Struct of its body, or None.
+        query: Allowed query parameters.
+        scope: Required scope of the token, or None if no token is needed.
+        also: Another sufficient scope.
+        is_guarded: Whether the origin of a call is checked although no token is needed. With a scope it always
+            is.
+        needs_user: Whether the call must name a user, and not only a tenant.
         is_stream: Whether it takes the place of a stream.
-        success: The status of its answer, for the page of the interface.
-        content: The types of what it gives that is no JSON, for that page.
-        frames: The schema of what stands in the frames of its stream, for that page.
-        replies: The structs of its answers by status, where it succeeds; a stream, a file and an answer without a body have none. None
-            where nothing is known of them.
-        refusals: The codes of `ERROR_ANSWERS` that it refuses calls with, besides those that all routes of its kind have.
-        asks_plugins: Whether it brings a user's words: a plugin of the host may answer them in place of the session, with any object.
+        success: Status of a successful response, for the interface page.
+        content: Content types of non-JSON responses, for that page.
+        frames: Schema of the frames of its stream, for that page.
+        replies: Structs of its successful responses by status. Streams, files and empty responses have none.
+            None if unknown.
+        refusals: Codes of `ERROR_ANSWERS` with which it refuses calls, in addition to those of all routes of
+            its kind.
+        asks_plugins: Whether it carries a user's message: a plugin of the host may answer in place of the
+            session, with any object.
     """
 
     method: str
@@ -375,7 +383,7 @@ class CallRoute:
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Make the first message of an answer, as of ASGI."""
+    """Return the ASGI message that starts a response."""
     pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": pairs}
 
@@ -383,10 +391,10 @@ def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
 LOGGER: Final = Logger("agentrail.gateway")
 
 LEFT_SECONDS: Final = 10.0
-"""How long it may take to say to a session that its caller left."""
+"""Time limit for telling a session that its client has disconnected."""
 
 WRITE_SECONDS: Final = 30.0
-"""How long the smallest answer may take to be written; a large one a second more for each `SLOWEST_BYTES`."""
+"""Time limit for writing the smallest response. Each `SLOWEST_BYTES` of body add a second."""
 
 SLOWEST_BYTES: Final = 4 << 10
 
@@ -397,24 +405,24 @@ _USUAL_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class PathEndpoint:
-    """All methods of one path, as an ASGI application."""
+    """All methods of one URL path, as an ASGI app."""
 
     def __init__(self, gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream) -> None:
-        """Take what there is."""
+        """Create the app from the routes of one path, one per method."""
         self._gateway = gateway
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
         found = self._routes.values()
         self.is_public: bool = bool(self._routes) and all(one.scope is None for one in found)
         self.is_open: bool = self.is_public and not any(one.is_guarded for one in found)
-        # None for a stream: it would be open for ever, and show nothing.
+        # No HEAD for a stream: it would stay open and return nothing.
         has_head = "GET" in self._routes and not self._routes["GET"].is_stream
         self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if has_head else [])]
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """WholeAnswer a call; nothing is raised but what ends the program.
+        """Handle one request. Only exceptions that must end the process propagate.
 
-        Cancellation: The handler is cancelled, and what is being written is cut.
+        Cancellation: The handler is cancelled and a partly written response is cut off.
         """
         head = head_of(scope)
         call = RouteCall(
@@ -430,7 +438,7 @@ class PathEndpoint:
         try:
             try:
                 answer = await self._answer(call)
-            except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
+            except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
                 if isinstance(raised, CallerLeft) or what_travels(raised) is not None:
                     raise
                 answer = self._answer_to(call, raised)
@@ -440,10 +448,10 @@ class PathEndpoint:
             call.has_left = True
         finally:
             if call.has_left and call.on_left is not None:
-                await self._leave(call, call.on_left)  # noqa: ASYNC102 - it shields itself, with a deadline
+                await self._leave(call, call.on_left)  # noqa: ASYNC102 - shielded and bounded
 
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
-        """Give the answer; None where a stream was written."""
+        """Return the response, or None if a stream has been written."""
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
         if route is None or call.head.method not in self.methods:
             answer = error_answer(
@@ -455,13 +463,13 @@ class PathEndpoint:
         if route.scope is None:
             return await self._run(call, route)
         if call.principal is NO_PRINCIPAL:
-            raise CallRefused(UNAUTHORIZED)  # a route that stands without its guard
+            raise CallRefused(UNAUTHORIZED)  # the guard is missing from this route
         _check(require_scope(call.principal, route.scope, route.also))
         call.gateway.opened()
         try:
             await self._read(call, route)
         except CallRefused:
-            if decide_charge(route.operation) is not None:  # what cannot be read has been work all the same
+            if decide_charge(route.operation) is not None:  # a malformed request costs work too
                 self._charge(call, SessionOwner.of(call.principal), "call")
             raise
         owner = SessionOwner.of(call.principal)
@@ -472,8 +480,8 @@ class PathEndpoint:
             return await self._run(call, route)
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
-        """Read path, query and body, and say for whom the call is."""
-        if call.has_encoded_slash:  # it came apart at a place that its caller took for a part of an id
+        """Validate path, query and body, and determine the user."""
+        if call.has_encoded_slash:  # the router has split the id at this slash
             refuse_call("id_invalid", "an id in the path is no id: it has a slash")
         for name, value in call.params.items():
             if name.endswith("_id"):
@@ -482,7 +490,7 @@ class PathEndpoint:
         check_query([name for name, _ in pairs], route.query)
         call.query = dict(pairs)
         if call.head.method == "POST":
-            # Also where no body is wanted: a form of another site can send any other type without being asked.
+            # Even without a body: a form of another site can send any other type without a preflight.
             given = call.head.headers
             check_content_type(given.get("content-type"), given.get("content-encoding"))
         limits = call.gateway.limits
@@ -507,7 +515,7 @@ class PathEndpoint:
             _check(require_user(call.principal))
 
     def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
-        """Take what the call costs, and say in its answer what is left."""
+        """Charge the call to its rate limit, and add the remaining allowance to its response headers."""
         charge = decide_charge(operation)
         draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
         if draw is None or charge is None:
@@ -542,7 +550,7 @@ class PathEndpoint:
                 return result
 
     def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
-        """Say how a call is answered that was refused, or failed."""
+        """Return the response to a refused or failed call."""
         call.request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=call.request_id)
         if answer.is_ours:
@@ -550,7 +558,7 @@ class PathEndpoint:
         return answer_refusing(answer)
 
     async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
-        """Write an answer; a caller who does not read it in its time is cut."""
+        """Write a response. A client that reads too slowly is disconnected."""
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
         if answer.status not in _NO_CONTENT:
             headers["content-length"] = f"{len(answer.body)}"
@@ -570,17 +578,17 @@ class PathEndpoint:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
             try:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded
-            except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
+            except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
                 if what_travels(raised) is not None:
                     raise
                 LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)
 
 
 class UnknownPath(PathEndpoint):
-    """All paths that there are none of, as an ASGI application: strangers are not told which those are."""
+    """Responds to every unknown path. Without a token, unknown and known paths look the same."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Know of no path."""
+        """Create the app without routes."""
         super().__init__(gateway, (), write_stream=_write_none)
 
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
@@ -593,9 +601,9 @@ class UnknownPath(PathEndpoint):
 
 
 def has_encoded_slash(scope: Mapping[str, Any]) -> bool:
-    """Say whether a path has a slash that its caller wrote as a part of a name, outside of the path of a file.
+    """Return whether a path has an encoded slash within a name, except in a file path.
 
-    It is decoded in front of the routes, so that another one would be found than the caller named.
+    The server decodes it before routing, so a different route would match than the client meant.
     """
     raw = (scope.get("raw_path") or b"").lower()
     file = scope.get("path_params", {}).get("path", "")
@@ -604,7 +612,7 @@ def has_encoded_slash(scope: Mapping[str, Any]) -> bool:
 
 
 async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:
-    """Never called: nothing is streamed from there."""
+    """Never called: this path has no stream."""
 
 
 def _check(refused: ErrorAnswer | None) -> None:
@@ -613,7 +621,7 @@ def _check(refused: ErrorAnswer | None) -> None:
 
 
 def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
-    """Make an answer of one that refuses; while the host is being closed the connection is not kept either."""
+    """Return an error as a response. While the host closes, the connection is closed too."""
     headers = dict(refused.headers)
     if refused.code == "draining":
         headers["connection"] = "close"
@@ -621,7 +629,7 @@ def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
 
 
 def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:
-    """Say what is left of a limit, as of the draft of the IETF on RateLimit headers."""
+    """Return the remaining allowance as headers of the IETF draft on RateLimit headers."""
     return {
         "ratelimit-policy": f'"{charge}";q={count};w={math.ceil(window_seconds)}',
         "ratelimit": f'"{charge}";r={draw.left};t={draw.full_in_seconds}',
@@ -629,7 +637,10 @@ def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) ->
 
 
 def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
-    """Put the guard in front of a path, also of one that another application mounts alone; where no token is asked for there is none."""
+    """Add the access guard to a path, also to one that another application mounts alone.
+
+    A path without a token or guard stays as it is.
+    """
     if endpoint.is_open:
         return endpoint
     return AccessGuard(
@@ -643,7 +654,7 @@ def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
 def starlette_routes(
     gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream, *, base_path: str = ""
 ) -> list[Route]:
-    """Make one route of Starlette for each path, in the order in which paths come first."""
+    """Return one Starlette route per path, in the order of first occurrence."""
     by_path: dict[str, list[CallRoute]] = {}
     for route in routes:
         by_path.setdefault(route.path, []).append(route)

@@ -1,9 +1,10 @@
-"""Serves an ASGI application over TCP inside the Trio run that is there: Hypercorn's protocols, below an accept loop of our own.
+"""Serves an ASGI application over TCP within the current Trio run: Hypercorn's protocols with our own accept loop.
 
-Hypercorn's own loop is one nursery, and what its protocol code raises ends it: a header such as `Sec-WebSocket-Protocol: ÿ`, from a
-stranger without a token, would take the server down with all its streams. Here each connection is an edge: it ends alone. And a writer that
-waits for a reader who does not read cannot be cancelled, so each connection can be cut: see `connection_cut`. No route enters here, and nothing
-of a host: the application's lifespan opens and closes it.
+Hypercorn's loop is a single nursery, and any exception in its protocol code ends it. A header such as
+`Sec-WebSocket-Protocol: ÿ`, from a stranger without a token, would stop the server with all its streams. Here
+each connection fails alone. A writer that waits for a client that does not read cannot be cancelled, so each
+connection can be cut: see `connection_cut`. This module knows no routes and no host: the application's lifespan
+opens and closes the host.
 """
 
 import re
@@ -41,17 +42,20 @@ from agentrail.private_places import keep_private
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.wire.server_frames import CloseCode
 
-# What is spoken on one connection: HTTP/1.1 and WebSocket as Hypercorn has them, without what two readers could take
-# for two things.
+# Protocol of a connection: HTTP/1.1 and WebSocket as in Hypercorn, without input that two parsers could read
+# differently.
 
 FRAMES: Final = Pace(500, 1.0, 500)
-"""How many frames of a WebSocket are looked at: parts of messages, pings and pongs. Commands are counted by themselves, and are fewer."""
+"""Rate limit on WebSocket frames: parts of messages, pings and pongs. Commands have their own, lower limit."""
 
 _LINGER_SECONDS: Final = 1.0
-"""How long a refused WebSocket still takes what comes, and throws it away: a connection with unread bytes is reset, and takes our last word along."""
+"""Time during which a refused WebSocket still reads and discards input.
+
+Closing a connection with unread bytes resets it, and our last message would be lost.
+"""
 
 _LINGER_STEP_SECONDS: Final = 0.1
-"""After how much silence it does not."""
+"""Silence that ends this early."""
 
 _BARE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _FOLDED: Final = re.compile(rb"\n[ \t]")
@@ -61,11 +65,11 @@ _OTHER_VERSION: Final = 505
 
 
 def fault_of_head(head: bytes, request: HttpRequest) -> int | None:
-    """Say with which status the head of a request is refused that another reader could read otherwise; None for one that is plain.
+    """Return the status that refuses an ambiguous request head, or None for an unambiguous one.
 
     Args:
-        head: As it came, up to its empty line.
-        request: What h11 made of it.
+        head: Raw head, up to its empty line.
+        request: The head as parsed by h11.
     """
     if request.http_version not in _VERSIONS:
         return _OTHER_VERSION
@@ -78,7 +82,7 @@ def fault_of_head(head: bytes, request: HttpRequest) -> int | None:
 
 
 def is_upgrade(request: HttpRequest) -> bool:
-    """Say whether a request asks for a WebSocket."""
+    """Return whether a request asks for a WebSocket."""
     given = {name: value.decode("latin-1").lower() for name, value in request.headers}
     wanted = [token.strip() for token in given.get(b"connection", "").split(",")]
     is_asked = given.get(b"upgrade", "").strip() == "websocket" and "upgrade" in wanted
@@ -96,7 +100,7 @@ class StrictHttp(H11Protocol):
     _head = b""
 
     async def handle(self, event: Event) -> None:
-        """Take what came."""
+        """Handle received data."""
         if isinstance(event, RawData) and self.connection.their_state is IDLE:
             self._head += event.data
         try:
@@ -106,7 +110,7 @@ class StrictHttp(H11Protocol):
             await self.send(Closed())
 
     async def _check_protocol(self, event: HttpRequest) -> None:
-        # In front of the request, in place of a look for HTTP/2.
+        # Before the request, in place of the check for HTTP/2.
         behind = self.connection.trailing_data[0]
         head = self._head[: len(self._head) - len(behind)]
         self._head = b""
@@ -116,7 +120,7 @@ class StrictHttp(H11Protocol):
 
     async def _create_stream(self, request: HttpRequest) -> None:
         kind: type[HTTPStream | WSStream] = StrictSocket if is_upgrade(request) else HTTPStream
-        ours: Any = self  # theirs says of what type each is
+        ours: Any = self  # Hypercorn's types are narrower
         ours.stream = kind(
             self.app,
             self.config,
@@ -144,7 +148,7 @@ class StrictHttp(H11Protocol):
 
     async def _maybe_recycle(self) -> None:
         if self.connection.our_state is DONE and self.connection.their_state is DONE:
-            self._head = bytes(self.connection.trailing_data[0])  # the next request, as far as it has come
+            self._head = bytes(self.connection.trailing_data[0])  # the beginning of the next request
         await super()._maybe_recycle()
 
 
@@ -152,20 +156,20 @@ class StrictSocket(WSStream):
     """One WebSocket over HTTP/1.1."""
 
     def __init__(self, *given: Any) -> None:
-        """Begin in front of the handshake; as of Hypercorn."""
+        """Create the stream before the handshake, like Hypercorn."""
         super().__init__(*given)
         self._full_at = float("-inf")
         self._heard_at = trio.current_time()
         self._lingering: trio.CancelScope | None = None
 
     async def handle(self, event: StreamEvent) -> None:
-        """Take what came."""
+        """Handle received data."""
         self._heard_at = trio.current_time()
         match event:
             case Request():
                 await super().handle(event)
                 self.handshake.extensions = None
-                if self.closed:  # it was no handshake; Hypercorn would leave the connection open
+                if self.closed:  # not a handshake; Hypercorn would leave the connection open
                     await self._end()
             case Body() | Data() if not self.handshake.accepted:
                 await self._refuse_early()
@@ -178,10 +182,10 @@ class StrictSocket(WSStream):
                 await super().handle(event)
 
     async def _refuse_early(self) -> None:
-        """Refuse one who speaks before there is a WebSocket: those bytes may be what someone else was to be made to send."""
+        """Refuse a client that sends data before the handshake: the bytes may be smuggled through another client."""
         if self.closed:
             return
-        self.closed = True  # before anything is awaited: else the application accepts it meanwhile
+        self.closed = True  # before any await: otherwise the application may accept it meanwhile
         await self._send_error_response(_BAD_REQUEST)
         if self.app_put is not None:
             await self.app_put({"type": "websocket.disconnect", "code": 1006})
@@ -195,7 +199,7 @@ class StrictSocket(WSStream):
                 return
 
     async def _take(self, event: object) -> int | None:
-        """Take one part of what came; gives the code of a WebSocket that ends with it."""
+        """Handle one event. Return the close code if the WebSocket ends with it."""
         match event:
             case Message(frame_finished=True) | Ping() | Pong() if not self._may_go_on():
                 return CloseCode.FLOOD
@@ -204,7 +208,7 @@ class StrictSocket(WSStream):
             case Ping():
                 await self._send_wsproto_event(event.response())
             case CloseConnection() if self.connection.state is SocketState.OPEN:
-                return int(event.code)  # not said by them: it broke the protocol
+                return int(event.code)  # not sent by the client: it broke the protocol
             case CloseConnection():
                 if self.connection.state is SocketState.REMOTE_CLOSING:
                     await self._send_wsproto_event(event.response())
@@ -233,7 +237,7 @@ class StrictSocket(WSStream):
     # --- the end
 
     async def _refuse(self, code: int) -> None:
-        """Say why it ends, and look at nothing that comes behind it: Hypercorn would keep it, without a bound."""
+        """Send the close code, and ignore later input, which Hypercorn would store without a limit."""
         self._lingering = trio.CancelScope()
         await self._send_wsproto_event(CloseConnection(code=code))
         self.task_group.spawn(self._linger, self._lingering)
@@ -253,7 +257,7 @@ class StrictSocket(WSStream):
 LOGGER: Final = Logger("agentrail.gateway")
 
 MAX_SOCKET_MESSAGE_BYTES: Final = 1 << 20
-"""Of one message of a WebSocket; a larger one closes it with 1009."""
+"""Limit on a WebSocket message; a larger one closes it with 1009."""
 
 _MAX_PORT: Final = 65_535
 _CUT: Final = "agentrail.cut"
@@ -262,17 +266,18 @@ _TELL_EVERY_SECONDS: Final = 60.0
 
 @frozen(kw_only=True)
 class ConnectionLimits:
-    """Bounds of connections.
+    """Limits on connections.
 
     Attributes:
-        max_connections: How many at one time; one more is closed as soon as it is made.
-        backlog: How many the system keeps until they are accepted.
-        idle_seconds: How long a connection may be without a call; also how long the headers of a call may take.
-        handshake_seconds: How long TLS may take to begin.
-        grace_seconds: How long calls may take to end when the server stops, before they are cancelled.
-        cut_seconds: How long what was cancelled may take, before its connection is cut.
-        write_seconds: How long the smallest write may take; then its connection is cut, since its caller does not read.
-        slowest_bytes_per_second: How fast a larger one has to be taken beyond that.
+        max_connections: Limit on open connections; one more is closed at once.
+        backlog: Connections that the system queues before they are accepted.
+        idle_seconds: Time limit for a connection without a call, and for receiving the headers of a call.
+        handshake_seconds: Time limit for the TLS handshake.
+        grace_seconds: Time limit for calls to finish when the server stops, before they are cancelled.
+        cut_seconds: Time limit for a cancelled connection before it is cut.
+        write_seconds: Time limit for the smallest write. After that the connection is cut, because its client
+            does not read.
+        slowest_bytes_per_second: Minimum speed for the rest of a larger write.
     """
 
     max_connections: int = 10_000
@@ -295,13 +300,14 @@ async def open_listeners(
 
     Args:
         host: A name or an address.
-        port: 0 for one that is free.
-        backlog: How many connections the system keeps until they are accepted.
+        port: Port, or 0 for a free one.
+        backlog: Connections that the system queues before they are accepted.
 
     Raises:
-        OptionError: The operator's move: the port is in use, the address is none of this machine, or it may not be used.
+        OptionError: The operator's move: the port is in use, the address does not belong to this machine, or
+            permission is denied.
     """
-    if not 0 <= port <= _MAX_PORT:  # the system would take the rest of a division
+    if not 0 <= port <= _MAX_PORT:  # the system would use the port modulo 65,536
         raise OptionError([f"--port {port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free"])
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
@@ -312,7 +318,7 @@ async def open_listeners(
 
 
 def tls_context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
-    """Read a certificate and its key, for TLS 1.2 and later. Blocks.
+    """Load a certificate and its key, for TLS 1.2 and later. Blocks.
 
     Raises:
         OptionError: The operator's move: one cannot be read, or they do not belong together.
@@ -323,7 +329,7 @@ def tls_context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(["http/1.1"])
     try:
-        # A password would be asked for at the terminal, where there may be none.
+        # Otherwise a password would be requested at the terminal, which may not exist.
         context.load_cert_chain(certfile, keyfile, password=lambda: b"")
     except (OSError, ValueError) as error:  # `ssl.SSLError` is an `OSError`
         why = getattr(error, "strerror", None) or f"{error}"
@@ -334,25 +340,26 @@ def tls_context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
 
 
 def show_address(host: str, port: int) -> str:
-    """Write an address as it stands in a URL."""
+    """Return an address as written in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def addresses_of(listeners: Sequence[trio.SocketListener]) -> list[tuple[str, int]]:
-    """Say where listeners listen: host and port of each."""
+    """Return host and port of each listener."""
     names = (listener.socket.getsockname() for listener in listeners)
     return [(name[0], name[1]) for name in names]
 
 
 def connection_cut(scope: Mapping[str, Any]) -> Callable[[], None] | None:
-    """Give what closes the connection of a call at once, without a word to the other side; None where another server serves.
+    """Return a function that closes the connection of a call at once. None if another server serves the application.
 
-    A writer that waits for a reader who does not read is deaf to cancellation; this wakes it. May be called again, and from any task.
+    A writer that waits for a client that does not read ignores cancellation; this wakes it. Can be called
+    repeatedly and from any task.
     """
     return cast("Callable[[], None] | None", scope.get("state", {}).get(_CUT))
 
 
-async def serve_app(  # noqa: PLR0913 - what is served, where and until when
+async def serve_app(  # noqa: PLR0913 - # the application, its address and its end
     app: AsgiApp,
     listeners: list[trio.SocketListener],
     stop: Callable[[], Awaitable[None]],
@@ -363,22 +370,23 @@ async def serve_app(  # noqa: PLR0913 - what is served, where and until when
 ) -> None:
     """Serve an application until it is told to stop.
 
-    Its lifespan begins before the first call and ends behind the last one. Once `stop` returns, no connection is accepted any more,
-    those without a call are closed, calls have `grace_seconds` to end and are then cancelled. So streams that are to have a last
-    word are ended in `stop`.
+    Its lifespan starts before the first call and ends after the last one. When `stop` returns, no more
+    connections are accepted, those without a call are closed, and calls have `grace_seconds` to finish before
+    they are cancelled. Streams that need a final event must therefore be ended in `stop`.
 
     Args:
-        app: What is served.
-        listeners: Where; they are closed at the end.
+        app: The application.
+        listeners: Listening sockets; they are closed at the end.
         stop: Returns when it is time to stop.
-        tls: For TLS; None for none.
-        limits: Of connections.
-        task_status: Is told when calls are answered.
+        tls: TLS context, or None for plain TCP.
+        limits: Limits on connections.
+        task_status: Started when calls are answered.
 
     Raises:
-        BaseException: What the application's lifespan raised, that very object.
+        BaseException: The exception of the application's lifespan, the same object.
 
-    Cancellation: Connections are cancelled and cut, and the lifespan is cancelled; both are over when it is.
+    Cancellation: Connections are cancelled and cut, and the lifespan is cancelled; both have ended when it
+        raises.
     """
     lifespan = _Lifespan(app)
     async with trio.open_nursery() as nursery:
@@ -398,12 +406,12 @@ async def serve_app(  # noqa: PLR0913 - what is served, where and until when
 
 @define(eq=False)
 class _Lifespan:
-    """The lifespan of an application, as of ASGI, from a task of its own.
+    """The ASGI lifespan of an application, in its own task.
 
     Attributes:
-        state: What the application gives to each call.
-        is_begun: Whether calls may come, or `failure` says why not.
-        failure: What it raised.
+        state: State that the application passes to each call.
+        is_begun: Set when calls may start, or when `failure` is set.
+        failure: The exception that it raised.
     """
 
     app: AsgiApp
@@ -418,16 +426,16 @@ class _Lifespan:
         scope = {"type": "lifespan", "asgi": {"spec_version": "2.0", "version": "3.0"}, "state": self.state}
         try:
             await self.app(scope, self._receive, self._send)
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
             self.failure = raised
-            all_of_it.cancel(reason="the application failed")  # what it serves would only fail as well
+            all_of_it.cancel(reason="the application failed")  # running calls would only fail as well
         finally:
             self.is_begun.set()
             self._is_over.set()
 
     async def end(self) -> None:
-        """End it, and wait until it has ended."""
+        """End the lifespan and wait until it has ended."""
         self._to_end.set()
         await self._is_over.wait()
 
@@ -444,7 +452,7 @@ class _Lifespan:
             case "lifespan.startup.complete":
                 self.is_begun.set()
             case "lifespan.startup.failed" | "lifespan.shutdown.failed":
-                # Most raise what failed behind this, which says more.
+                # Most applications then raise the cause, which says more.
                 self.failure = RuntimeError(f"the application failed: {message['type']}")
             case _:
                 pass
@@ -492,7 +500,8 @@ class _Server:
         try:
             await trio.sleep_forever()
         finally:
-            # What a connection is writing is shielded: who cancels the server is not to wait for who does not read.
+            # The writes of a connection are shielded: cancelling the server must not wait for a client that
+            # does not read.
             with trio.CancelScope(shield=True):
                 await self._cut_at(trio.current_time() + self._limits.cut_seconds if self._open else 0.0)  # noqa: ASYNC102 - bounded
 
@@ -516,7 +525,7 @@ class _Server:
             await _Connection(
                 self._call, self._config, self._context, state, speaks, limits=self._limits
             ).run()
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
             self._tell_failure(raised)
         finally:
@@ -527,7 +536,7 @@ class _Server:
         await self._app(scope, receive, send)
 
     def _tell_failure(self, error: BaseException) -> None:
-        """Tell of a connection that failed: not of each, since a stranger decides how many there are, and not what it had sent."""
+        """Log a failed connection. Not each one, because strangers determine their number, and without received data."""
         self._failed += 1
         if trio.current_time() - self._told_at >= _TELL_EVERY_SECONDS:
             self._told_at = trio.current_time()
@@ -539,14 +548,17 @@ class _Server:
 
 
 class _Connection(TCPServer):
-    """One connection, over what `protocol` speaks. It is over as soon as its caller has left: Hypercorn's would wait for the end of its idle time."""
+    """One connection over `protocol`. It ends as soon as its client has left.
+
+    Hypercorn's own class would wait for the idle timeout.
+    """
 
     def __init__(self, *given: Any, limits: ConnectionLimits) -> None:
         super().__init__(*given)
         self._limits = limits
 
     async def run(self) -> None:
-        """Serve it to its end."""
+        """Serve the connection to its end."""
         try:
             is_tls = await self._shake_hands()
             if is_tls is None:
@@ -576,15 +588,15 @@ class _Connection(TCPServer):
                 await self.idle_task.restart(tasks, self._idle_timeout)
                 await self._read_data()
         except OSError:
-            pass  # they have left
+            pass  # the client has left
         finally:
             with trio.move_on_after(self._limits.cut_seconds, shield=True) as closing:
                 await self._close()
             if closing.cancelled_caught:
-                await trio.aclose_forcefully(self.stream)  # noqa: ASYNC102 - it waits for nothing
+                await trio.aclose_forcefully(self.stream)  # noqa: ASYNC102 - it does not block
 
     async def _shake_hands(self) -> bool | None:
-        """Begin with TLS where it is spoken; None where that did not come about."""
+        """Do the TLS handshake if TLS is used. Return whether it is, or None if the handshake failed."""
         stream: object = self.stream
         if not isinstance(stream, trio.SSLStream):
             return False
@@ -596,13 +608,14 @@ class _Connection(TCPServer):
         return True
 
     async def protocol_send(self, event: Event) -> None:
-        """Write, or do what else a protocol wants."""
+        """Write data, or handle another event of the protocol."""
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return
         async with self.send_lock:
-            # Half of an answer is worse than a slow end, so this is shielded; and bounded, since all ways to a caller lead through here,
-            # also those of small answers to one who sends call behind call and reads none.
+            # Shielded, because half a response is worse than a slow end. Bounded, because every write to a
+            # client goes through here, including small responses to one that sends many requests and reads
+            # nothing.
             within = self._limits.write_seconds + len(event.data) / self._limits.slowest_bytes_per_second
             scope = trio.CancelScope(shield=True, deadline=trio.current_time() + within)
             with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -635,16 +648,16 @@ def _config_of(limits: ConnectionLimits) -> Config:
 
 
 class _HypercornLog:
-    """What Hypercorn logs with: of calls nothing, and of an application that fails its crash, to our log."""
+    """Logger for Hypercorn: ignores calls, and sends crashes of the application to our log."""
 
     def __init__(self, config: Config) -> None:
         pass
 
     async def access(self, *_: object) -> None:
-        """Write nothing: paths and query strings are the callers'."""
+        """Write nothing: paths and query strings are the clients' data."""
 
     async def exception(self, message: str, *_: object, **__: object) -> None:
-        """Tell of what the application let out: it answers for its own errors, so this is a bug."""
+        """Log an exception that left the application. Applications answer their own errors, so this is a bug."""
         error = sys.exception()
         if error is not None:
             log_crash("the application raised where it was to answer: please report it", error, keep)

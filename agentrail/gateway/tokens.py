@@ -1,7 +1,7 @@
-"""Tokens that let callers in: the file that lists them, how one is looked up, how a new one is made.
+"""Access tokens: the file that lists them, their lookup, and creating new ones.
 
-A file holds digests and no tokens, so this room never knows a token longer than one call takes. Nothing that it raises or shows
-repeats what stands in a file or in a header; which headers a call must have besides stands in `access`.
+A file has digests instead of tokens, so a token is known here only during a call. No exception or output
+repeats contents of a file or a header. The other checks of a call are in `access`.
 """
 
 import datetime
@@ -25,10 +25,10 @@ from agentrail.host.payloads import Principal
 from agentrail.private_places import keep_private
 
 SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide")
-"""What a token may let its caller do."""
+"""Scopes of a token."""
 
 PREFIX: Final = "agt_"
-"""How the tokens that we make begin, so that a search for lost ones finds them."""
+"""Prefix of generated tokens, so that scanners can find leaked ones."""
 
 _TOKEN_BYTES: Final = 32
 _MAX_FILE_BYTES: Final = 1 << 20
@@ -45,14 +45,14 @@ def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
 
 @frozen(kw_only=True)
 class TokenEntry:
-    """A token, as a file tells of it.
+    """A token, as listed in a file.
 
     Attributes:
-        digest: The SHA-256 of the token, 32 bytes.
-        tenant_id: For which tenant it speaks.
-        user_id: For which user; empty where it speaks for the tenant, and the call names the user.
-        scopes: Of `use`, `inspect` and `decide`.
-        expires_at: From when on it lets no call in, in seconds since 1970; None for never.
+        digest: SHA-256 of the token, 32 bytes.
+        tenant_id: Tenant of the token.
+        user_id: User of the token; empty if it is valid for the whole tenant and the call names the user.
+        scopes: Any of `use`, `inspect` and `decide`.
+        expires_at: Time of its expiry, in seconds since 1970; None for never.
     """
 
     digest: bytes = field(repr=False)
@@ -62,7 +62,7 @@ class TokenEntry:
     expires_at: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no entry, where it is made.
+        """Check the fields.
 
         Raises:
             OptionError: The operator's move; all faults at once.
@@ -73,31 +73,31 @@ class TokenEntry:
 
     @property
     def principal(self) -> Principal:
-        """Who calls with it."""
+        """The caller that it identifies."""
         return Principal(tenant_id=self.tenant_id, user_id=self.user_id, scopes=self.scopes)
 
 
 class Tokens:
-    """The tokens that let callers in: one kind of `auth`.
+    """Access tokens of a server: one kind of `auth`.
 
-    tokens = read_token_file("/etc/agentrail/tokens.toml")
-    app = create_app(profiles=[…], auth=tokens)
+        tokens = read_token_file("/etc/agentrail/tokens.toml")
+        app = create_app(profiles=[…], auth=tokens)
 
-    A server follows the file: a token that is added to it or taken out of it while the server runs is let in or refused within seconds, and the
-    open sockets and streams of one that was taken out end.
+    A server follows the file. Added tokens are admitted and removed ones refused within seconds, and open
+    sockets and streams of a removed token end.
 
     Attributes:
-        entries: The tokens that are let in now. They may be replaced by others, or by none, which lets no caller in.
-        path: The file that `read_token_file` read them from; None for tokens that follow no file.
+        entries: Currently valid tokens. They can be replaced by others, or by none, which admits no caller.
+        path: The file they were read from by `read_token_file`; None for tokens that follow no file.
     """
 
     __slots__ = ("entries", "path")
 
     def __init__(self, entries: Iterable[TokenEntry]) -> None:
-        """Take what is known of each token.
+        """Create the set of tokens.
 
         Raises:
-            OptionError: The operator's move: there is none, or two have one digest.
+            OptionError: The operator's move: there is none, or two have the same digest.
         """
         self.entries: tuple[TokenEntry, ...] = tuple(entries)
         self.path: Path | None = None
@@ -106,41 +106,41 @@ class Tokens:
         _refuse_doubles(self.entries)
 
     def __repr__(self) -> str:
-        """Say how many there are."""
+        """Return the number of tokens."""
         return f"Tokens({len(self.entries)} entries)"
 
     def __call__(self, headers: Mapping[str, str]) -> Principal | None:
-        """Say who calls; see `Authenticate`.
+        """Return the caller; see `Authenticate`.
 
         Args:
-            headers: Those of the call, names in lower case.
+            headers: Headers of the call, names in lower case.
 
         Returns:
-            The principal, whose `user_id` is empty where the call has to name the user; None for a token that is missing,
-            malformed, unknown or expired, without a difference between these.
+            The principal, whose `user_id` is empty if the call has to name the user. None for a token that is
+            missing, malformed, unknown or expired, without distinction.
         """
         return self.find(bearer_token(headers), outside.wall())
 
     def expires_at(self, headers: Mapping[str, str]) -> float | None:
-        """Say when the token of a call ends, in seconds since 1970; None for one that does not end, and for one that lets no call in."""
+        """Return when the token of a call expires, in seconds since 1970. None if never, or if the token is not valid."""
         entry = self._entry(bearer_token(headers), outside.wall())
         return None if entry is None else entry.expires_at
 
     def find(self, token: str | None, now: float) -> Principal | None:
-        """Look a token up. It takes as long for one that is unknown as for one that is known.
+        """Look up a token, in the same time for unknown and known ones.
 
         Args:
-            token: What the call brought; None for nothing.
-            now: The time, in seconds since 1970.
+            token: Token of the call, or None.
+            now: Current time, in seconds since 1970.
         """
         entry = self._entry(token, now)
         return None if entry is None else entry.principal
 
     def _entry(self, token: str | None, now: float) -> TokenEntry | None:
-        # One that is missing is looked up too: how long an answer takes is not to tell it from one that is wrong.
+        # A missing token is looked up too, so that response times do not distinguish it from a wrong one.
         digest = hashlib.sha256((token or "").encode("utf-8", "replace")).digest()
         found = None
-        for entry in self.entries:  # all of them, also behind the one that fits
+        for entry in self.entries:  # all of them, even after a match
             if hmac.compare_digest(entry.digest, digest):
                 found = entry
         if found is None or not token or (found.expires_at is not None and now >= found.expires_at):
@@ -149,9 +149,9 @@ class Tokens:
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:
-    """Take the token out of `Authorization: Bearer …`; None where there is none, or more than one."""
+    """Return the token of `Authorization: Bearer …`, or None if there is none or more than one."""
     given = headers.get("authorization", "")
-    # Two headers of this name come joined by a comma, which no token has.
+    # Two headers of this name are joined by a comma, which no token contains.
     found = _BEARER.fullmatch(given.strip(" \t")) if len(given) <= _MAX_TOKEN_LENGTH else None
     return None if found is None else found[1]
 
@@ -160,13 +160,15 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_token_file(path: str | os.PathLike[str]) -> Tokens:
-    """Read a token file: TOML, which its owner alone may read or write. A server with these tokens reads it again when it changes.
+    """Read a token file: TOML, accessible only to its owner.
+
+    A server with these tokens reads it again when it changes.
 
     Raises:
-        OptionError: The operator's move: the file cannot be read, others may read it, or it is no token file. All faults
-            of its entries are told at once, by their place.
+        OptionError: The operator's move: the file cannot be read, others may read it, or it is not a token
+            file. All faults of its entries are reported at once, by their place.
 
-    Cancellation: It blocks, and does not notice; it is for the start of a program.
+    Cancellation: Blocks and is not cancellable; meant for the start of a program.
     """
     tokens = decode_tokens(read_private_file(Path(path)), f"{path}")
     tokens.path = Path(path).absolute()
@@ -174,7 +176,7 @@ def read_token_file(path: str | os.PathLike[str]) -> Tokens:
 
 
 def decode_tokens(text: bytes, name: str) -> Tokens:
-    """Read the text of a token file."""
+    """Return the tokens in the text of a token file."""
     entries = decode_entries(text, name)
     try:
         return Tokens(entries)
@@ -183,11 +185,11 @@ def decode_tokens(text: bytes, name: str) -> Tokens:
 
 
 def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
-    """Read the entries in the text of a token file; there may be none."""
+    """Return the entries in the text of a token file, possibly none."""
     try:
         given = tomllib.loads(text.decode("utf-8-sig"))
-    except ValueError as error:  # also of Python, for a number of thousands of digits
-        # The place and not the words: those may repeat what stands there.
+    except ValueError as error:  # also raised by Python for a number of thousands of digits
+        # Only the place, because the message may repeat contents of the file.
         place = _PLACE.search(str(error))
         message = f"{name} is no TOML{f', at {place[1]}' if place else ''}: `agentrail token new` prints the lines of an entry"
         raise OptionError([message]) from None
@@ -217,10 +219,10 @@ def _refuse_doubles(entries: Sequence[TokenEntry], before: str = "") -> None:
 
 
 def read_private_file(path: Path) -> bytes:
-    """Read a file that its owner alone may read or write, and keep it from all sessions."""
+    """Read a file that only its owner may access, and keep all sessions from reading it."""
     keep_private(path)
     try:
-        # Looked at when it is open: what a path leads to may change between two looks. A pipe is not waited for.
+        # Checked after opening, because a path may change between two accesses. Does not block on a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             fault = fault_of_mode(os.fstat(descriptor), os.geteuid())
@@ -241,7 +243,7 @@ def read_private_file(path: Path) -> bytes:
 
 
 def fault_of_mode(found: os.stat_result, user: int) -> str | None:
-    """Say why a file must not hold what lets callers in; None where it may."""
+    """Return why a file must not contain tokens, or None."""
     if not stat.S_ISREG(found.st_mode):
         return "is no file"
     if found.st_uid not in {user, 0}:
@@ -256,7 +258,7 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
     digest = table.get("digest")
     found = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if found is None:
-        # Not repeated: it may be the token, where a digest belongs.
+        # Not repeated: it may be a token in place of a digest.
         faults.append(
             "`digest` is no sha256: with 64 hexadecimal digits behind it, in lower case; `agentrail token new` prints one"
         )
@@ -286,7 +288,7 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
 
 
 def _faults_of_entry(entry: TokenEntry) -> Iterator[str]:
-    given: Any = entry  # mypy takes the annotations at their word, and those are in doubt here
+    given: Any = entry  # untyped, because mypy trusts the annotations, which are being checked here
     if not isinstance(given.digest, bytes) or len(given.digest) != hashlib.sha256().digest_size:
         yield "the digest is no SHA-256, which has 32 bytes"
     fault = "`tenant` is missing" if given.tenant_id == "" else fault_of_name("`tenant`", given.tenant_id)
@@ -303,20 +305,20 @@ def _faults_of_entry(entry: TokenEntry) -> Iterator[str]:
 
 def _near(name: object, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(f"{name}", known, n=1, cutoff=0.6)
-    # A name that is like none is not repeated either: a token may have come to stand there.
+    # A name without a similar one is not repeated either: it may be a token.
     return f"name {name!r}: did you mean {near[0]!r}?" if near else f"name: known are {', '.join(known)}"
 
 
-# --- a new one
+# --- new tokens
 
 
 @frozen(kw_only=True)
 class NewToken:
-    """A token that was just made, and what to write down of it.
+    """A new token, with its entry for the token file.
 
     Attributes:
-        token: What its caller keeps; it stands nowhere else.
-        lines: What to add to the token file.
+        token: The token for its caller; it is stored nowhere else.
+        lines: Lines to add to the token file.
     """
 
     token: str = field(repr=False)
@@ -331,7 +333,7 @@ def make_token(
     days: float | None = None,
     now: float,
 ) -> NewToken:
-    """Make a token."""
+    """Generate a token."""
     token = f"{PREFIX}{outside.ids(_TOKEN_BYTES)}"
     entry = TokenEntry(
         digest=hashlib.sha256(token.encode()).digest(),
@@ -344,7 +346,7 @@ def make_token(
 
 
 def encode_entry(entry: TokenEntry) -> str:
-    """Write an entry as a token file has it."""
+    """Return an entry in the format of a token file."""
     lines = ["[[token]]", f'digest = "sha256:{entry.digest.hex()}"', f'tenant = "{entry.tenant_id}"']
     if entry.user_id:
         lines.append(f'user = "{entry.user_id}"')
@@ -358,10 +360,10 @@ def encode_entry(entry: TokenEntry) -> str:
 
 def _end_of(days: float, now: float) -> float:
     try:
-        # Whole seconds, as the file has them: what is printed is what counts.
+        # Whole seconds, as in the file, so that the printed time is exact.
         end = int(now + days * 86_400)
         datetime.datetime.fromtimestamp(end, datetime.UTC)
-    except (OverflowError, ValueError, OSError):  # beyond the year 9999, or no number at all
+    except (OverflowError, ValueError, OSError):  # after the year 9999, or not a number
         end = 0
     if end <= now:
         message = f"a token cannot last for {days:g} days: give a number above 0, or none for one that lasts for ever"
