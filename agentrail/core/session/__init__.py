@@ -1,1 +1,1 @@
-"""The machine: its state, the table of what is legal, and for each subject the room that takes its signals."""
+"""The session machine: its state, its transition table, and one module of signal handlers for each subject."""

@@ -1,6 +1,7 @@
-"""The calls that the session answers itself: start an agent, tell it more, wait for it, close it, hand the session over, sleep.
+"""Calls that the session answers itself: start, prompt, await and close an agent, hand the session over, sleep.
 
-Each function takes a call that has passed all gates, and gives it back answered, or `awaiting`. The program asks for the same by `AgentCommand`.
+Each function takes a call that has passed all gates, and returns it answered, or `awaiting`. The program requests
+the same by `AgentCommand`.
 """
 
 import re
@@ -22,21 +23,21 @@ from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import CallId
 
 MAX_INPUTS: Final = 100
-"""How much may wait for one agent."""
+"""Maximum number of pending inputs of one agent."""
 
 DEFAULT_WAIT_SECONDS: Final = 600.0
 
 MAX_SLEEP_SECONDS: Final = 300
-"""How long a call of `sleep` may wait."""
+"""Maximum duration of a call of `sleep`, in seconds."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What becomes of a call or a command.
+    """The outcome of a call or a command.
 
     Attributes:
-        fault: Why nothing is done; None where it is.
+        fault: Why it was not carried out. None if it was.
     """
 
     name: str = ""
@@ -65,7 +66,7 @@ def take_call(step: StepContext, state: CallState) -> CallState:
 
 
 def obey(step: StepContext, signal: AgentCommand) -> None:
-    """Do for the program what a call does for the model, and reply with the name of the agent."""
+    """Carry out a command of the program, same as a call of the model, and reply with the name of the agent."""
     match signal.action:
         case "spawn":
             call_id = CallId(f"agents/{signal.signal_id}")
@@ -189,7 +190,7 @@ def _fresh_name(step: StepContext) -> str:
     return f"agent-{number}"
 
 
-# --- tell, wait, close
+# --- send, wait, close
 
 
 def _send(step: StepContext, state: CallState) -> CallState:
@@ -270,7 +271,7 @@ def _closed(step: StepContext, name: str, reason: str, *, is_now: bool) -> _Answ
 
 
 def _await(step: StepContext, state: CallState, wait: AgentWait) -> CallState:
-    """Let the call wait, unless what it waits for is so already."""
+    """Make the call wait, unless its condition is met already."""
     calls.put(step, replace(state, stage="awaiting"))
     agents.open_wait(step, wait)
     agents.decide_waits(step)

@@ -1,6 +1,6 @@
-"""Agents, as data: which ones a session knows, and how those stand that work behind it.
+"""Agents, as data: the agents that a session may use, and the state of those in the background.
 
-What is decided about them stands in `agents`; nothing that runs enters this file.
+`agents` makes the decisions about them. This module contains no logic that runs an agent.
 """
 
 from typing import Final, Literal, TypeAlias
@@ -18,18 +18,18 @@ GENERAL_PURPOSE: Final = "general-purpose"
 
 
 def agent_wanted(arguments: JsonObject) -> str:
-    """Name the agent that the arguments of a call ask for, whether or not it exists."""
+    """Return the name of the agent that a call's arguments request, whether or not it exists."""
     return str(arguments.get("subagent_type", GENERAL_PURPOSE))
 
 
-"""The agent that every session has: a session with what its parent has."""
+"""The agent that every session has: a copy of the session itself."""
 
 
 HANDOFF_TOOL: Final = "handoff_to"
-"""The tool by which a session goes on as another agent."""
+"""The tool that hands a session over to another agent."""
 
 SLEEP_TOOL: Final = "sleep"
-"""The tool by which a session waits for a time."""
+"""The tool that makes a session wait for a time."""
 
 ANSWERED_BY_SESSIONS: Final = frozenset(
     {"spawn_agent", "send_input", "wait_agents", "close_agent", HANDOFF_TOOL, SLEEP_TOOL}
@@ -38,21 +38,22 @@ ANSWERED_BY_SESSIONS: Final = frozenset(
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An agent that a session may let work, as far as the core decides by it.
+    """An agent of a session, as far as it affects decisions of the core.
 
     Attributes:
         name: Unique among the agents of a session.
-        description: What the model chooses it by.
-        digest: Of all that it is made of; two agents of one digest behave alike.
+        description: The text by which the model chooses it.
+        digest: Digest of its whole definition. Two agents of one digest behave alike.
         background: Whether it may be started in the background.
-        wake: Whether a cycle of it that ends while the session is idle starts one of the session.
+        wake: Whether the end of one of its cycles starts a cycle of an idle session.
         handoff: Whether the session may be handed over to it.
-        budget: What each of its cycles in the background may spend; None: a share of what is left.
-        system_prompt: Its own; None for that of the session.
-        model: Its own; None for that of the session.
-        tools: Its own; None for those of the session.
-        permissions: What it may do of its own; None for all that the session may. It is never allowed more than that.
-        plugins: Those besides the guards of the session, which always stay; None for those of the session.
+        budget: What each of its cycles in the background may spend. None: a share of the remaining budget.
+        system_prompt: Its own. None for that of the session.
+        model: Its own. None for that of the session.
+        tools: Its own. None for those of the session.
+        permissions: Its own restrictions. None for the permissions of the session, which it can never exceed.
+        plugins: Its plugins in addition to the guards of the session, which always stay. None for those of the
+            session.
     """
 
     name: str
@@ -70,11 +71,11 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How many agents may work in the background.
+    """Limits on agents in the background.
 
     Attributes:
-        max_depth: How many sessions may stand below the root; an agent at the bottom starts none.
-        max_agents: Alive at once, of one session.
+        max_depth: Maximum depth of sessions below the root. An agent at the bottom starts none.
+        max_agents: Running at once, per session.
         max_agents_total: Started in one cycle.
     """
 
@@ -84,13 +85,13 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ActingAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """As which of its agents a session works.
+    """The agent that a session works as.
 
     Attributes:
-        name: Which one; None: as what it was started as.
-        prompt: The system prompt in the place of that of the start; None: that one.
-        next: To which one it is handed over before the next request; None: to none.
-        note: What was said with that.
+        name: Its name. None: the session itself.
+        prompt: The system prompt in place of the session's own. None: the session's own.
+        next: The agent to hand over to before the next request. None: no handoff.
+        note: The note passed with that handoff.
     """
 
     name: str | None = None
@@ -100,33 +101,33 @@ class ActingAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 ITSELF: Final = ActingAgent()
-"""It was never handed over."""
+"""The session was never handed over."""
 
 
 AgentStatus: TypeAlias = Literal["working", "idle", "closing", "stopping", "ended"]
-"""Where an agent stands: in a cycle; behind one; in a cycle that is to be its last; told to stop, and not gone yet; gone."""
+"""Status of an agent: in a cycle, between cycles, in its last cycle, told to stop but still running, or ended."""
 
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An agent that works in the background.
+    """An agent in the background.
 
     Attributes:
         name: Unique among all that the session ever started.
-        agent: Which agent it is.
-        task: What it was started with.
+        agent: Its kind.
+        task: Its initial task.
         call_id: The call that started it.
-        effect_id: What was asked for; open until it has ended.
-        child_id: The session that it is; None before that has begun.
-        status: Where it stands.
-        outcome: How its last cycle ended; None before the first has.
-        answer: What it said last.
-        turns: Of its last cycle.
-        spent: All that it has used, as far as it is counted.
-        loan: What its present cycle is lent under; None between two cycles, and without a ledger.
-        inputs: What waits until it is idle, oldest first; empty unless it works.
+        effect_id: The effect that runs it, open until it has ended.
+        child_id: Its session. None before it has started.
+        status: Its current status.
+        outcome: How its last cycle ended. None before the first has.
+        answer: Its last text.
+        turns: Turns of its last cycle.
+        spent: Its total usage that was counted so far.
+        loan: The reservation of its current cycle. None between two cycles, and without a ledger.
+        inputs: Inputs that wait until it is idle, oldest first. Empty unless it works.
         seen: The number of its last event that was passed on.
-        sources: What its results named as their sources, and those of sessions below it: what it has read.
-        reason: Why it has ended; None before.
+        sources: The sources named by its results and by those of sessions below it.
+        reason: Why it has ended. None before.
     """
 
     name: str
@@ -148,15 +149,15 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call that waits for agents, or for a time: no slot, no task; decided when one of them is idle or has ended, or by its timer.
+    """A call that waits for agents or for a time, without slot or task. It ends with the agents or by its timer.
 
     Attributes:
         call_id: The call, which is `awaiting`.
-        names: Whom it waits for; none, where it waits for a time.
-        match: Whether for all of them, or for the first.
-        until: Whether until they are idle, or until they have ended; or for nothing but its time.
-        timer: What ends the wait when that does not come; None: nothing does.
-        expires_at_ms: When; None: never.
+        names: The agents that it waits for. Empty if it waits for a time.
+        match: Whether it waits for all of them, or for the first.
+        until: Whether it waits until they are idle, or have ended, or only for a time.
+        timer: The timer that ends the wait. None: no time limit.
+        expires_at_ms: Its time limit, in milliseconds since 1970. None: never.
     """
 
     call_id: CallId
@@ -168,16 +169,16 @@ class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All that a session knows of agents in the background.
+    """The state of all agents in the background.
 
     Attributes:
-        states: Those that are alive, and the last ones that have ended, in the order in which they were started.
-        waits: The calls that wait for them, or for a time, oldest first.
-        names: All that were ever given; none is given twice.
+        states: The running ones, and the last ones that have ended, in the order in which they were started.
+        waits: The calls that wait for agents or for a time, oldest first.
+        names: All names ever used. None is used twice.
         cycle: The cycle in which `started` were counted.
-        started: How many were started in that cycle.
-        notes: What ended while nothing waited for it; the model reads it in front of its next turn.
-        is_waking: Whether one of `notes` starts a cycle if the present one ends well before the model has read it.
+        started: Number of agents started in that cycle.
+        notes: Results that no call waited for. The model reads them before its next turn.
+        is_waking: Whether one of `notes` starts a cycle if the current one finishes before the model has read it.
     """
 
     states: tuple[AgentState, ...] = ()
@@ -189,7 +190,7 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_waking: bool = False
 
     def find(self, name: str) -> AgentState | None:
-        """Find one by its name."""
+        """Return an agent by its name, or None."""
         for state in self.states:
             if state.name == name:
                 return state
@@ -202,22 +203,22 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def alive(self) -> tuple[AgentState, ...]:
-        """Those that have not ended."""
+        """The agents that have not ended."""
         return tuple([state for state in self.states if state.status != "ended"])
 
 
 NO_AGENTS: Final = Agents()
-"""None was ever started."""
+"""No agent was ever started."""
 
 
 def kinds_of(agents: tuple[AgentSpec, ...]) -> tuple[str, ...]:
-    """Give the names that `subagent_type` may have."""
+    """Return the valid names for `subagent_type`."""
     names = tuple(agent.name for agent in agents)
     return names if GENERAL_PURPOSE in names else (*names, GENERAL_PURPOSE)
 
 
 def find_agent(agents: tuple[AgentSpec, ...], name: str) -> AgentSpec | None:
-    """Find an agent by its name; the general one is there also where it was not given."""
+    """Return an agent by its name, or None. The general agent always exists."""
     for agent in agents:
         if agent.name == name:
             return agent

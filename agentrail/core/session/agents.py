@@ -1,10 +1,11 @@
-"""Agents in the background: started by a call and outliving it, told more, waited for as data, closed.
+"""Agents in the background: started by a call and outliving it, prompted, awaited as data, closed.
 
-They outlive the cycle that starts them, never the session. Each is lent its budget for one cycle at a time, and gives back
-what it has not used when that cycle ends. A call that waits for one holds no task and no slot: it is an `AgentWait`, and
-neither a person nor a prompt decides it, only what becomes of the agents, its time, a steer, which says how they stand, or an abort.
+They outlive the cycle that starts them, but never the session. Each is lent its budget for one cycle at a time, and
+returns the rest when that cycle ends. A call that waits for one holds no task and no slot: it is an `AgentWait`.
+Neither the user nor a prompt decides it. It ends with the agents, its time limit, an abort, or a steer, which
+reports their status.
 
-A call of `sleep` waits in the same way, for nothing but its time. The calls themselves are answered in `agent_calls`.
+A call of `sleep` waits in the same way, only for its time. `agent_calls` answers the calls themselves.
 """
 
 from typing import Final
@@ -34,22 +35,22 @@ from agentrail.events import PromptQueued, SubagentEnd
 from agentrail.messages import CallId, JsonValue, PromptRef, Text, ToolResult
 
 MAX_NOTE_CHARACTERS: Final = 2_000
-"""How much of what an agent said is told without being asked for; `wait_agents` gives the rest."""
+"""Maximum length of an agent's answer in a note. `wait_agents` returns the rest."""
 
 MAX_ENDED: Final = 64
-"""How many agents that have ended are remembered with what they said."""
+"""Maximum number of ended agents that are remembered with their answers."""
 
 MAX_NOTES: Final = 64
-"""How many notes wait for the next turn; the oldest go first."""
+"""Maximum number of notes that wait for the next turn. The oldest are dropped first."""
 
 _DONE: Final = frozenset({"idle", "ended"})
 
 
-# --- what becomes of them
+# --- outcomes of agents
 
 
 def idled(step: StepContext, name: str, signal: AgentIdled) -> None:
-    """Take the end of a cycle: take back what was lent, give it what waits, and tell what waits for it."""
+    """Handle the end of an agent's cycle: book its usage, send its pending inputs, and answer the calls that wait for it."""
     state = _of(step, name)
     _settle(step, state, spent_since(signal.spent, state.spent))
     before = state.status
@@ -74,7 +75,7 @@ def idled(step: StepContext, name: str, signal: AgentIdled) -> None:
 
 
 def ended(step: StepContext, name: str, signal: AgentEnded) -> None:
-    """Take the end of an agent: nothing of it is open any more."""
+    """Handle the end of an agent."""
     state = _of(step, name)
     _settle(step, state, None if signal.spent is None else spent_since(signal.spent, state.spent))
     was_told = state.status in {"closing", "stopping"}
@@ -103,7 +104,7 @@ def ended(step: StepContext, name: str, signal: AgentEnded) -> None:
 
 
 def stop_all(step: StepContext) -> tuple[EffectId, ...]:
-    """Stop all agents; gives those that a teardown has to wait for."""
+    """Stop all agents, and return those that a teardown has to wait for."""
     ids: list[EffectId] = []
     for state in step.data.agents.alive:
         if state.status != "stopping":
@@ -115,7 +116,7 @@ def stop_all(step: StepContext) -> tuple[EffectId, ...]:
 
 
 def restart_all(step: StepContext) -> None:
-    """Go on with the agents that a crash of this session has left alive, behind it; those that were to end are to end still."""
+    """Reconnect to the agents that survived a crash of this session. Those that were closing are closed again."""
     for state in step.data.agents.alive:
         effect_id = step.mint("a")
         put_agent(step, replace(state, effect_id=effect_id))
@@ -139,7 +140,7 @@ def restart_all(step: StepContext) -> None:
 
 
 def forget_all(step: StepContext, reason: str) -> None:
-    """Note that all agents are gone: the session is not to go on."""
+    """Mark all agents as ended, because the session ends."""
     for state in step.data.agents.alive:
         put_agent(step, replace(state, status="ended", loan=None, inputs=(), reason=reason))
         if step.ended(state.effect_id) is not None:
@@ -149,7 +150,7 @@ def forget_all(step: StepContext, reason: str) -> None:
 
 
 def lent(step: StepContext, signal: BudgetLent) -> None:
-    """Take what the session above lends for the next cycle."""
+    """Add the budget that the parent session lends for the next cycle."""
     raise_budget(step, signal.budget)
 
 
@@ -157,20 +158,20 @@ def lent(step: StepContext, signal: BudgetLent) -> None:
 
 
 def open_wait(step: StepContext, wait: AgentWait) -> None:
-    """Let a call wait for agents."""
+    """Start a call's wait for agents."""
     team = step.data.agents
     step.data.agents = replace(team, waits=(*team.waits, _armed(step, wait)))
 
 
 def withdraw_wait(step: StepContext, call_id: CallId) -> None:
-    """Let a call wait no more that is answered otherwise."""
+    """End the wait of a call that is answered otherwise."""
     for wait in step.data.agents.waits:
         if wait.call_id == call_id:
             _close_wait(step, wait)
 
 
 def decide_waits(step: StepContext) -> None:
-    """Answer the calls whose agents are as far as they wait for."""
+    """Answer the calls whose agents have reached the state that they wait for."""
     for wait in step.data.agents.waits:
         if wait.until == "time":
             continue
@@ -182,7 +183,7 @@ def decide_waits(step: StepContext) -> None:
 
 
 def expire_wait(step: StepContext, call_id: CallId) -> None:
-    """Answer a call that has waited long enough, with who is still at work."""
+    """Answer a call at its time limit, and list the agents that are still working."""
     wait = next(one for one in step.data.agents.waits if one.call_id == call_id)
     team = step.data.agents
     step.data.agents = replace(team, waits=tuple([one for one in team.waits if one is not wait]))
@@ -196,7 +197,7 @@ def expire_wait(step: StepContext, call_id: CallId) -> None:
 
 
 def wake_waits(step: StepContext) -> None:
-    """Answer all that wait, with how the agents stand: the user has something to say to the model. Who closes one waits on."""
+    """Answer all waiting calls with the status of their agents, because of a steer. Calls that close an agent keep waiting."""
     for wait in step.data.agents.waits:
         if wait.until == "time":
             _wake_sleeper(step, wait)
@@ -210,17 +211,17 @@ def wake_waits(step: StepContext) -> None:
 
 
 def report_of(step: StepContext, names: tuple[str, ...]) -> str:
-    """Say how agents stand, and what each said last."""
+    """Return the status and the last answer of each agent."""
     return "\n\n".join([_report(name, step.data.agents.find(name)) for name in names])
 
 
 def standing_of(states: tuple[AgentState, ...]) -> str:
-    """Name agents, each with where it stands."""
+    """Return the names of agents, each with its status."""
     return ", ".join([f"{state.name} ({state.status})" for state in states]) or "none"
 
 
 def put_agent(step: StepContext, state: AgentState) -> None:
-    """Put an agent into its place, or behind all others."""
+    """Replace an agent's state, or append a new one."""
     team = step.data.agents
     is_new = team.find(state.name) is None
     states = (
@@ -231,11 +232,11 @@ def put_agent(step: StepContext, state: AgentState) -> None:
     step.data.agents = replace(team, states=states)
 
 
-# --- inside
+# --- helpers
 
 
 def prompt_agent(step: StepContext, state: AgentState, text: str) -> ErrorInfo | None:
-    """Let an idle agent work on, with a share of what is left; gives why nothing can be lent to it."""
+    """Prompt an idle agent with a share of the budget. Return the error if no budget can be lent, or None."""
     budget = lend_to_agent(
         step, state.effect_id, _others(step, state.name) + 2, agent_spec_of(step, state).budget
     )
@@ -247,7 +248,7 @@ def prompt_agent(step: StepContext, state: AgentState, text: str) -> ErrorInfo |
 
 
 def agent_spec_of(step: StepContext, state: AgentState) -> AgentSpec:
-    """Find what an agent is made of."""
+    """Return the spec of an agent."""
     return find_agent(step.data.config.agents, state.agent) or AgentSpec(name=state.agent, description="")
 
 
@@ -256,7 +257,7 @@ def _others(step: StepContext, name: str) -> int:
 
 
 def _drain(step: StepContext, state: AgentState) -> None:
-    """Give an agent all that waits for it, as one prompt."""
+    """Send all pending inputs to an agent, as one prompt."""
     refused = prompt_agent(step, state, "\n\n".join(state.inputs))
     if refused is not None:
         put_agent(step, replace(state, inputs=()))
@@ -269,12 +270,12 @@ def _settle(step: StepContext, state: AgentState, spent: Spent | None) -> None:
 
 def _of(step: StepContext, name: str) -> AgentState:
     state = step.data.agents.find(name)
-    assert state is not None  # noqa: S101 - one that is open is in its place; the properties hold it
+    assert state is not None  # noqa: S101 - an open agent is in the list, which the property tests check
     return state
 
 
 def _is_met(wait: AgentWait, state: AgentState | None) -> bool:
-    # One that is forgotten has ended long ago.
+    # A forgotten agent has ended long ago.
     return state is None or state.status == "ended" or (wait.until == "idle" and state.status in _DONE)
 
 
@@ -286,7 +287,7 @@ def _wake_sleeper(step: StepContext, wait: AgentWait) -> None:
 
 
 def _seconds(step: StepContext, wait: AgentWait) -> float:
-    """Say for how long a call of `sleep` was to wait; no other call waits for a time alone."""
+    """Return the duration of a call of `sleep`, in seconds. No other call waits for a time alone."""
     seconds: float = calls.one_of_batch(step, wait.call_id).arguments["seconds"]  # type: ignore[assignment]  # as its schema says
     return seconds
 
@@ -337,7 +338,7 @@ def _report(name: str, state: AgentState | None) -> str:
 
 
 def _tell(step: StepContext, state: AgentState) -> None:
-    """Leave a note of what nothing waited for; one that is to wake an idle session is its next prompt."""
+    """Add a note about an agent that no call waits for. An agent that may wake an idle session makes it its next prompt."""
     text = _report(state.name, state)
     if len(text) > MAX_NOTE_CHARACTERS:
         more = "… [wait_agents gives the rest]"
@@ -349,7 +350,7 @@ def _tell(step: StepContext, state: AgentState) -> None:
 
 
 def tell_or_wake(step: StepContext, source: str, text: str) -> None:
-    """Let news of the background be the next prompt of an idle session; of one at work a note, which wakes it where no turn reads it."""
+    """Make background news the next prompt of an idle session. While it is busy, add a note that wakes it if no turn reads it."""
     if _may_be_woken(step):
         _wake(step, source, text)
         return
@@ -358,13 +359,13 @@ def tell_or_wake(step: StepContext, source: str, text: str) -> None:
 
 
 def wake_after_cycle(step: StepContext) -> None:
-    """Start another cycle for news that came during the last turn, unless a queued prompt brings them along."""
+    """Start another cycle for news of the last turn, unless a queued prompt includes them."""
     if _may_be_woken(step):
         _wake(step, "background", "\n\n".join(take_notes(step)))
 
 
 def take_notes(step: StepContext) -> tuple[str, ...]:
-    """Take the notes of the background, which the model reads now."""
+    """Return and clear the notes of the background, which the model reads now."""
     notes = step.data.agents.notes
     if notes:
         step.data.agents = replace(step.data.agents, notes=(), is_waking=False)
@@ -383,7 +384,7 @@ def _wake(step: StepContext, source: str, text: str) -> None:
 
 
 def add_note(step: StepContext, note: str) -> None:
-    """Let the model read a note in front of its next turn."""
+    """Add a note that the model reads before its next turn."""
     team = step.data.agents
     step.data.agents = replace(team, notes=(*team.notes, note)[-MAX_NOTES:])
 

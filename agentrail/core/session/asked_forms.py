@@ -1,6 +1,6 @@
-"""What a person is shown of a call that waits, beside its `Approval`; and the rules that people have made. Reads only; decides nothing.
+"""The view of a pending call for the user, in addition to its `Approval`, and the user's rules. Read-only, without decisions.
 
-Nothing of it is an event: all of it is worked out of the state when it is asked for, so it can be told of what was asked long ago.
+None of it is an event: everything is derived from the state on request, so it also covers old interactions.
 """
 
 import hashlib
@@ -21,28 +21,28 @@ from agentrail.messages import AssistantMessage, CallId, JsonObject, SessionId, 
 from agentrail.structs import Value
 
 MAX_ALLOWED_SHOWN: Final = 5
-"""How many earlier calls are shown that a rule would have allowed."""
+"""Maximum number of earlier calls shown that a rule would have allowed."""
 
 MAX_SUMMARY_CHARACTERS: Final = 200
 
 _MAX_CALLS_COMPARED: Final = 1_000
 
 RuleReach: TypeAlias = Literal["session"]
-"""Where a rule holds: in the one session whose call was decided. What works for that one asks for itself."""
+"""Reach of a rule: the one session whose call was decided. Its child sessions ask for themselves."""
 
 
 class ApprovalRule(Value, frozen=True, kw_only=True):
-    """What a person always allows.
+    """A rule of the user about calls that are always allowed.
 
     Attributes:
-        rule_id: The argument of `revoke_rule`; the same for the same tool and words.
-        session_id: The session that has it: the one that was asked, or one that works for it.
+        rule_id: The argument of `revoke_rule`. The same for the same tool and words.
+        session_id: The session that has it: the one that asked, or one of its child sessions.
         tool: The tool.
-        command_family: For commands their words; None: every call of the tool.
-        exact: Whether it covers these very words and no others. False, only of rules made before this was kept: all simple commands that
-            begin with them.
-        reach: Where it holds.
-        at_ms: When it was made, in milliseconds since 1970; None of one that was made before that was kept.
+        command_family: For commands their words. None: every call of the tool.
+        exact: Whether it covers these very words and no others. False, only for rules older than this field: all
+            simple commands that begin with them.
+        reach: Where it applies.
+        at_ms: When it was made, in milliseconds since 1970. None for rules older than this field.
     """
 
     rule_id: str
@@ -55,7 +55,7 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What it allows, for people."""
+        """A description of the allowed calls, for users."""
         return words_of_rule(self.tool, self.command_family, exact=self.exact)
 
 
@@ -63,8 +63,8 @@ class AllowedCall(Value, frozen=True, kw_only=True):
     """An earlier call that a rule would have allowed.
 
     Attributes:
-        call_id: Which one.
-        summary: Its command line, or its arguments; at most 200 characters.
+        call_id: The call.
+        summary: Its command line, or its arguments, at most 200 characters.
     """
 
     call_id: CallId
@@ -75,12 +75,12 @@ class AlwaysOffer(Value, frozen=True, kw_only=True):
     """The rule that an approval with `always` would make.
 
     Attributes:
-        tool: Of the call.
-        command_family: As of `ApprovalRule`.
-        exact: As of `ApprovalRule`.
-        words: What it would allow.
-        reach: Where it would hold.
-        allowed: The last calls of this conversation that it would have allowed, the latest first; at most five.
+        tool: The tool of the call.
+        command_family: Same as in `ApprovalRule`.
+        exact: Same as in `ApprovalRule`.
+        words: A description of the calls that it would allow.
+        reach: Where it would apply.
+        allowed: The last calls of this conversation that it would have allowed, the latest first, at most five.
     """
 
     tool: str
@@ -92,15 +92,16 @@ class AlwaysOffer(Value, frozen=True, kw_only=True):
 
 
 class ApprovalForm(Value, frozen=True, kw_only=True):
-    """All that is known of a call that waits for a person.
+    """All facts about a call that waits for the user.
 
     Attributes:
-        approval: What is to be decided.
-        by: The plugin that wants a person to decide; None where that was not kept.
-        effect: What the tool promises about being run twice; None of a tool that is not known.
-        schema: Of its arguments; None of a tool that is not known.
-        arguments_text: The arguments as JSON text, each number as it is hashed: what JavaScript reads of a long number is another one.
-        always: The rule that *always* would make; None where that answer is not taken.
+        approval: The pending approval.
+        by: The plugin that requires it. None if it was not stored.
+        effect: The effect class of the tool, which tells whether it is safe to run twice. None for an unknown tool.
+        schema: Schema of its arguments. None for an unknown tool.
+        arguments_text: The arguments as JSON text, with each number as it is hashed. JavaScript would change long
+            numbers.
+        always: The rule that *always* would make. None if that answer is not accepted.
     """
 
     approval: Approval
@@ -116,7 +117,7 @@ class ApprovalForm(Value, frozen=True, kw_only=True):
 
 
 def form_of_approval(data: Known, approval_id: str) -> ApprovalForm | None:
-    """Tell all of a call that waits; None where none of this id does, or it is no approval."""
+    """Return all facts about a pending call. None if there is none with this id, or it is not an approval."""
     interaction = next((one for one in data.interactions if one.id == approval_id), None)
     if interaction is None or not isinstance(interaction.asked, Approval):
         return None
@@ -134,15 +135,15 @@ def form_of_approval(data: Known, approval_id: str) -> ApprovalForm | None:
 
 
 def arguments_text(arguments: JsonObject) -> str:
-    """Write arguments as JSON, in their own order, each number and text as `hash_arguments` has it."""
+    """Encode arguments as JSON, in their own order, with each number and text as `hash_arguments` has it."""
     try:
         return msgspec.json.encode(arguments).decode()
-    except UnicodeEncodeError:  # half of a character, which stands there as an escape
+    except UnicodeEncodeError:  # half of a surrogate pair, which is written as an escape
         return json.dumps(arguments, separators=(",", ":"))
 
 
 def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
-    """Give the rules that people have made in a session, the oldest first."""
+    """Return the user's rules in a session, the oldest first."""
     session_id = data.config.session_id
     found = [
         ApprovalRule(
@@ -159,24 +160,24 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
 
 
 def rule_of_id(data: Known, rule_id: str) -> Rule | None:
-    """Find a rule by its id."""
+    """Return a rule by its id, or None."""
     return next((one for one in sorted_rules(data.rules) if rule_id_of(one) == rule_id), None)
 
 
 def rule_id_of(rule: Rule) -> str:
-    """Name a rule by what it allows; words that are empty are not none."""
+    """Return the id of a rule, made from its content. An empty family differs from none."""
     what = [rule.tool, rule.family, *((True,) if rule.exact else ())]
     return f"rule_{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]}"
 
 
 def _is_exact(rule: Rule) -> bool:
-    """Whether a rule covers one line only: a family of before is one line where the same words with more after them are another family."""
+    """Whether a rule covers one line only. An old family does if the words with more after them are another family."""
     family = rule.family
     return rule.exact or (family is not None and program_family_of({"command": f"{family} more"}) != family)
 
 
 def words_of_rule(tool: str, family: str | None, *, exact: bool) -> str:
-    """Return what a rule allows, in words."""
+    """Return a description of the calls that a rule allows."""
     if family is None:
         return f"{tool}: every call, whatever its arguments are"
     if exact:
@@ -185,10 +186,10 @@ def words_of_rule(tool: str, family: str | None, *, exact: bool) -> str:
 
 
 def summary_of(arguments: JsonObject) -> str:
-    """Say in few words what a call is about: its command line, else its arguments."""
+    """Return a short summary of a call: its command line, otherwise its arguments."""
     line = arguments.get("command")
     text = line if isinstance(line, str) else arguments_text(arguments)
-    # No more of it is looked at than can be shown: it may be a megabyte.
+    # Only the part that can be shown is read: the text may be a megabyte long.
     head = " ".join(text[: 4 * MAX_SUMMARY_CHARACTERS].split())
     is_whole = len(head) <= MAX_SUMMARY_CHARACTERS and len(text) <= 4 * MAX_SUMMARY_CHARACTERS
     return head if is_whole else f"{head[: MAX_SUMMARY_CHARACTERS - 1]}…"
@@ -212,7 +213,7 @@ def _offer_of(data: Known, asked: Approval) -> AlwaysOffer:
 
 
 def _calls_before(data: Known, asked: Approval) -> Iterator[ToolCall]:
-    """Go back through the calls of the same tool that the model wanted, without the one that waits."""
+    """Iterate backwards over the model's calls of the same tool, without the pending one."""
     for message in reversed(data.history.messages):
         for call in reversed(message.calls) if isinstance(message, AssistantMessage) else ():
             if call.name == asked.tool and call.call_id != asked.call_id:

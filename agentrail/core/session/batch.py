@@ -755,7 +755,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
 
 
 def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[bool, str | None]:
-    """Schedule a retry of a call that raised, if its tool allows it. Return whether it pauses, and why plugins abort, or None."""
+    """Schedule a retry of a call that raised, if its tool allows it. Return whether it pauses, and the plugins' abort."""
     spec = state.spec
     assert spec is not None  # noqa: S101 - a call without a tool never runs
     allowed = tool_retries(spec.effect_class, spec.max_retries, step.data.config.tool_max_retries)

@@ -1,8 +1,8 @@
-"""A session that goes on from an earlier state, in a branch of its own: what was open there ends, and nothing of it is waited for. Pure.
+"""A branch from an earlier state of a session: everything open at that point is closed, and nothing of it is waited for. Pure.
 
-What was at work then is at work elsewhere, or was over long ago; in this branch it never comes to anything. So each open call is
-answered, and the cycle is over. What people and callers had sent and what had not begun stays behind, with all that was promised of
-the budget. No effect leaves, and no event: the numbers of events are those of the state that was given.
+Work that was running then runs elsewhere, or ended long ago. It has no outcome in this branch. So each open call is
+answered, and the cycle ends. Queued prompts and steers are dropped, and budget reservations are released. No effect
+and no event is emitted: event numbers are those of the given state.
 """
 
 from typing import Final
@@ -18,16 +18,16 @@ from agentrail.core.session.step_context import StepContext
 from agentrail.messages import SessionId
 
 REASON: Final = "not in this branch"
-"""Why a cycle is over that was open where a branch begins."""
+"""The reason of a cycle that was open at the start of a branch."""
 
 NOT_IN_THIS_BRANCH: Final = "[Not in this branch: this call was open where the branch begins]"
-"""What the model reads as the result of a call that was."""
+"""The result, for the model, of a call that was open."""
 
 
 def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
-    """Give the state from which a branch goes on: in idle, with nothing open.
+    """Return the state from which a branch continues: idle, with nothing open.
 
-    Plugins are asked once where a cycle ends by this, as for every cycle that is broken off; what they want then does not begin.
+    Plugins are asked once if this ends a cycle, as for every aborted cycle. Their requests do not start.
     """
     step = StepContext(state.data, at_ms, suspended=state.suspended)
     step.give_up_all()
@@ -48,16 +48,16 @@ def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
     if data.cycle is not None:
         _end_cycle(step)
     settings.apply_updates(step)
-    step.give_up_all()  # of what plugins have asked for just now, too
+    step.give_up_all()  # also the requests that plugins made just now
     closed = msgspec.structs.replace(step.close(), seq=state.data.seq)
     return SessionState(Phase.IDLE, closed)
 
 
 def forked_state(state: SessionState, config: SessionConfig, at_ms: int) -> SessionState:
-    """Give the state that a fork begins with, in front of its first signal.
+    """Return the initial state of a fork, before its first signal.
 
-    The conversation, what plugins know, what people always allow, and what was spent are those of the state. A message that is sent
-    again is a new one: its receipt was of another session.
+    The conversation, the states of plugins, the user's rules and the spending are those of the given state. A
+    message sent again is a new one, because its receipt belonged to another session.
     """
     branch = without_what_was_open(state, at_ms)
     data = branch.data
@@ -78,7 +78,7 @@ def forked_state(state: SessionState, config: SessionConfig, at_ms: int) -> Sess
 
 
 def config_of_fork(config: SessionConfig, session_id: SessionId) -> SessionConfig:
-    """Give what a fork is set up with where nothing else is wanted: all as it was, but for its id. It is a root."""
+    """Return the default configuration of a fork: unchanged, except for its id. It is a root."""
     return msgspec.structs.replace(config, session_id=session_id, path=(session_id,))
 
 
@@ -95,9 +95,9 @@ def _end_cycle(step: StepContext) -> None:
 
 
 def _ledger_of(data: SessionData, config: SessionConfig) -> Ledger | None:
-    """Give the budget of a fork: its limits are those that it is set up with, and what was spent is spent."""
+    """Return the budget of a fork: the limits of its configuration, and the spending so far."""
     if config.budget == data.config.budget:
-        return data.ledger  # also where it was raised since
+        return data.ledger  # even if it was raised since
     if config.budget is None:
         return None
     spent = spent_of(data.usage, data.ledger)

@@ -1,6 +1,6 @@
-"""What a session spends: each request is reserved before it goes out, and settled by whatever way it ends.
+"""Spending of a session: each request is reserved before it is sent, and settled however it ends.
 
-What may be spent, and how sums are kept, stands in `budget`. A session without a budget keeps no ledger and estimates nothing.
+`policy.budget` defines limits and sums. A session without a budget keeps no ledger and estimates nothing.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def reserve_request(
     is_handed: bool = False,
     added_tokens: int = 0,
 ) -> ErrorInfo | None:
-    """Promise a request what it may use at most."""
+    """Reserve the upper bound of a request."""
     ledger = step.data.ledger
     if ledger is None:
         return None
@@ -56,7 +56,7 @@ def reserve_request(
 
 
 def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallModel) -> ErrorInfo | None:
-    """Promise a plugin's question to a model what it may use at most."""
+    """Reserve the upper bound of a plugin's model call."""
     ledger = step.data.ledger
     if ledger is None:
         return None
@@ -70,7 +70,7 @@ def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallM
 
 
 def spend(step: StepContext, usage: TokenUsage) -> None:
-    """Book what the request that is out has used: it is over."""
+    """Book the usage of the open request, which has ended."""
     cycle = step.cycle
     step.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
     step.data.usage += usage
@@ -81,7 +81,7 @@ def spend(step: StepContext, usage: TokenUsage) -> None:
 
 
 def book(step: StepContext, effect_id: EffectId, usage: TokenUsage | None) -> None:
-    """Book a request that no turn waits for; None: what it used is unknown, so all that was reserved is booked."""
+    """Book a request outside of a turn. If its usage is None, unknown, the whole reservation is booked."""
     if usage is not None:
         _count(step, usage)
     ledger = step.data.ledger
@@ -90,19 +90,19 @@ def book(step: StepContext, effect_id: EffectId, usage: TokenUsage | None) -> No
 
 
 def book_lost(step: StepContext, effect_id: EffectId, input_tokens: int, facts: ModelFacts) -> None:
-    """Book a request that no turn waits for, and whose final usage will not come; as `spend_lost`."""
+    """Book a request outside of a turn whose final usage is lost, same as `spend_lost`."""
     if step.data.semantics > 0:
         _count(step, _estimated(TokenUsage(input=input_tokens), facts))
     book(step, effect_id, None)
 
 
 def book_lost_question(step: StepContext, effect_id: EffectId, wanted: CallModel) -> None:
-    """Book a plugin's question to a model whose final usage will not come."""
+    """Book a plugin's model call whose final usage is lost."""
     book_lost(step, effect_id, *_question(step, wanted))
 
 
 def _question(step: StepContext, wanted: CallModel) -> tuple[int, ModelFacts]:
-    """Estimate what a plugin's question sends, and say what is known of its model."""
+    """Return the estimated input of a plugin's model call, and the facts about its model."""
     model = wanted.model or model_of(step.data).model
     known = {facts.model: facts for facts in models_of(step.data)}
     said = UserMessage(content=(Text(text=wanted.prompt),))
@@ -111,7 +111,7 @@ def _question(step: StepContext, wanted: CallModel) -> tuple[int, ModelFacts]:
 
 
 def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
-    """Lend a child its share of what is left."""
+    """Lend a child its share of the budget."""
     ledger = step.data.ledger
     share = None
     if ledger is not None:
@@ -127,7 +127,7 @@ def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget
 def lend_to_agent(
     step: StepContext, loan: EffectId, shares: int, own: Budget | None
 ) -> Budget | ErrorInfo | None:
-    """Lend an agent in the background what its next cycle may spend."""
+    """Lend an agent in the background the budget of its next cycle."""
     ledger = step.data.ledger
     if ledger is None:
         return own
@@ -140,7 +140,7 @@ def lend_to_agent(
 
 
 def settle_agent(step: StepContext, loan: EffectId | None, spent: Spent | None) -> None:
-    """Count what an agent has used since it was last counted, and take back what it was lent; None: unknown."""
+    """Book an agent's usage since the last count, and release its loan. None: unknown usage."""
     if spent is not None:
         _count(step, spent.usage)
     ledger = step.data.ledger
@@ -149,15 +149,15 @@ def settle_agent(step: StepContext, loan: EffectId | None, spent: Spent | None) 
 
 
 def raise_budget(step: StepContext, more: Budget) -> None:
-    """Let as much be spent from now on; without a ledger nothing is limited, and nothing changes."""
+    """Raise the limits by this amount. Without a ledger nothing is limited, and nothing changes."""
     if step.data.ledger is not None:
         step.data.ledger = raised(step.data.ledger, more)
 
 
 def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> None:
-    """Count what a child has used, however its call ended; None: unknown.
+    """Book the usage of a child, however its call ended. None: unknown usage.
 
-    A call without a child has nothing to settle, except what its outcome says all the same.
+    A call without a child has nothing to settle, except usage that its outcome reports.
     """
     if effect_id not in step.data.loans:
         if spent is not None:
@@ -172,9 +172,9 @@ def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> 
 
 
 def spend_on_failure(step: StepContext, phase: Phase, usage: TokenUsage | None) -> None:
-    """Book a failed request; None: its end is not waited for.
+    """Book a failed request. None: the session stops waiting for it.
 
-    A request that was refused before its first chunk has used nothing, unless the server says so.
+    A request refused before its first chunk has used nothing, unless the server reports usage.
     """
     if usage is None or (phase is Phase.STREAMING and not usage.total):
         spend_lost(step)
@@ -183,9 +183,10 @@ def spend_on_failure(step: StepContext, phase: Phase, usage: TokenUsage | None) 
 
 
 def spend_lost(step: StepContext) -> None:
-    """Book a request whose final usage will not come. Users read an estimate; the budget counts all that was reserved.
+    """Book a request whose final usage is lost. Users see an estimate, and the budget counts the whole reservation.
 
-    The server may charge for words that never arrived, so an estimate would let a budget be passed by what was cut off.
+    The server may charge for text that never arrived, so with an estimate a budget could be exceeded by requests
+    that were cut off.
     """
     usage = _lost_usage(step)
     _count(step, usage)
@@ -196,9 +197,9 @@ def spend_lost(step: StepContext) -> None:
 
 
 def spend_what_is_out(step: StepContext, *, keep: Sequence[EffectId] = ()) -> None:
-    """Book all that is reserved, because it will not be heard of again: the actor crashed, or the session ends.
+    """Book all open reservations, because their outcomes are lost: the actor crashed, or the session ends.
 
-    Not what is lent to agents that a crash leaves alive: `keep`.
+    Loans of agents that survive a crash are kept: `keep`.
     """
     ledger = step.data.ledger
     if ledger is not None:
@@ -210,18 +211,18 @@ def spend_what_is_out(step: StepContext, *, keep: Sequence[EffectId] = ()) -> No
 
 
 def learn_from(step: StepContext, usage: TokenUsage) -> None:
-    """Take the vendor's word for the length of the conversation, with its response in the history."""
+    """Record the vendor's count of the conversation, including its response."""
     data = step.data
-    if step.cycle.handed is not None:  # it has read something else
+    if step.cycle.handed is not None:  # the model read another conversation
         return
-    # What was gathered for this turn is counted by it too, and is not there in the next one.
+    # The count includes the context gathered for this turn, which the next turn does not have.
     step.data.tokens = data.tokens.reported(usage, len(data.history), added_tokens=context_tokens(data))
 
 
 def count_tokens(step: StepContext, request: ModelRequest, *, notes: int = 0, is_handed: bool = False) -> int:
-    """Estimate a request; what was counted once is not counted again, and what is left out of it counts all the same.
+    """Estimate a request. Counted messages are not counted again, and omitted ones still count.
 
-    Not where plugins handed other messages on: those alone count, and the history is counted anew after them.
+    If plugins handed on other messages, only those count, and the history is counted again afterwards.
     """
     fixed = request.tools.size_with(request.system, fixed_tokens_of)
     if is_handed:
@@ -230,30 +231,30 @@ def count_tokens(step: StepContext, request: ModelRequest, *, notes: int = 0, is
 
 
 def count_history(step: StepContext, fixed: int) -> int:
-    """Estimate the conversation with what stands before it; what was counted once is not counted again."""
+    """Estimate the conversation and everything before it. Counted messages are not counted again."""
     known = step.data.tokens
-    if known.fixed != fixed:  # other tools or another prompt: what was reported contains the old ones
+    if known.fixed != fixed:  # other tools or another prompt: the reported count contains the old ones
         known = TokenCount(fixed=fixed)
     known = step.data.tokens = known.grown(step.data.history.messages)
     return known.tokens
 
 
 def count_handed(step: StepContext, fixed: int, messages: Sequence[Message]) -> int:
-    """Estimate what plugins handed on with what stands before it; the history is counted anew after that."""
+    """Estimate the messages handed on by plugins and everything before them. The history is counted again afterwards."""
     tokens = fixed + tokens_of(messages)
     step.data.tokens = TokenCount(fixed=fixed, tokens=tokens)
     return tokens
 
 
 def fixed_of(data: Known) -> int:
-    """Estimate what stands before the conversation in the next request."""
+    """Estimate everything before the conversation in the next request."""
     return data.tools.size_with(system_prompt_of(data), fixed_tokens_of)
 
 
 def _lost_usage(step: StepContext) -> TokenUsage:
-    """Estimate what a request has used that ends in the middle: all of its input, and the text that came.
+    """Estimate the usage of a request that ended early: all of its input, and the text that arrived.
 
-    What its server has said by then counts; only the text that came since may be missing in it.
+    Usage reported by its server counts. Only the text that arrived later may be missing in it.
     """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in step.stream.text)
     known = step.stream.usage or TokenUsage(input=step.data.tokens.tokens + context_tokens(step.data))

@@ -1,10 +1,11 @@
-"""What a call passes between its arguments and its slot: the plugins, the host, a person. And the host once more behind its end.
+"""The gates between a call's arguments and its slot: the plugins, the host and the user; and the final report to the host.
 
-The order is that of docs/explanation/tools.md. A late change of arguments sends the call back: what the host rewrites is
-validated again and judged again by the guards; what a guard makes of that the host sees again; and what becomes of arguments
-that a person wrote is shown to that person. So nothing runs that one of them has not seen as it runs.
+The order is that of docs/explanation/tools.md. A late change of arguments sends the call back. Arguments rewritten
+by the host are validated again and judged again by the guards. A guard's change is shown to the host again. A
+change to arguments written by the user is shown to the user. So nothing runs that one of them has not seen as it
+runs.
 
-The host is asked and told only where `SessionConfig.host_hooks` says that it wants to be.
+The host is called only at the gates in `SessionConfig.host_hooks`.
 """
 
 from typing import Final
@@ -28,13 +29,13 @@ from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, ToolResult
 
 MAX_LATE_CHANGES: Final = 3
-"""How often the arguments of a call are changed again after they were judged or shown, before it is given up."""
+"""How often the arguments of a call may change after they were judged or shown, before the call is refused."""
 
 _DENIED: Final = "The host does not allow this call."
 
 
 def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | None]:
-    """Bring a call whose arguments fit its tool before the plugins, the host and a person, as far as each of them wants to see it."""
+    """Take a call with valid arguments through the plugins, the host and the user, if they want to see it."""
     wanted = None
     if _is_judged(step):
         outcome = _ask_plugins(step, state)
@@ -50,9 +51,9 @@ def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | No
 def check_decided(
     step: StepContext, state: CallState, asked: Approval, *, always: bool = False, is_edited: bool = False
 ) -> tuple[CallState, str | None]:
-    """Bring a call that a person has let run before every plugin that has not judged it as it will run, and what is new also before the host.
+    """Ask every plugin that has not judged an approved call as it will run, and the host if its arguments are new.
 
-    The person is not asked twice about what it decided, and once more about what became of that.
+    The user is not asked again about the same decision, but sees any later change of the arguments.
     """
     if is_edited:
         state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
@@ -71,7 +72,7 @@ def check_decided(
 
 
 def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tuple[CallState, str | None]:
-    """Go on with a call of which the host has said whether it may run, and with what."""
+    """Continue a call after the host's verdict and its changes."""
     check = state.check
     assert check is not None  # noqa: S101 - it is checking
     state = msgspec.structs.replace(state, stage="waiting", effect_id=None, check=None)
@@ -93,10 +94,10 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
         state = _as_judged(step, state, outcome)
         if state.result is not None or outcome.abort is not None:
             return state, outcome.abort
-        # Of arguments that a person wrote all that became of them is shown, whether guards want that or not.
+        # All changes to arguments written by the user are shown, whether guards require it or not.
         wanted = check.wanted if state.bound_to is not None else _wanted_by(step, outcome) or check.wanted
         check = msgspec.structs.replace(check, wanted=wanted, changed_by=outcome.rewritten_by[-1])
-        # A guard made something else of it, which the host has not seen.
+        # A guard changed the arguments, and the host has not seen that.
         if not same_json(fitted, state.arguments):
             return _ask_host_again(step, state, check), None
     return _behind_the_host(step, state, check)
@@ -105,7 +106,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
 def report_call(
     step: StepContext, state: CallState, result: ToolResult, signal: ToolFinished | ToolAnsweredEarly
 ) -> CallState:
-    """Tell the host what a call came to, where it wants to hear that and the code of the tool has ended."""
+    """Report the result of a call to the host, if the host wants it and the code of the tool has ended."""
     ended = msgspec.structs.replace(state, stage="done", effect_id=None, result=result)
     if signal.ran_ms is None or "after_tool" not in step.data.config.host_hooks:
         return ended
@@ -127,7 +128,7 @@ def report_call(
 
 
 def ask_host_anew(step: StepContext, state: CallState) -> CallState:
-    """Ask the host anew about a call that it was asked about when the process stopped: its verdict is not known."""
+    """Ask the host again about a call whose verdict was lost when the process stopped."""
     assert state.effect_id is not None  # noqa: S101 - it is checking
     assert state.check is not None  # noqa: S101 - as above
     step.ended(state.effect_id)
@@ -151,7 +152,7 @@ def _ask_host(step: StepContext, state: CallState, check: HostCheck) -> CallStat
 
 
 def _request_of(step: StepContext, state: CallState) -> str | None:
-    """Say which request a call works on, as far as its cycle still goes on."""
+    """Return the request that a call belongs to, while its cycle is active."""
     cycle = step.data.cycle
     if cycle is None or step.data.batch.find(state.call.call_id) is None:
         return None
@@ -166,14 +167,14 @@ def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> Ca
 
 
 def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> tuple[CallState, str | None]:
-    """Let a call go on that the host lets run: to its slot, or before a person."""
+    """Continue a call that the host allows: to its slot, or to the user."""
     if state.bound_to is None:
         if check.wanted is None:
             return state, None
         return _wait_for_approval(step, state, check.wanted, rounds=check.rounds)
     if hash_arguments(state.arguments) == state.bound_to:
         return state, allow_from_now_on(step, state) if check.always else None
-    assert check.wanted is not None  # noqa: S101 - that of the approval in which a person wrote them
+    assert check.wanted is not None  # noqa: S101 - it is the approval in which the user wrote them
     rounds = check.rounds + 1
     if rounds == MAX_LATE_CHANGES:
         return _unstable(step, state, check.changed_by), None
@@ -182,7 +183,7 @@ def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> t
 
 
 def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
-    """Make a rule of an approval, and let what waits already run by it, as far as the plugins let it."""
+    """Make a rule of an approval, and release pending calls that it covers, if the plugins allow them."""
     abort = None
     for interaction in interactions.allow_always(step, approved):
         asked = interaction.asked
@@ -196,10 +197,10 @@ def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
 def _judge_rest(
     step: StepContext, state: CallState, *, is_edited: bool = False
 ) -> tuple[CallState, str | None, str]:
-    """Let every plugin judge a decided call that has not judged it as it will run."""
+    """Ask every plugin that has not judged an approved call as it will run."""
     is_old = (
         step.data.semantics == 0
-    )  # then an approval was the last word, and an edit came before the guards alone
+    )  # in that version an approval was final, and an edit was judged by the guards alone
     if not _is_judged(step) or (is_old and not is_edited):
         return state, None, ""
     by, judged_by = ("user", ()) if is_edited else (None, state.judged_by)
@@ -214,7 +215,7 @@ def _judge_rest(
 def _ask_plugins(
     step: StepContext, state: CallState, *, by: str | None = None, judged_by: tuple[str, ...] | None = None
 ) -> Outcome:
-    """Ask the plugins about a call; where its arguments were changed outside of them, only the guards; of a decided one, all the others."""
+    """Ask the plugins: only the guards if the arguments were changed elsewhere, only the others if the call is approved."""
     call = state.call
     event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
     fit = _fit_of(state)
@@ -231,14 +232,14 @@ def _ask_plugins(
 
 
 def _is_judged(step: StepContext) -> bool:
-    """Whether plugins, or the records of a fold, have a say about calls."""
+    """Whether plugins, or the records of a fold, decide about calls."""
     return has_listeners(step, BeforeTool) or step.recorded is not None
 
 
 def _as_judged(
     step: StepContext, state: CallState, outcome: Outcome, *, is_approved: bool = False
 ) -> CallState:
-    """Give a call the arguments that the plugins left it with; answered where they do not let it run."""
+    """Apply the plugins' arguments to a call, and answer it if they refuse it."""
     call = state.call
     if outcome.arguments is not None:
         state = msgspec.structs.replace(state, arguments=outcome.arguments)
@@ -259,7 +260,7 @@ def _as_judged(
 
 
 def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
-    """Give the approval that plugins want for a call."""
+    """Return the approval that plugins require for a call, or None."""
     decision = outcome.decision
     if decision is None or not isinstance(decision.action, RequireApproval):
         return None
@@ -276,7 +277,7 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
 def _wait_for_approval(
     step: StepContext, state: CallState, wanted: WantedApproval, *, rounds: int = 0
 ) -> tuple[CallState, str | None]:
-    """Let a call wait for a person, unless one has always allowed what it is and no plugin refuses it."""
+    """Make a call wait for the user, unless a rule allows it and no plugin refuses it."""
     if _is_allowed(step, state, wanted):
         state, abort, changed_by = _judge_rest(step, state)
         if state.result is not None or abort is not None or not changed_by:
@@ -291,14 +292,14 @@ def _wait_for_approval(
 
 
 def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> bool:
-    """Whether a rule stands for a call. It is an answer too, and only stands where it would be taken. A fold takes it from the record."""
+    """Whether a rule allows a call. It counts only if the answer *always* is accepted. A fold reads it from the record."""
     if step.recorded is not None:
         return step.recorded.has_begun(state)
     return "always" in wanted.options and rules.is_allowed(step.data.rules, state.call.name, state.arguments)
 
 
 def _show_again(step: StepContext, state: CallState, wanted: WantedApproval, changed_by: str) -> CallState:
-    """Show a person what became of the arguments that it wrote. No rule stands for that: it wanted something else."""
+    """Show the user the changes to its arguments. No rule applies, because it allowed something else."""
     hint = f"{changed_by} changed what you {'wrote' if state.edited else 'allowed'}"
     interactions.require_approval(
         step, state, msgspec.structs.replace(wanted, hint=hint, by=changed_by or None)

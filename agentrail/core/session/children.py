@@ -1,8 +1,8 @@
-"""Sessions that work for a call, or for the tool that runs for one: their start, and all that they publish, appear above.
+"""Child sessions of a call, or of its running tool: their start, and their events in this session.
 
-Both are asked for by one effect, `SpawnChild`, are lent a share of what is left, and give back what they have not used with
-their one outcome. A call that is answered by a child waits for its slot in the batch. A tool that wants one gets it at once;
-where all that is left is lent or promised, as soon as something of it comes back.
+Both are started by one effect, `SpawnChild`, get a share of the remaining budget, and return the rest with their
+one outcome. A call that a child answers waits for its slot in the batch. A tool's child starts at once. If the
+whole budget is lent or reserved, it starts as soon as some of it is returned.
 """
 
 from typing import Final
@@ -25,11 +25,11 @@ from agentrail.events import Event, SubagentEvent, SubagentStart, ToolExecutionE
 from agentrail.frozen import frozen_json
 
 MAX_SESSION_DEPTH: Final = 8
-"""How many sessions may stand above one another; a tool that asks for a session would else be in that one too, and so on."""
+"""Maximum depth of nested sessions. Otherwise a tool that starts a session would be in that one too, and so on."""
 
 
 def wanted(step: StepContext, signal: ToolWantsChild) -> None:
-    """Let a session work for a running tool, now or when something is left to lend; refuse one that cannot be."""
+    """Start a child session for a running tool, now or when budget is available, or refuse it."""
     refused = _refusal(step, signal)
     if refused is not None:
         step.refuse(signal.signal_id, refused)
@@ -39,7 +39,7 @@ def wanted(step: StepContext, signal: ToolWantsChild) -> None:
 
 
 def look_after(step: StepContext) -> None:
-    """Do what is due behind each step: of a tool that has ended no session is waited for, and the callers that wait are served."""
+    """Follow up after each step: abandon the children of tools that have ended, and start children that waited for budget."""
     for effect_id in step.data.loans:
         owner = step.data.open.get(effect_id)
         if isinstance(owner, OfChild) and _running(step, owner.attempt) is None:
@@ -49,10 +49,10 @@ def look_after(step: StepContext) -> None:
 
 
 def _spawn_wished(step: StepContext) -> None:
-    """Start the sessions that running tools wait for, as far as there is something to lend, oldest first.
+    """Start the children that running tools wait for, oldest first, while budget is available.
 
-    One that waits goes on waiting while something is lent or promised, of which a part may come back; its tool is refused
-    when nothing is. One whose call is over is refused in any case.
+    A tool keeps waiting while amounts are lent or reserved, because some may be returned. Otherwise it is refused.
+    A tool whose call has ended is refused in any case.
     """
     wishes: list[ToolWantsChild] = []
     for wish in step.data.wishes:
@@ -73,30 +73,30 @@ def _spawn_wished(step: StepContext) -> None:
 
 
 def shares(step: StepContext) -> int:
-    """Say in how many equal parts what is left is lent: how many want a child and have none yet."""
+    """Return the number of equal shares of the budget: the calls and tools that still wait for a child."""
     return step.data.batch.waiting_children + len(step.data.wishes)
 
 
 def kind_of_child(state: CallState) -> str:
-    """Say which agent a call wants; that there is one is not said."""
+    """Return the agent that a call requests, whether or not it exists."""
     return agent_wanted(state.arguments)
 
 
 def kind_fault(step: StepContext, kind: str) -> str | None:
-    """Say that no agent has this name; None where one has."""
+    """Return an error text if no agent has this name, otherwise None."""
     kinds = kinds_of(step.data.config.agents)
     return None if kind in kinds else f"There is no sub-agent of type {kind!r}. Types: {', '.join(kinds)}."
 
 
 def depth_fault(step: StepContext) -> str | None:
-    """Say why no session may stand below this one; None where one may."""
+    """Return why this session must not have children, or None."""
     if len(step.data.config.path) < MAX_SESSION_DEPTH:
         return None
     return f"{MAX_SESSION_DEPTH} sessions stand above one another already: give the innermost ones no tool that asks for more"
 
 
 def child_started(step: StepContext, signal: ChildStarted) -> None:
-    """Note which session works for a call, or is an agent."""
+    """Record the child session of a call or an agent."""
     owner = step.data.open.get(signal.effect_id)
     if isinstance(owner, OfAgent):
         _agent_started(step, owner.name, signal)
@@ -113,13 +113,13 @@ def child_started(step: StepContext, signal: ChildStarted) -> None:
 
 
 def child_published(step: StepContext, signal: ChildPublished) -> None:
-    """Pass on what a child published, and what it passed on itself."""
+    """Pass on an event of a child, or of its own children."""
     owner = step.data.open.get(signal.effect_id)
     if isinstance(owner, OfAgent):
         _agent_published(step, owner.name, signal)
         return
     state = _of(step, signal)
-    child_id = signal.child_id or state.child_ids[0]  # it says that it started before it says anything else
+    child_id = signal.child_id or state.child_ids[0]  # a child reports its start before any event
     inner = signal.event
     rules.hear_of_child(step, inner)
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
@@ -128,7 +128,7 @@ def child_published(step: StepContext, signal: ChildPublished) -> None:
 
 def _agent_started(step: StepContext, name: str, signal: ChildStarted) -> None:
     state = step.data.agents.find(name)
-    # One that a crash of this session left alive began before.
+    # An agent that survived a crash of this session has started before.
     if state is not None and state.child_id is None:
         agents.put_agent(step, msgspec.structs.replace(state, child_id=signal.child_id))
         step.publish(SubagentStart(child_id=signal.child_id, call_id=state.call_id, description=state.task))
@@ -140,7 +140,7 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
         return
     inner = signal.event
     rules.hear_of_child(step, inner)
-    # What goes on after a crash of this session goes on behind this.
+    # After a crash of this session, only later events are passed on.
     if inner.meta is not None and inner.meta.seq > state.seen:
         sources = more_sources(state.sources, sources_said_by(inner))
         agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq, sources=sources))
@@ -149,7 +149,7 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
 
 
 def sources_said_by(event: Event) -> tuple[str, ...]:
-    """Give the sources of a result that a session has published, or passed on."""
+    """Return the sources of a result that a session or its children published."""
     while isinstance(event, SubagentEvent):
         event = event.event
     if not isinstance(event, ToolExecutionEnd) or event.result.is_error:
@@ -158,11 +158,11 @@ def sources_said_by(event: Event) -> tuple[str, ...]:
 
 
 def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
-    """Start the session that a tool waits for, or say why nothing can be lent to it."""
+    """Start the child that a tool waits for, or return why no budget can be lent."""
     state = _running(step, wish.effect_id)
-    assert state is not None  # noqa: S101 - the caller looked
+    assert state is not None  # noqa: S101 - the caller checked it
     effect_id = step.mint("t")
-    # Beside the tool of a batch the model is not asked; beside one that an abort spared it is, and needs a share too.
+    # Next to a tool of a batch no model request is sent. Next to a survivor it is, and needs a share, too.
     is_beside = isinstance(step.data.open.get(wish.effect_id), OfSurvivor)
     budget = lend_to_child(step, effect_id, shares(step) + is_beside)
     if isinstance(budget, ErrorInfo):
@@ -184,7 +184,7 @@ def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
 
 
 def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None:
-    """Say why a tool cannot have a session at all."""
+    """Return why a tool cannot have a child at all, or None."""
     data = step.data
     if _running(step, signal.effect_id) is None:
         return CycleAborted("the call that asks was stopped")
@@ -215,7 +215,7 @@ def _of(step: StepContext, signal: ChildStarted | ChildPublished) -> CallState:
 
 
 def _running(step: StepContext, attempt: EffectId) -> CallState | None:
-    """Find the call of which this attempt runs, in the batch or behind an abort."""
+    """Return the call of a running attempt, in the batch or among the survivors."""
     match step.data.open.get(attempt):
         case OfCall(call_id):
             return calls.one_of_batch(step, call_id)

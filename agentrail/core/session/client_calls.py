@@ -1,8 +1,9 @@
-"""Calls that the client answers: a tool of the program that brought the prompt runs there, and its call waits here as data.
+"""Calls that the client answers: the tool runs in the program that sent the prompt, and its call waits here as data.
 
-Such a call has passed the gates like any other, and waits like a question: it takes no slot, survives a restart, and ends by an
-answer, by the clock, or with its cycle. What the client did meanwhile is not known here, so whatever ends the wait without an answer
-says that the call may have taken effect. Where no client is there at all it is the clock that answers.
+Such a call has passed the gates like any other, and waits like a question: it takes no slot, survives a restart,
+and ends by an answer, by the clock, or with its cycle. The session does not know the client's progress. So if the
+wait ends without an answer, the result warns that the call may have taken effect. If there is no client at all, the
+clock answers.
 """
 
 from typing import Final
@@ -17,11 +18,11 @@ from agentrail.errors import AgentrailError, InvalidResponse
 from agentrail.events import Approval, PendingClientCall
 
 MAX_ANSWER_BYTES: Final = 1 << 20
-"""How long the text of an answer may be, in UTF-8: as long as the result of a tool. More is refused, and the call still waits."""
+"""Maximum length of an answer's text in UTF-8, same as for a tool. Longer ones are refused, and the call keeps waiting."""
 
 
 def answer_call(step: StepContext, phase: Phase, signal: AnswerCall) -> Next:
-    """Take the result of a call from the client that ran it; plugins look at it as at the result of any tool."""
+    """Record the result of a call from the client that ran it. Plugins see it like the result of any tool."""
     try:
         interaction = interactions.find_interaction(step, signal.ref)
         _check_answer(interaction, signal)
@@ -37,7 +38,7 @@ def answer_call(step: StepContext, phase: Phase, signal: AnswerCall) -> Next:
     if abort is not None:
         interactions.end_wait(step, "client_answer")
         return BreakOff(abort)
-    # A person may have let it run without wanting another turn, and that stands.
+    # The user may have approved it without another turn, and that still applies.
     return batch.decided(step, "client_answer", resume=step.cycle.resume)
 
 

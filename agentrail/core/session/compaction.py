@@ -1,8 +1,8 @@
-"""Compaction as it happens: the summary is asked for, the full text is written away, the history goes on with the summary.
+"""Execution of a compaction: request the summary, save the full text, continue with the summary.
 
-When to compact, where to cut and whether to accept a summary is in `policy.context`. While it goes on the session is `RUNNING`, with
-or without a cycle; prompts and steers wait, and only an abort or a stop ends it. Whatever goes wrong, the conversation stays
-what it was.
+`policy.context` decides when to compact, where to cut and whether to accept a summary. Meanwhile the session is
+`RUNNING`, with or without a cycle. Prompts and steers wait, and only an abort or a stop ends it. If anything fails,
+the conversation stays as it was.
 """
 
 from collections.abc import Sequence
@@ -54,19 +54,19 @@ from agentrail.events import CompactDue, CompactEnd, CompactSkipped, CompactStar
 from agentrail.messages import CallId, Message, TokenUsage
 
 DIRECTORY: Final = "compacted"
-"""The directory of the workspace that removed messages are written to."""
+"""The directory of the workspace for removed messages."""
 
 MAX_CALL_IDS: Final = 10_000
-"""How many ids of calls a session knows before those that stand behind a summary are forgotten."""
+"""Number of call ids that a session remembers before those replaced by a summary are forgotten."""
 
 BY_SESSION: Final = "session"
-"""Who skips a compaction that no plugin has skipped."""
+"""Reported as the source of a skipped compaction that no plugin skipped."""
 
 _SAID: Final = {"due": "threshold", "overflow": "overflow"}
 
 
 def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bool:
-    """Begin a compaction, if it is time for one, or was asked for, or a request did not fit."""
+    """Start a compaction if one is due or was requested, or a request did not fit."""
     asked = step.data.compact_asked
     reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
     step.data.compact_asked = None
@@ -75,11 +75,12 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
     handed = data.cycle.handed if data.cycle is not None else None
     limits, fixed = limits_of(step), fixed_of(data)
     sent = estimate = count_history(step, fixed)
-    # What is sent says whether one is due; what it is a summary of, whether that can be read.
+    # The messages to send decide whether one is due. The messages to summarise decide whether the model can
+    # read them.
     if handed is not None:
         sent = count_handed(step, fixed, handed)
         estimate = max(estimate, sent)
-    # What is added to the request of this turn is no part of what a summary stands for, and the request is as long with it.
+    # Context of this turn's request is not summarised, but it makes the request longer.
     added = context_tokens(data)
     estimate += added
     if reason == "due" and not is_due(sent + added, limits):
@@ -103,7 +104,7 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
 
 
 def _request_summary(step: StepContext, plan: CompactionPlan, request: ModelRequest) -> ModelRequest | None:
-    """Make the request for a summary, and promise it what it may use; None where plugins or the budget keep it back."""
+    """Return the request for a summary, with its reservation. None if plugins skip it or the budget refuses it."""
     data = step.data
     outcome = _asked(step, plan)
     if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):
@@ -113,7 +114,7 @@ def _request_summary(step: StepContext, plan: CompactionPlan, request: ModelRequ
     attempt = step.mint("c")
     removed = unrefused(shown or data.history.messages, len(shown) if shown else plan.cut, data.refused)
     wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
-    # The request that follows says so too.
+    # The next request reports it, too.
     if reserve_request(step, wanted, is_handed=shown is not None) is not None:
         step.unmint()
         step.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
@@ -130,7 +131,7 @@ def _send(step: StepContext, wanted: ModelRequest, compaction: Compaction) -> No
 
 
 def summarise_anew(step: StepContext) -> bool:
-    """Ask for the summary anew that was asked for when the process stopped; say whether the session is busy with it now."""
+    """Repeat the request for a summary after the process stopped. Return whether the session now waits for it."""
     compaction, data = _running(step), step.data
     step.ended(compaction.effect_id)
     _book_lost(step)
@@ -143,7 +144,7 @@ def summarise_anew(step: StepContext) -> bool:
 
 
 def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
-    """Make the request for a summary."""
+    """Return the request for a summary."""
     return msgspec.structs.replace(
         request,
         messages=messages_for_summary(plan, removed),
@@ -155,7 +156,7 @@ def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequen
 
 
 def limits_of(step: StepContext) -> CompactionLimits:
-    """Say how long the conversation may be with the model of this moment."""
+    """Return the length limits of the current model."""
     facts = model_of(step.data)
     return CompactionLimits(
         window=facts.context_window,
@@ -165,19 +166,19 @@ def limits_of(step: StepContext) -> CompactionLimits:
 
 
 def overflowed(step: StepContext, error: ErrorInfo) -> ErrorInfo:
-    """Make the error of a request that does not fit, and that nothing can be done about."""
+    """Return the error of a request that does not fit and cannot be compacted."""
     return overflow_error(error, step.data.history, step.data.tokens.tokens, limits_of(step))
 
 
 def summarised(step: StepContext, text: str, usage: TokenUsage) -> None:
-    """Take the summary, and write away what it stands for."""
+    """Record the summary, and save the full text that it replaces."""
     compaction = _running(step)
     book(step, compaction.effect_id, usage)
     _save(step, msgspec.structs.replace(compaction, summary=text))
 
 
 def save_anew(step: StepContext) -> None:
-    """Write the full text away anew: the process stopped while it was written, under another name."""
+    """Save the full text again under another name, because the process stopped while it was written."""
     compaction = _running(step)
     step.ended(compaction.effect_id)
     _save(step, compaction)
@@ -193,12 +194,12 @@ def _save(step: StepContext, compaction: Compaction) -> None:
 
 
 def give_up(step: StepContext) -> ErrorInfo | None:
-    """Go on without a summary that was not asked for; gives the error of the request that did not fit, if there was one."""
+    """Continue without the summary. Return the error of the request that did not fit, if any."""
     return _unchanged(step)
 
 
 def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
-    """Go on with the summary, if the conversation shrinks with it."""
+    """Continue with the summary, if it shrinks the conversation."""
     compaction = _running(step)
     where = result.path if isinstance(result, FileWritten) else None
     summary = Summary(text=compaction.summary or "", saved_to=where)
@@ -222,7 +223,7 @@ def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
 
 
 def go_on_without_summary(step: StepContext, usage: TokenUsage | None) -> ErrorInfo | None:
-    """Go on without a summary: there will be none. Not to be tried again at once."""
+    """Continue without a summary after a failure. It is not retried at once."""
     compaction = _running(step)
     data = step.data
     if data.semantics == 0:
@@ -236,32 +237,32 @@ def go_on_without_summary(step: StepContext, usage: TokenUsage | None) -> ErrorI
 
 
 def cancel_compaction(step: StepContext) -> tuple[EffectId, ...]:
-    """Stop it in the middle; the conversation stays as it is. Gives what has to be waited for."""
+    """Cancel a compaction. The conversation stays as it is. Return the effects to wait for."""
     compaction = _running(step)
     is_asking = compaction.summary is None
     if is_asking:
         step.cancel(CancelStream(effect_id=compaction.effect_id))
         _book_lost(step)
     else:
-        step.give_up(compaction.effect_id)  # the file may be written all the same
+        step.give_up(compaction.effect_id)  # the file may still be written
     _unchanged(step)
     return (compaction.effect_id,) if is_asking else ()
 
 
 def forget_compaction(step: StepContext) -> None:
-    """Note that nothing will come of it: the task that worked on it died with the actor."""
+    """Discard a compaction whose task died with the actor."""
     if step.data.compaction is not None:
         _unchanged(step)
 
 
 def stop_waiting(step: StepContext) -> ErrorInfo | None:
-    """Give up a summary that does not come."""
+    """Stop waiting for a summary at its time limit."""
     step.cancel(CancelStream(effect_id=_running(step).effect_id))
     return go_on_without_summary(step, None)
 
 
 def _book_lost(step: StepContext) -> None:
-    """Book a request for a summary whose final usage will not come. What plugins showed in its place is no longer known."""
+    """Book a request for a summary whose final usage is lost. Messages that plugins substituted are no longer known."""
     compaction, data = _running(step), step.data
     sent = fixed_of(data) + tokens_of(data.history.messages[: compaction.plan.cut])
     book_lost(step, compaction.effect_id, sent, model_of(data))
@@ -269,12 +270,12 @@ def _book_lost(step: StepContext) -> None:
 
 def _running(step: StepContext) -> Compaction:
     compaction = step.data.compaction
-    assert compaction is not None  # noqa: S101 - the caller looked
+    assert compaction is not None  # noqa: S101 - the caller checked it
     return compaction
 
 
 def _unchanged(step: StepContext) -> ErrorInfo | None:
-    """Say that nothing was removed; gives the error of the request that did not fit, if there was one."""
+    """Publish that nothing was removed. Return the error of the request that did not fit, if any."""
     compaction = _running(step)
     tokens = tokens_of(step.data.history.messages[:])
     step.data.compaction = None
@@ -283,14 +284,14 @@ def _unchanged(step: StepContext) -> ErrorInfo | None:
 
 
 def _asked(step: StepContext, plan: CompactionPlan) -> Outcome | None:
-    """Ask the plugins about what a summary is to stand for; None without a listener."""
+    """Ask the plugins about the messages to summarise. None without a listener."""
     if not has_listeners(step, BeforeCompact):
         return None
     return ask_plugins(step, BeforeCompact(messages=step.data.history.messages[: plan.cut]))
 
 
 def _replace(step: StepContext, plan: CompactionPlan, done: Compacted) -> None:
-    """Put the shorter history in place; what the running cycle has said already is remembered for its end."""
+    """Install the shorter history. Earlier messages of the running cycle are remembered for its end."""
     data = step.data
     cycle = data.cycle
     if cycle is not None:
@@ -309,10 +310,10 @@ def _replace(step: StepContext, plan: CompactionPlan, done: Compacted) -> None:
 
 
 def _ids_that_are_used(step: StepContext) -> GrowingSet[CallId]:
-    """Give the ids that a new call may not have: those that the conversation has, and those of survivors.
+    """Return the ids that new calls must not use: those of the conversation and of survivors.
 
-    Rebuilt only now and then, because it takes the whole conversation. An id behind a summary may come again then: a vendor
-    that repeats its ids after ten thousand calls means no call of those days.
+    Rebuilt only rarely, because it reads the whole conversation. An id replaced by a summary may be used again: a
+    vendor that repeats ids after ten thousand calls does not refer to the old calls.
     """
     used = call_ids_of(step.data.history.messages)
     for state in step.data.survivors:

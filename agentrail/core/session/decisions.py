@@ -1,7 +1,7 @@
-"""What people decide: an approval, a rejection, an answer. And what stands in for them: a rule, the clock, the next prompt.
+"""Decisions of users: an approval, a rejection, an answer; and their substitutes: a rule, the clock, the next prompt.
 
-Each function returns the phase that follows. A suspended cycle goes on in the step that decides the last thing it waited
-for, and says so with `AgentResumed`.
+Each function returns the next phase. A suspended cycle resumes in the step that decides the last pending
+interaction, and publishes `AgentResumed`.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of d
 
 
 def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
-    """Let the very call run that was shown, or what a person made of it."""
+    """Run the call exactly as it was shown, or with the user's edited arguments."""
     try:
         interaction = find_approval(step, signal.approval_id)
         state = _call_of(step, interaction)
@@ -57,7 +57,7 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
         return _refuse(step, phase, signal, error)
     interactions.close_interaction(step, interaction, "approved", "user", user=signal.user)
     asked = interaction.asked
-    assert isinstance(asked, Approval)  # noqa: S101 - of a question an approval is never found
+    assert isinstance(asked, Approval)  # noqa: S101 - `find_approval` returns only approvals
     state = interactions.released(state, interaction)
     is_edited = arguments is not None
     if arguments is not None:
@@ -77,7 +77,7 @@ def resolve(
     interaction: Interaction,
     decision: Literal["approve", "reject", "always"],
 ) -> Next:
-    """Carry out what a plugin understood from a prompt: a decision that the user gave in words."""
+    """Apply a decision that a plugin recognised in a prompt: the user gave it in words."""
     if decision == "reject":
         interactions.close_interaction(step, interaction, "rejected", "user")
         _answer(step, interaction, "Rejected by the user.")
@@ -85,7 +85,7 @@ def resolve(
     interactions.close_interaction(step, interaction, "approved", "user")
     state = interactions.released(_call_of(step, interaction), interaction)
     asked = interaction.asked
-    assert isinstance(asked, Approval)  # noqa: S101 - a prompt decides nothing else
+    assert isinstance(asked, Approval)  # noqa: S101 - a prompt can decide nothing else
     calls.put(step, state)
     state, abort = call_gates.check_decided(step, state, asked, always=decision == "always")
     calls.put(step, state)
@@ -103,7 +103,7 @@ def _go_on(step: StepContext, abort: str | None, *, resume: bool) -> Next:
 
 
 def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:
-    """Answer a call with a person's no."""
+    """Answer a call with the user's rejection."""
     try:
         interaction = find_approval(step, signal.approval_id)
         hold_offered(interaction, "reject")
@@ -117,7 +117,7 @@ def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:
 
 
 def answer_question(step: StepContext, phase: Phase, signal: Respond) -> Next:
-    """Answer a question; or a call that waits for an approval, in place of its tool."""
+    """Answer a question, or a call that waits for an approval, in place of its tool."""
     try:
         interaction = interactions.find_interaction(step, signal.ref)
         hold_offered(interaction, "respond")
@@ -143,7 +143,7 @@ def answer_question(step: StepContext, phase: Phase, signal: Respond) -> Next:
 
 
 def decline_question(step: StepContext, phase: Phase, signal: Decline) -> Next:
-    """Take a person's no for an answer: who asked is told that there will be none."""
+    """Answer a question with the user's refusal, and notify the call or tool that asked."""
     try:
         interaction = interactions.find_interaction(step, signal.ref)
         if not isinstance(interaction.asked, Question):
@@ -169,7 +169,7 @@ def decline_question(step: StepContext, phase: Phase, signal: Decline) -> Next:
 def time_is_up(
     step: StepContext, phase: Phase, interaction_id: ApprovalId | QuestionRef | ClientCallRef
 ) -> Next:
-    """Answer a call for which no decision came."""
+    """Answer a call for which no decision came in time."""
     interaction = next(one for one in step.data.interactions if one.id == interaction_id)
     interactions.close_interaction(step, interaction, "timeout", "timeout")
     if interaction.asker is not None:
@@ -190,7 +190,7 @@ def time_is_up(
 
 
 def supersede(step: StepContext) -> None:
-    """End a suspended cycle because the user said something else; the calls that waited are answered."""
+    """End a suspended cycle because of a new prompt, and answer the calls that waited."""
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "superseded", "superseded")
         state = _call_of(step, interaction)
@@ -204,13 +204,13 @@ def supersede(step: StepContext) -> None:
 
 
 def hear_steer(step: StepContext) -> Next:
-    """Stop what a steer stops, so that the model hears of it soon."""
+    """Skip calls because of a steer, so that the model reads it soon."""
     batch.skip_for_steering(step)
     return batch.decided(step, "steering", resume=True)
 
 
 def find_approval(step: StepContext, wanted: str) -> Interaction:
-    """Find a call that waits for an approval."""
+    """Return the call that waits for an approval with this id."""
     interaction = interactions.find_interaction(step, wanted)
     if not isinstance(interaction.asked, Approval):
         is_question = isinstance(interaction.asked, Question)
@@ -221,7 +221,7 @@ def find_approval(step: StepContext, wanted: str) -> Interaction:
 
 
 def hold_offered(interaction: Interaction, answer: PermissionOption) -> None:
-    """Hold an answer against those that are taken; a question takes every one."""
+    """Check that an answer is among the accepted ones. A question accepts every answer."""
     asked = interaction.asked
     if isinstance(asked, Approval) and answer not in asked.permission_options:
         offered = ", ".join(asked.permission_options)
@@ -230,10 +230,10 @@ def hold_offered(interaction: Interaction, answer: PermissionOption) -> None:
 
 
 def find_approval_in_chat(step: StepContext, wanted: str) -> Interaction:
-    """Find what a line in the chat means: by its id, or by the command that waits, letter by letter."""
+    """Return the approval that a line in the chat refers to: by its id, or by its command, letter by letter."""
     waiting = step.data.interactions
     alike = [one for one in waiting if _command_of(one) == wanted]
-    # An id comes first: no model may name its command like the id of another call.
+    # The id wins: a model must not name its command like the id of another call.
     if not alike or any(one.id == wanted for one in waiting):
         return find_approval(step, wanted)
     if len(alike) == 1:
@@ -244,7 +244,7 @@ def find_approval_in_chat(step: StepContext, wanted: str) -> Interaction:
 
 
 def _command_of(interaction: Interaction) -> str | None:
-    """Give the command that an approval shows, without the blanks around it."""
+    """Return the command that an approval shows, without surrounding blanks."""
     asked = interaction.asked
     command = asked.arguments.get("command") if isinstance(asked, Approval) else None
     return command.strip() if isinstance(command, str) else None
@@ -257,9 +257,9 @@ def _call_of(step: StepContext, interaction: Interaction) -> CallState:
 
 
 def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None:
-    """Hold edited arguments against the schema; None when nothing was changed."""
+    """Check edited arguments against the schema. None if nothing was changed."""
     spec = state.spec
-    assert spec is not None  # noqa: S101 - a call without a tool is never asked about
+    assert spec is not None  # noqa: S101 - a call without a tool never needs an approval
     if arguments is None:
         return None
     completed = spec.with_defaults(arguments)

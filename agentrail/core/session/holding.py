@@ -1,8 +1,9 @@
-"""A hook that waits: the session is held, as data in its state, until the answer is there, or until that is of no use any more.
+"""A hook that waits: the session is held, as data in its state, until the answer arrives or is no longer needed.
 
-Only three hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, behind a batch each call has its result in the history,
-and before a cycle finishes everything is done: so nothing hangs in between, and whatever else happens meanwhile finds a session in good
-order. What a held hook goes on with stands where the hook stands, in `prompts`, in `batch` and in `cycle`.
+Only three hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, after a batch each call has its
+result in the history, and before a cycle finishes all work is done. So nothing is left hanging, and other signals
+meanwhile find a consistent session. The modules of the hooks, `machine`, `batch` and `cycle`, continue after a held
+hook.
 """
 
 from typing import Final
@@ -28,7 +29,7 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason
 
 MAX_HOLD_SECONDS: Final = 120
-"""How long a hook waits for one answer. Then the plugin is told that there is none, and decides without."""
+"""Time limit of a hook's wait for one answer. Afterwards the plugin gets a failure and decides without the answer."""
 
 TOO_LATE: Final = ErrorInfo(
     code="timeout", message=f"there was no answer within {MAX_HOLD_SECONDS} s", retryable=True
@@ -36,7 +37,7 @@ TOO_LATE: Final = ErrorInfo(
 
 
 def ask_about_prompt(step: StepContext, event: BeforePrompt, prompt: QueuedPrompt) -> Outcome:
-    """Ask the plugins about a prompt. One of them may want to wait: then `held` is set, and nothing is decided."""
+    """Ask the plugins about a prompt. If one of them waits, `held` is set, and nothing is decided."""
     outcome = ask_patiently(step, event)
     if outcome.waiting is not None:
         _hold(step, outcome, prompt=prompt)
@@ -44,7 +45,7 @@ def ask_about_prompt(step: StepContext, event: BeforePrompt, prompt: QueuedPromp
 
 
 def ask_about_end(step: StepContext, stop_reason: EndReason) -> Outcome:
-    """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
+    """Ask the plugins whether a cycle may finish. If one of them waits, `held` is set."""
     outcome = ask_patiently(step, BeforeFinish())
     if outcome.waiting is not None:
         _hold(step, outcome, stop_reason=stop_reason)
@@ -52,7 +53,7 @@ def ask_about_end(step: StepContext, stop_reason: EndReason) -> Outcome:
 
 
 def ask_behind_batch(step: StepContext, event: AfterToolBatch, notes: tuple[str, ...]) -> Outcome:
-    """Ask the plugins about a batch whose results are in the history. One of them may want to wait: then `held` is set."""
+    """Ask the plugins about a batch whose results are in the history. If one of them waits, `held` is set."""
     outcome = ask_patiently(step, event)
     if outcome.waiting is not None:
         _hold(step, outcome, notes=notes)
@@ -60,7 +61,7 @@ def ask_behind_batch(step: StepContext, event: AfterToolBatch, notes: tuple[str,
 
 
 def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = False) -> Outcome:
-    """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait."""
+    """Pass the answer to the plugin that waited, and ask the others. If one of them waits, `held` is set again."""
     held = now_held(step)
     book_plugin_request(step, held.effect_id, _wanted_of(held), result)
     step.data.held = None
@@ -74,16 +75,16 @@ def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = Fa
 
 
 def decide_without(step: StepContext) -> None:
-    """Wait no longer, because the answer would change nothing any more; what was said until now counts."""
+    """Stop waiting, because the answer no longer matters. Decisions made so far count."""
     held = now_held(step)
     cancel_suspended(step)
     apply_decision(step, msgspec.structs.replace(held.outcome, waiting=None))
 
 
 def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:
-    """Wait no longer, because what was to be decided is gone. Gives what was told to stop.
+    """Stop waiting, because there is nothing left to decide. Return the effects that were cancelled.
 
-    The plugin is told nothing: whatever it would say now would be about something that is not there any more.
+    The plugin is not notified: any decision would be about something that no longer exists.
     """
     held = now_held(step)
     book_plugin_request(step, held.effect_id, _wanted_of(held))
@@ -94,14 +95,14 @@ def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:
 
 
 def back_to_queue(step: StepContext) -> None:
-    """Put a prompt that is judged back in front of the queue, because it cannot start now; its judges are asked again then."""
+    """Put a prompt that is being judged back to the front of the queue, because it cannot start now. It is judged again later."""
     prompt = now_held(step).prompt
     cancel_suspended(step)
     _queue(step, prompt)
 
 
 def forget_suspended(step: StepContext) -> None:
-    """Note that the task that worked on the answer died with the actor. A prompt that was judged is judged again."""
+    """Discard a held hook whose task died with the actor. A prompt that was being judged is judged again."""
     held = step.data.held
     if held is not None:
         book_plugin_request(step, held.effect_id, _wanted_of(held))
@@ -110,7 +111,7 @@ def forget_suspended(step: StepContext) -> None:
 
 
 def ask_anew(step: StepContext) -> None:
-    """Have the answer found once more that a hook waits for: the process stopped. Its time begins anew too."""
+    """Repeat the plugin's request of a held hook after the process stopped. Its time limit starts again, too."""
     held = now_held(step)
     assert held.outcome.waiting is not None  # noqa: S101 - it is held
     step.ended(held.effect_id)
@@ -124,9 +125,9 @@ def _wanted_of(held: SuspendedHook) -> Wanted | None:
 
 
 def now_held(step: StepContext) -> SuspendedHook:
-    """Give what is held, where something is."""
+    """Return the held hook, which must exist."""
     held = step.data.held
-    assert held is not None  # noqa: S101 - the caller looked
+    assert held is not None  # noqa: S101 - the caller checked it
     return held
 
 
@@ -138,7 +139,7 @@ def _hold(
     stop_reason: EndReason | None = None,
     notes: tuple[str, ...] | None = None,
 ) -> None:
-    assert outcome.waiting is not None  # noqa: S101 - the caller looked
+    assert outcome.waiting is not None  # noqa: S101 - the caller checked it
     effect_id = open_plugin_request(step, outcome.waiting.plugin_request, OfHeldHook())
     timer = step.mint("w")
     step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + MAX_HOLD_SECONDS * 1000), OfHoldTimer())

@@ -1,8 +1,9 @@
-"""Where the session asks its plugins, and how it carries out what they answer. The pipeline itself stands in `pipeline`.
+"""Calls of the session to its plugins, and the effects of their answers. The pipeline itself is in `pipeline`.
 
-A hook without a listener costs one look into a mapping. What an answer means at its place is decided there; what
-it means everywhere (states, events, interventions, another model, sections of the system prompt, requests of plugins) is done here.
-An abort is not carried out here: the caller finds it in the outcome, stops what it was doing, and returns `BreakOff`.
+A hook without a listener costs one lookup in a mapping. The caller decides what an answer means at its hook.
+Answers that mean the same everywhere (states, events, interventions, another model, sections of the system prompt,
+plugin requests) are applied here. An abort is not applied here: the caller finds it in the outcome, stops its work,
+and returns `BreakOff`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -69,19 +70,19 @@ def ask_plugins(
     edited_by: str | None = None,
     judged_by: Collection[str] | None = None,
 ) -> Outcome:
-    """Ask the plugins, and carry out what their answers mean wherever they are given."""
+    """Ask the plugins, and apply the parts of their answers that mean the same on every hook."""
     outcome = consult(step, event, fit=fit, edited_by=edited_by, judged_by=judged_by)
     apply_outcome(step, outcome)
     return outcome
 
 
 def ask_patiently(step: StepContext, event: HookEvent) -> Outcome:
-    """Ask the plugins on a hook that can wait. With `waiting` in the outcome, its request has still to be opened."""
+    """Ask the plugins on a hook that can wait. With `waiting` in the outcome, the caller must open its request."""
     return _heeded(step, run_hook(step.data.stack, event, step.data.plugin_states, context_of(step)))
 
 
 def ask_further(step: StepContext, outcome: Outcome, result: RequestResult) -> Outcome:
-    """Go on asking where a run waited, as `ask_patiently` does."""
+    """Continue a run that waited, same as `ask_patiently`."""
     data = step.data
     return _heeded(step, resume_hook(data.stack, outcome, result, data.plugin_states, context_of(step)))
 
@@ -102,7 +103,7 @@ def consult(  # noqa: PLR0913 - what is asked, and how
     judged_by: Collection[str] | None = None,
     is_lenient: bool = False,
 ) -> Outcome:
-    """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`."""
+    """Ask the plugins, but apply nothing: the caller first publishes something, then calls `apply_outcome`."""
     data = step.data
     ctx = context_of(step)
     stack = data.stack
@@ -117,7 +118,8 @@ def consult(  # noqa: PLR0913 - what is asked, and how
     else:
         outcome = run_hook(stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
-        # Not a suspended step: a step is over when it returns. A plugin that asks where nothing can wait is told so at once.
+        # Not a suspended step: a step ends when it returns. A plugin that asks where nothing can wait is
+        # refused at once.
         told = resume_hook(stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
         outcome = msgspec.structs.replace(
             told,
@@ -128,13 +130,13 @@ def consult(  # noqa: PLR0913 - what is asked, and how
 
 
 def apply_outcome(step: StepContext, outcome: Outcome) -> None:
-    """Carry out what an outcome means on every hook."""
+    """Apply the parts of an outcome that mean the same on every hook."""
     apply_so_far(step, outcome)
     apply_decision(step, outcome)
 
 
 def apply_so_far(step: StepContext, outcome: Outcome) -> None:
-    """Carry out what counts although the run may wait: what plugins remember, publish, and want done meanwhile."""
+    """Apply the parts that count even if the run waits: states of plugins, their events, and their requests."""
     if outcome.states is not step.data.plugin_states:
         step.data.plugin_states = outcome.states
     for event in outcome.events:
@@ -145,7 +147,7 @@ def apply_so_far(step: StepContext, outcome: Outcome) -> None:
 
 
 def apply_decision(step: StepContext, outcome: Outcome) -> None:
-    """Carry out what a run came to when it was over, but for an abort."""
+    """Apply the decision of a finished run, except an abort."""
     if outcome.interventions and step.data.cycle is not None:
         step.data.interventions = (*step.data.interventions, *outcome.interventions)
     if outcome.switch is not None:
@@ -157,13 +159,13 @@ def apply_decision(step: StepContext, outcome: Outcome) -> None:
 def open_plugin_request(
     step: StepContext, plugin_request: PluginRequest, owner: OfPluginRequest | OfHeldHook
 ) -> EffectId:
-    """Have something done for a plugin."""
+    """Start the effect for a plugin's request."""
     effect_id = step.mint("e")
     wanted, refused = plugin_request.effect, None
     if isinstance(wanted, CallModel):
         wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(step.data).model)
         refused = reserve_plugin_request(step, effect_id, wanted)
-    # Refused by way of the shell: a plugin that asks again at once would never let this step end.
+    # Refused through the shell: otherwise a plugin that asks again at once would never let this step end.
     step.start(RunPluginRequest(effect_id=effect_id, wanted=wanted, refused=refused), owner)
     return effect_id
 
@@ -171,32 +173,32 @@ def open_plugin_request(
 def book_plugin_request(
     step: StepContext, effect_id: EffectId, wanted: Wanted | None, result: RequestResult | None = None
 ) -> None:
-    """Count what a model took for a plugin's request that is done, or given up, like all that the session uses."""
+    """Book the model usage of a plugin's request that is finished or abandoned."""
     usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
     if usage is None and isinstance(wanted, CallModel):
         book_lost_question(step, effect_id, wanted)
-    else:  # a file has cost nothing: no reservation is there that could be booked
+    else:  # a file costs nothing, so it has no reservation
         book(step, effect_id, usage)
 
 
 def plugin_request_finished(step: StepContext, asked: OfPluginRequest, signal: PluginRequestFinished) -> None:
-    """Give a plugin the answer that it asked for."""
+    """Deliver the answer to a plugin's request."""
     book_plugin_request(step, signal.effect_id, asked.wanted, signal.result)
     _tell_plugin(step, asked, signal.result)
 
 
 def request_again(step: StepContext, effect_id: EffectId, asked: OfPluginRequest) -> None:
-    """Have done once more what was being done for a plugin when the process stopped; what it may have used by then is booked."""
+    """Repeat a plugin's request that was running when the process stopped, and book its possible usage."""
     step.ended(effect_id)
     book_plugin_request(step, effect_id, asked.wanted)
-    if asked.wanted is None:  # stored when owners did not say it
+    if asked.wanted is None:  # stored before owners had it
         _tell_plugin(step, asked, LOST)
     else:
         open_plugin_request(step, PluginRequest(by=asked.by, tag=asked.tag, effect=asked.wanted), asked)
 
 
 def plugin_requests_lost(step: StepContext, lost: Iterable[OfPluginRequest], error: ErrorInfo) -> None:
-    """Tell plugins that what they asked for will not be done: the task that did it is gone."""
+    """Notify plugins that their requests were lost with the task."""
     for asked in lost:
         _tell_plugin(step, asked, RequestFailed(error=error))
 
@@ -208,14 +210,14 @@ def _tell_plugin(step: StepContext, asked: OfPluginRequest, result: RequestResul
 
 
 def tell_session_ending(step: StepContext) -> None:
-    """Let every plugin take its last look."""
+    """Call every plugin's end hook."""
     if step.data.stack.members:
         for event in end(step.data.stack, step.data.plugin_states, context_of(step)):
             step.publish(event)
 
 
 def context_of(step: StepContext) -> Context:
-    """Show plugins their session as it stands in this moment of the step."""
+    """Return the plugins' view of the session at this moment of the step."""
     data = step.data
     config = data.config
     facts = model_of(data)
@@ -248,10 +250,10 @@ def context_of(step: StepContext) -> Context:
 
 def _switch(step: StepContext, switch: Switch) -> None:
     before = model_of(step.data).model
-    if switch.model == before and switch.provider_opts is None:  # a router says so before each request
+    if switch.model == before and switch.provider_opts is None:  # a router returns this before each request
         return
     step.data.model = ModelFacts(model=switch.model)
-    cycle = step.cycle  # no hook outside of one may switch
+    cycle = step.cycle  # no hook outside of a cycle may switch
     attempts = msgspec.structs.replace(cycle.attempts, model=0)
     step.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
     changed = switch.provider_opts is not None

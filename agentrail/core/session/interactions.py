@@ -1,7 +1,7 @@
-"""What waits for a person: approvals and questions. Data in the state, so waiting costs nothing and survives a restart.
+"""Pending interactions with the user: approvals and questions. Waiting is data, so it costs nothing and survives a restart.
 
-Here they are opened and closed; what a decision means for the call stands in `decisions`. An interaction is decided once,
-by the first of these: a person, a rule that a person made, the clock, an abort, or whatever the user says next.
+This module opens and closes them, and `decisions` applies the decisions to their calls. An interaction is decided
+once, by the first of these: the user, a rule made by the user, the clock, an abort, or the user's next message.
 """
 
 from collections.abc import Collection, Mapping
@@ -40,11 +40,11 @@ from agentrail.events import (
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef
 
 MAX_RESOLVED: Final = 256
-"""How many decided interactions a session remembers, to tell late deciders from wrong ids."""
+"""Number of decided interactions that a session remembers, to tell late decisions from wrong ids."""
 
 
 def require_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> None:
-    """Let a call wait for a person."""
+    """Make a call wait for the user's approval."""
     config = step.data.config
     expires_at_ms = None if wanted.timeout_ms is None else step.at_ms + wanted.timeout_ms
     approval = Approval(
@@ -64,7 +64,7 @@ def require_approval(step: StepContext, state: CallState, wanted: WantedApproval
 
 
 def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
-    """Let a call wait for the answer to the question that it is."""
+    """Make a question call wait for its answer."""
     arguments = state.arguments
     listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
@@ -85,7 +85,7 @@ def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None)
 
 
 def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
-    """Let a call wait for the client, who runs its tool; with the final arguments."""
+    """Make a call with its final arguments wait for the client, which runs its tool."""
     expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     call = state.call
     pending = PendingClientCall(
@@ -102,7 +102,7 @@ def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None)
 
 
 def fault_of_question(schema: object, url: object) -> str | None:
-    """Say what is wrong with a question: with its form, or with the address that goes with it."""
+    """Return the defect of a question's form or address, or None."""
     fault = None if schema is None else fault_of_form(schema)
     if fault is not None:
         return f"schema {fault}"
@@ -111,7 +111,7 @@ def fault_of_question(schema: object, url: object) -> str | None:
 
 
 def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
-    """Let a running tool wait for the answer to a question of its own."""
+    """Make a running tool wait for the answer to its question."""
     expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
@@ -142,14 +142,14 @@ def _publish_question(step: StepContext, asked: Question) -> None:
 
 
 def withdraw(step: StepContext, call_id: CallId) -> None:
-    """Close the questions of a tool that runs no more; a tool that still waits for an answer hears that there will be none."""
+    """Close the questions of a tool that no longer runs. A tool that still waits for an answer is refused."""
     for interaction in step.data.interactions:
         if interaction.asker is not None and interaction.asked.call_id == call_id:
             close_interaction(step, interaction, "aborted", "abort")
 
 
 def find_interaction(step: StepContext, wanted: str) -> Interaction:
-    """Find what a person decides."""
+    """Return the interaction that a decision refers to."""
     for interaction in step.data.interactions:
         if interaction.id == wanted:
             return interaction
@@ -169,7 +169,7 @@ def find_interaction(step: StepContext, wanted: str) -> Interaction:
 
 
 def of_call(step: StepContext, call_id: CallId) -> Interaction:
-    """Find what a call that is asking waits for."""
+    """Return the interaction that an asking call waits for."""
     return next(one for one in step.data.interactions if one.asked.call_id == call_id and one.asker is None)
 
 
@@ -181,11 +181,11 @@ def close_interaction(
     *,
     user: str | None = None,
 ) -> None:
-    """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
+    """Decide an interaction, cancel its timer and publish it. A waiting tool is refused if it was aborted or superseded."""
     step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)
     decided = Resolved(id=interaction.id, status=status, by=by, at_ms=step.at_ms, user=user)
     step.data.resolved = (*step.data.resolved, decided)[-MAX_RESOLVED:]
-    if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
+    if interaction.timer is not None and status != "timeout":  # a timer that fired has ended already
         step.cancel(ClearTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
         step.refuse(interaction.asker, CycleAborted("the call that asked is over"))
@@ -194,13 +194,13 @@ def close_interaction(
 
 
 def begin_wait(step: StepContext) -> None:
-    """Say that the cycle waits for people and for nothing else."""
+    """Publish that the cycle waits only for the user."""
     step.suspended = True
     step.publish(AgentSuspended(waiting=tuple(map(_waiting_for, step.data.interactions))))
 
 
 def end_wait(step: StepContext, trigger: ResumeTrigger) -> None:
-    """Say that a suspended cycle waits no more; of one that is not suspended there is nothing to say."""
+    """Publish that a suspended cycle resumes. Nothing is published if it is not suspended."""
     if step.suspended:
         step.suspended = False
         step.publish(AgentResumed(trigger=trigger))
@@ -213,7 +213,7 @@ _KINDS: Final[Mapping[type, InteractionKind]] = MappingProxyType(
 
 
 def kind_of_interaction(interaction: Interaction) -> InteractionKind:
-    """Name what is waited for."""
+    """Return the kind of an interaction."""
     return _KINDS[type(interaction.asked)]
 
 
@@ -223,16 +223,16 @@ def _waiting_for(interaction: Interaction) -> WaitingFor:
 
 
 def released(state: CallState, interaction: Interaction) -> CallState:
-    """Let a call wait for a slot, bound to what was shown: the hash is that of the moment when it was shown."""
+    """Make a call wait for a slot, bound to the hash of the arguments that were shown."""
     asked = interaction.asked
-    assert isinstance(asked, Approval)  # noqa: S101 - the caller has looked
+    assert isinstance(asked, Approval)  # noqa: S101 - the caller checked it
     return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
 
 
 def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, ...]:
-    """Make a rule of an approval, and judge by it all that waits already; none of arguments that were not shown.
+    """Make a rule of an approval, and approve all pending calls that it covers. No rule is made of arguments that were not shown.
 
-    What became of arguments that a person wrote goes on waiting for that person.
+    Changed arguments of the user keep waiting for the user.
     """
     if approved.bound_to != hash_arguments(approved.arguments):
         return ()
@@ -244,7 +244,7 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
         if not isinstance(asked, Approval) or "always" not in asked.permission_options:
             continue
         state = calls.one_of_batch(step, asked.call_id)
-        # What is shown is not what the person wrote, and no rule stands for that.
+        # The arguments shown are not those that the user wrote, and no rule covers them.
         if state.stage == "asking" and state.bound_to is not None:
             continue
         if rules.is_allowed(step.data.rules, asked.tool, asked.arguments):
@@ -255,7 +255,7 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
 
 
 def rearm(step: StepContext, expired: Collection[Interaction] = ()) -> None:
-    """Set the timers anew after a restart: those of the old actor died with it. Not of what is expired, and closed next."""
+    """Set the timers again after a restart, since those of the old actor are lost. Expired ones are closed next and get none."""
     renewed: list[Interaction] = []
     for interaction in step.data.interactions:
         if interaction.timer is not None:
@@ -289,5 +289,5 @@ def _set_timer(
 
 
 def _name(step: StepContext) -> str:
-    # The session is part of it, so that an answer given through a parent finds the one child that it is meant for.
+    # The session id is part of it, so that an answer given through a parent finds the right child.
     return f"{step.data.config.session_id}/{step.mint('a')}"

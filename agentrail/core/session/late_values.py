@@ -1,7 +1,8 @@
-"""Calls that took effect although they had been stopped: their tools swallowed the stop and returned a value.
+"""Calls that took effect although they had been stopped: their tools swallowed the cancellation and returned a value.
 
-The call was answered in the step that stopped it, so its result says that it was stopped. A model that believes this repeats what
-was done. The value therefore takes the place of that result before the next request, and an event tells subscribers.
+The call was answered in the step that stopped it, so its result reports that it was stopped. A model that believes
+this would repeat the work. The value therefore replaces that result before the next request, and an event notifies
+subscribers.
 """
 
 from typing import Final
@@ -12,11 +13,11 @@ from agentrail.events import ToolTookEffect
 from agentrail.messages import ToolMessage, ToolResult
 
 STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
-"""The result of a call that an abort spared. Its real one is a note."""
+"""The result of a call that an abort spared. Its real result is a note."""
 
 
 def take_late_value(step: StepContext, value: LateValue) -> None:
-    """Put a late value into the history, or into a note where the call was answered in another way or long before."""
+    """Add a late value to the history, or as a note if the call was answered in another way or long before."""
     result = publish_effect(step, value)
     if _is_answered_as_stopped(step, result):
         step.data.history = step.data.history.corrected(result)

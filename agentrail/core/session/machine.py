@@ -201,7 +201,7 @@ def step(
         crash = Crashed.from_exception(error)
     else:
         return after, tuple(step.effects)
-    # Raised outside the `except`, so that it carries no frames: whoever keeps the error must not keep their
+    # Raised outside the `except`, so that it carries no frames: the keeper of the error must not keep their
     # locals.
     raise InternalError(describe(crash))
 

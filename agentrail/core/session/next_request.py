@@ -1,6 +1,7 @@
-"""What a model will be sent next, part by part: for people who want to see what it sees. Pure; reads only, and decides nothing.
+"""The next request to the model, part by part, for users who want to see it. Pure, read-only, without decisions.
 
-Parts are estimated one by one, as in `policy.context`; what a vendor counted stands beside their sum. Secrets are taken out by who shows this.
+Parts are estimated one by one, as in `policy.context`. The vendor's count is given next to their sum. The caller
+removes secrets.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ PartKind: TypeAlias = Literal["system", "tools", "message", "provider", "summary
 
 MAX_HEAD_CHARACTERS: Final = 500
 MAX_MESSAGES_NAMED: Final = 1_000
-"""How many messages are parts of their own; those in front of them are one part together."""
+"""Maximum number of messages that are parts of their own. Earlier ones form one part together."""
 
 
 @frozen(kw_only=True)
@@ -45,11 +46,11 @@ class RequestPart:
     """A part of a request.
 
     Attributes:
-        name: Of a section, a tool, or what a message is: `prompt`, `answer`, `results`, `steer`, `note`.
-        role: Of a message; None of others.
-        text_head: How it begins; at most 500 characters.
-        call_ids: Of an answer the calls that it asks for, of results those that they answer.
-        ref: The prompt that a message is; None of others.
+        name: Name of a section or a tool, or the kind of a message: `prompt`, `answer`, `results`, `steer`, `note`.
+        role: Role of a message. None for other parts.
+        text_head: Its beginning, at most 500 characters.
+        call_ids: For an answer its calls, for results the calls that they answer.
+        ref: The prompt of a message. None for other parts.
     """
 
     name: str
@@ -63,12 +64,12 @@ class RequestPart:
 
 @frozen(kw_only=True)
 class NextRequest:
-    """What a model will be sent next, as far as it is known now.
+    """The next request to the model, as far as it is known.
 
     Attributes:
-        window: How many tokens it reads at most; None where that is not known.
-        counted_tokens: What the vendor counted in the last request; 0 before the first.
-        digest: SHA-256 of what stands in the request, hexadecimal: two of them are the same where nothing has changed.
+        window: Context window of the model, in tokens. None if unknown.
+        counted_tokens: The vendor's count of the last request. 0 before the first.
+        digest: SHA-256 of the content of the request, hexadecimal. It stays the same while nothing changes.
         parts: In the order in which they are sent.
     """
 
@@ -81,11 +82,11 @@ class NextRequest:
 
 
 Clean: TypeAlias = Callable[[str], str]
-"""Takes secrets out of a text."""
+"""Removes secrets from a text."""
 
 
 def next_request_of(data: Known, clean: Clean) -> NextRequest:
-    """Say what a session will send to its model next."""
+    """Return the next request of a session to its model."""
     handed = data.cycle.handed if data.cycle is not None else None
     _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
     drawn = (
@@ -107,13 +108,13 @@ def next_request_of(data: Known, clean: Clean) -> NextRequest:
 
 
 _LOOKED_AT: Final = 8_192
-"""How much of a text is cleaned for its beginning: more than the longest key has."""
+"""How much of a text is cleaned for its beginning: more than the longest key."""
 
 _NO_TOOLS: Final = Toolbox()
 
 
 def _system_parts(data: Known) -> Iterator[RequestPart]:
-    """Give the system prompt: its own text, and what its sections add."""
+    """Yield the parts of the system prompt: its own text, and its sections."""
     own = own_prompt_of(data)
     if own:
         tokens = fixed_tokens_of(own, _NO_TOOLS)
@@ -171,7 +172,7 @@ def _message_part(message: Message, *, is_first: bool) -> RequestPart:
 
 
 def _added_parts(data: Known) -> Iterator[RequestPart]:
-    """Give what is added behind the conversation: what is gathered for this turn alone, and what people said meanwhile."""
+    """Yield the parts added after the conversation: context for this turn alone, and new steers."""
     cycle = data.cycle
     if cycle is not None and cycle.context is not None and cycle.context.count:
         context = cycle.context
@@ -186,7 +187,7 @@ def _added_parts(data: Known) -> Iterator[RequestPart]:
 
 
 def _head_of(message: Message) -> str:
-    """Give how a message begins, in the words that stand in it."""
+    """Return the beginning of a message's text."""
     if isinstance(message, ToolMessage):
         return _head("\n".join([f"{one.name}: {one.text[:_LOOKED_AT]}" for one in message.results]))
     told: list[str] = []

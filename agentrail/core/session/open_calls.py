@@ -1,10 +1,11 @@
-"""The calls of one response while they are open: where each stands, and all of them in their order, as one frozen value.
+"""The open calls of one response: the stage of each, in order, as one frozen value.
 
-A model may ask for thousands of calls in one response, and each of them changes its stage four or five times. So no
-question that is asked for each call goes through all of them: which one is next, which one is meant, how many run,
-whether all are done. What a stage leads to stands in `batch`.
+A model may request thousands of calls in one response, and each changes its stage four or five times. So no query
+that runs for each call iterates over all of them: the next one, one by id, how many run, whether all are done.
+`batch` decides the transitions between stages.
 
-A handful of calls, as nearly all responses have, is a plain tuple: to go through it costs less than one change of a table.
+A handful of calls, as in nearly all responses, is a plain tuple: iterating over it costs less than one change of a
+table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,22 +22,25 @@ from agentrail.otp.tables import Table
 Stage: TypeAlias = Literal[
     "checking", "asking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting", "done"
 ]
-"""Where a call stands: `checking`, while the host is asked; `asking` a person; `awaiting` agents, or a time; `waiting` for a slot;
-`pausing` before another attempt; `running`; `stopping`, when it is answered already but its task has not ended yet; `reporting`, when it is answered and
-the host is told; `done`."""
+"""Stage of a call.
+
+`checking` by the host, `asking` the user, `awaiting` agents or a time, `waiting` for a slot, `pausing` before
+a retry, `running`, `stopping` (answered, but its task has not ended), `reporting` (answered, and the host is
+notified), `done`.
+"""
 
 
 _A_FEW: Final = 32
 
 
 class WantedApproval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An approval that a call needs, as long as no person is asked for it yet.
+    """An approval that a call needs, before the user is asked.
 
     Attributes:
-        hint: Why a person is asked.
-        timeout_ms: How long it waits; None for ever.
-        options: The answers that are taken.
-        by: The plugin that wants it; None where that was not kept.
+        hint: Why the user is asked.
+        timeout_ms: How long it waits, in milliseconds. None waits indefinitely.
+        options: The accepted answers.
+        by: The plugin that requires it. None if it was not stored.
     """
 
     hint: str | None
@@ -46,14 +50,14 @@ class WantedApproval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HostCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of a call while the host is asked about it, and of one that a person is shown again because of the host.
+    """The state of a call while the host is asked about it, or while the user sees it again because of the host.
 
     Attributes:
-        wanted: The approval that is asked for behind the verdict; of arguments that a person wrote only where they are others
-            by then.
-        always: Whether the person who wrote the arguments allows all that is like them; only where they stay as they are.
-        changed_by: Who changed last what the person wrote; empty where they stand as written.
-        rounds: How often the arguments were changed again after they had been judged, or shown.
+        wanted: The approval to request after the host's verdict. For arguments written by the user, only if they
+            have changed by then.
+        always: Whether the user who wrote the arguments always allows them. Only if they stay unchanged.
+        changed_by: The source of the last change to the user's arguments. Empty if they are unchanged.
+        rounds: How often the arguments were changed after they had been judged or shown.
     """
 
     wanted: WantedApproval | None = None
@@ -66,27 +70,30 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of the batch.
 
     Attributes:
-        call: As it stands in the history.
-        spec: The tool that it began with, also when another took its name since; None when there was no such tool.
-        generation: Of that tool.
-        arguments: What will run: validated, defaults filled in. Of a call that was refused, what the model sent.
-        stage: Where it stands.
-        started: Whether its start event is out.
-        edited: Whether a person changed the arguments.
+        call: The call in the history.
+        spec: The tool that it began with, even if another tool has its name since. None if there was no such tool.
+        generation: Generation of that tool.
+        arguments: The arguments to run: validated, with defaults filled in. For a refused call, those that the
+            model sent.
+        stage: Its current stage.
+        started: Whether its start event was published.
+        edited: Whether the user changed the arguments.
         attempt: 1 for the first.
-        operation_id: The same for all attempts; empty before the first.
-        bound_to: The hash of the arguments that a person decided to let run, taken when they were shown or written; nothing
-            else runs. None where no person was asked.
-        arguments_hash: Of what ran, since the first attempt; empty before.
-        began_at_ms: When its last attempt was started; 0 before the first.
-        child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.
-        effect_id: Of what it waits for: the attempt that runs, the timer of a pause, what the host is asked or told; None
-            while nothing is open.
+        operation_id: The same for all attempts. Empty before the first.
+        bound_to: Hash of the arguments that the user approved, taken when they were shown or written. No other
+            arguments run. None if the user was not asked.
+        arguments_hash: Hash of the arguments that ran, since the first attempt. Empty before.
+        began_at_ms: When its last attempt was started. 0 before the first.
+        child_ids: Its child sessions, running or ended: one if it is answered by one, any number if its tool
+            requests them.
+        effect_id: The effect that it waits for: the running attempt, the timer of a pause, or the host's check or
+            report. None while no effect is open.
         result: Set exactly when it is stopping, reporting or done.
-        check: Set while it is checking; kept where a person is shown again what the host made of an edit.
-        due_at_ms: Of a pause: when it is over; 0 elsewhere.
-        judged_by: Of a call that waits for an approval: the plugins that have judged these very arguments, sorted.
-        detached: Of a survivor: whether its tool has answered it and goes on in the background, and no abort had to spare it.
+        check: Set while it is checking. Kept while the user sees the host's changes to an edit.
+        due_at_ms: End of a pause. 0 in other stages.
+        judged_by: For a call that waits for an approval: the plugins that have judged these very arguments, sorted.
+        detached: For a survivor: whether its tool has answered it and continues in the background. No abort had to
+            spare it.
     """
 
     call: ToolCall
@@ -111,31 +118,32 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def wants_child(self) -> bool:
-        """Whether a session of its own works for it."""
+        """Whether a child session answers it."""
         return self.spec is not None and self.spec.answered_by == "child"
 
     @property
     def is_put_to_people(self) -> bool:
-        """Whether it waits for an answer, of the user or of the client, and never for a slot."""
+        """Whether it waits for an answer of the user or the client, and never for a slot."""
         return self.spec is not None and self.spec.answered_by in {"user", "client"}
 
     @property
     def is_of_machine(self) -> bool:
-        """Whether the session itself answers it: it takes no slot."""
+        """Whether the session itself answers it. It takes no slot."""
         return self.spec is not None and self.spec.answered_by == "machine"
 
 
 class OpenCalls(Sequence[CallState]):
-    """Calls in the order of the model, each found by its id. A change costs no copy of the whole."""
+    """Calls in the order of the model, each found by its id. A change does not copy the whole."""
 
     __slots__ = ("_calls", "_counts", "_few", "_ids", "_places", "_stages", "_waiting", "_waiting_children")
 
     def __init__(self, calls: Iterable[CallState] = ()) -> None:
-        """Take calls, each id once."""
+        """Store calls with unique ids."""
         states = tuple(calls)
         self._few: tuple[CallState, ...] | None = states if len(states) <= _A_FEW else None
         if self._few is not None:
-            # Beside the calls, so that the C code of tuples looks for them: no index of so few is as quick.
+            # Next to the calls, so that the C code of tuples searches them: no index of so few entries is as
+            # fast.
             self._ids: tuple[CallId, ...] = tuple([state.call.call_id for state in states])
             self._stages: tuple[Stage, ...] = tuple([state.stage for state in states])
             return
@@ -148,7 +156,7 @@ class OpenCalls(Sequence[CallState]):
             self._enter(place, state)
 
     def changed(self, state: CallState) -> "OpenCalls":
-        """Return these calls with one of them in another state; these stay as they are."""
+        """Return a copy with one call in another state."""
         after: OpenCalls = OpenCalls.__new__(OpenCalls)
         after._few = None
         if self._few is not None:
@@ -173,44 +181,44 @@ class OpenCalls(Sequence[CallState]):
         return after
 
     def find(self, call_id: CallId) -> CallState | None:
-        """Find a call by its id."""
+        """Return a call by its id, or None."""
         if self._few is not None:
             return self._few[self._ids.index(call_id)] if call_id in self._ids else None
         place = self._places.get(call_id)
         return None if place is None else self[place]
 
     def next_waiting(self) -> CallState | None:
-        """Give the first call that waits for a slot."""
+        """Return the first call that waits for a slot, or None."""
         if self._few is not None:
             return self._few[self._stages.index("waiting")] if "waiting" in self._stages else None
         found = self._waiting.first()
         return None if found is None else found[1]
 
     def count(self, *stages: Stage) -> int:
-        """Count the calls in some stages."""
+        """Count the calls in the given stages."""
         if self._few is not None:
             return sum(map(self._stages.count, stages))
         return sum(self._counts.get(stage, 0) for stage in stages)
 
     def has_any(self, stages: frozenset[Stage]) -> bool:
-        """Say whether a call is in one of some stages; stops at the first one."""
+        """Return whether any call is in one of the given stages."""
         if self._few is not None:
             return not stages.isdisjoint(self._stages)
         return any(self._counts.get(stage) for stage in stages)
 
     @property
     def waiting_children(self) -> int:
-        """How many of them wait for a slot and for a session of their own."""
+        """Number of calls that wait for a slot and for a child session."""
         if self._few is not None:
             return sum(state.stage == "waiting" and state.wants_child for state in self._few)
         return self._waiting_children
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of calls."""
         return len(self._places if self._few is None else self._few)
 
     def __iter__(self) -> Iterator[CallState]:
-        """Give them in the order of the model, as they stand in this value."""
+        """Iterate in the order of the model, over the states in this value."""
         return iter(self._few) if self._few is not None else (state for _, state in self._calls.items())
 
     @overload
@@ -218,7 +226,7 @@ class OpenCalls(Sequence[CallState]):
     @overload
     def __getitem__(self, index: slice) -> tuple[CallState, ...]: ...
     def __getitem__(self, index: int | slice) -> CallState | tuple[CallState, ...]:
-        """Give one, or a tuple of some."""
+        """Return one call, or a tuple for a slice."""
         if isinstance(index, slice):
             return tuple(self)[index]
         place = index if index >= 0 else len(self) + index
@@ -232,7 +240,7 @@ class OpenCalls(Sequence[CallState]):
         return found
 
     def __eq__(self, other: object) -> bool:
-        """They are equal when they hold equal calls in the same order."""
+        """Return whether both hold equal calls in the same order."""
         if not isinstance(other, OpenCalls) or len(self) != len(other):
             return False
         return self._calls == other._calls if self._few is None else self._few == other._few
@@ -242,7 +250,7 @@ class OpenCalls(Sequence[CallState]):
         return hash(tuple(state.call.call_id for state in self))
 
     def __repr__(self) -> str:
-        """Show where each stands."""
+        """Show the stage of each call."""
         return f"OpenCalls({', '.join(f'{state.call.call_id}: {state.stage}' for state in self)})"
 
     def _enter(self, place: int, state: CallState) -> None:
@@ -254,4 +262,4 @@ class OpenCalls(Sequence[CallState]):
 
 
 NO_CALLS: Final = OpenCalls()
-"""Nothing is open."""
+"""No open calls."""

@@ -1,10 +1,10 @@
-"""Who waits for the outcome of an open effect: data, one owner for each id that would still mean something.
+"""Owners of open effects: data, one owner for each id whose outcome still matters.
 
-`SessionData.open` holds exactly these ids: what was asked for, until its outcome has come, it is cancelled, or it is not waited
-for it any more. An owner says what the effect is for, and no more: where that stands, the field of it says.
+`SessionData.open` holds exactly these ids: requested effects whose outcome has not arrived, that were not cancelled
+or abandoned. An owner only states the purpose of the effect. Other details are in its fields.
 
-Which outcome an owner waits for stands in `legality`, what becomes of it in the one `match` of `machine`. Only `StepContext` enters
-owners and takes them out, in the call that asks for the effect or cancels it.
+`legality` lists the outcomes that each owner expects, and the one `match` of `machine` handles them. Only
+`StepContext` adds and removes owners, in the call that requests the effect or cancels it.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef
 
 
 class OfStream(msgspec.Struct, frozen=True, gc=False):
-    """The request of a turn, which is out."""
+    """The open request of a turn."""
 
 
 class OfStallTimer(msgspec.Struct, frozen=True, gc=False):
-    """The timer that goes with such a request: whether it has been silent for too long."""
+    """The timer of such a request, which detects a stall."""
 
 
 class OfPause(msgspec.Struct, frozen=True, gc=False):
@@ -31,59 +31,59 @@ class OfPause(msgspec.Struct, frozen=True, gc=False):
 
 
 class OfSummary(msgspec.Struct, frozen=True, gc=False):
-    """The request for the summary of a compaction, which is out."""
+    """The open request for the summary of a compaction."""
 
 
 class OfSummaryTimer(msgspec.Struct, frozen=True, gc=False):
-    """The timer that bounds the wait for a summary."""
+    """The timer that limits the wait for a summary."""
 
 
 class OfTranscript(msgspec.Struct, frozen=True, gc=False):
-    """The writing away of what a summary is to stand for."""
+    """Saving the full text of the messages that a summary replaces."""
 
 
 class OfCall(msgspec.Struct, frozen=True, gc=False):
-    """A call of the batch that runs."""
+    """A running call of the batch."""
 
     call_id: CallId
 
 
 class OfSurvivor(msgspec.Struct, frozen=True, gc=False):
-    """A call that runs although an abort has ended its cycle."""
+    """A call that keeps running although an abort has ended its cycle."""
 
     call_id: CallId
 
 
 class OfStoppedCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that is answered, was told to stop, and has not ended yet: of the batch, or a survivor."""
+    """A call of the batch, or a survivor, that is answered and told to stop, and has not ended yet."""
 
     call_id: CallId
 
 
 class OfChild(msgspec.Struct, frozen=True, gc=False):
-    """The tool of a call that runs, and that a session works for."""
+    """A child session of a running tool."""
 
     attempt: EffectId
 
 
 class OfLoan(msgspec.Struct, frozen=True, gc=False):
-    """A call that is not waited for, and a child of which has spending that is not counted yet."""
+    """A child of an abandoned call, whose spending has not been counted yet."""
 
 
 class OfHostCheck(msgspec.Struct, frozen=True, gc=False):
-    """A call that may run when the host says so."""
+    """A call that waits for the host's verdict."""
 
     call_id: CallId
 
 
 class OfHostReport(msgspec.Struct, frozen=True, gc=False):
-    """The host's being told of a call that has ended. Its batch waits for that; a cycle that was broken off does not."""
+    """A report to the host about a call that has ended. Its batch waits for it, unless the cycle was aborted."""
 
     call_id: CallId
 
 
 class OfAgent(msgspec.Struct, frozen=True, gc=False):
-    """An agent that works in the background, until it has ended."""
+    """An agent in the background, until it has ended."""
 
     name: str
 
@@ -101,16 +101,16 @@ class OfRetry(msgspec.Struct, frozen=True, gc=False):
 
 
 class OfInteraction(msgspec.Struct, frozen=True, gc=False):
-    """The timer of what waits for a person."""
+    """The timer of a pending interaction."""
 
     id: ApprovalId | QuestionRef | ClientCallRef
 
 
 class OfPluginRequest(msgspec.Struct, frozen=True, gc=False):
-    """Something that is done for a plugin, which is told when it is there.
+    """A plugin's request. The plugin is called with the result.
 
     Attributes:
-        wanted: What is done, so that it can be done again in another process; None in states that were stored without it.
+        wanted: The work, so that another process can repeat it. None in states that were stored without it.
     """
 
     by: str
@@ -119,23 +119,23 @@ class OfPluginRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class OfContext(msgspec.Struct, frozen=True, gc=False):
-    """The gathering of what is added to the requests of a turn."""
+    """The gathering of context for the requests of a turn."""
 
 
 class OfHeldHook(msgspec.Struct, frozen=True, gc=False):
-    """Something that is done for a plugin whose hook waits for it."""
+    """A plugin's request for which its hook waits."""
 
 
 class OfHoldTimer(msgspec.Struct, frozen=True, gc=False):
-    """The timer that bounds the wait of a hook."""
+    """The timer that limits the wait of a hook."""
 
 
 class OfDrain(msgspec.Struct, frozen=True, gc=False):
-    """A teardown that bounds how long stopped calls may take, while the rest goes on."""
+    """A teardown that limits the time of stopped calls, while the cycle continues."""
 
 
 class OfTeardown(msgspec.Struct, frozen=True, gc=False):
-    """The teardown behind an abort."""
+    """The teardown after an abort."""
 
 
 Owner: TypeAlias = (
@@ -164,21 +164,21 @@ Owner: TypeAlias = (
     | OfTeardown
 )
 OpenEffects: TypeAlias = MappingProxyType[EffectId, Owner] | dict[EffectId, Owner]
-"""Inside of a step a dict, a copy that it makes when it changes something; behind it it is never written to.
+"""Within a step a dict, copied at the first change. Between steps it is never written to.
 
-Not a tree: what is open at once is a handful, and to copy a thousand costs less than a tenth of the step that does it.
+Not a tree: only a handful of effects is open at once, and copying a thousand costs less than a tenth of the step.
 """
 
 NOTHING_OPEN: Final[OpenEffects] = MappingProxyType({})
-"""No outcome is waited for."""
+"""No open effect."""
 
 O = TypeVar("O", bound=Owner)  # noqa: E741 - an owner
 
 
 def owned_by(opened: OpenEffects, kind: type[O]) -> Iterator[tuple[EffectId, O]]:
-    """Give the open effects of owners of one kind, in the order in which they were asked for.
+    """Return the open effects of one kind of owner, in the order in which they were requested.
 
-    To find them goes through all that is open, so this is for what comes seldom.
+    Iterates over all open effects, so this is for rare cases.
     """
     found = [(effect_id, owner) for effect_id, owner in opened.items() if isinstance(owner, kind)]
     return iter(sorted(found, key=_number_of))

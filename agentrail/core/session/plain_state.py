@@ -1,7 +1,7 @@
-"""All that a session knows as plain data, for people who look at it: what `state_codec` writes, by names that they look for. Pure.
+"""The state of a session as plain data for inspection: the output of `state_codec`, under familiar names. Pure.
 
-What may not enter: code, the options of plugins and the application's own data, because keys may be among those. A fold cannot go on from
-it; that takes what `encode_session` writes.
+It must not contain code, options of plugins or the application's own data, because those may contain keys. A fold
+cannot continue from it. That takes the output of `encode_session`.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ _TOLD_OTHERWISE: Final = frozenset({"history", "stack", "plugin_states", "tools"
 
 
 def plain_state(state: SessionState) -> dict[str, Any]:
-    """Say what a session knows."""
+    """Return the state of a session as plain data."""
     document: dict[str, Any] = msgspec.json.decode(encode_session(state))
     whole = document["session_state"]
     data: dict[str, Any] = whole["data"]

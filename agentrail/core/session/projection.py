@@ -1,4 +1,4 @@
-"""What others see of the state: the request to the model, and the status for clients. Reads only; decides nothing."""
+"""Views of the state: the request to the model, and the status for clients. Read-only, without decisions."""
 
 import hashlib
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from agentrail.messages import (
 )
 
 MAX_SNAPSHOT_MESSAGES: Final = 50
-"""How much of the conversation a client draws at first; it asks for the rest when a person scrolls back."""
+"""Messages of the conversation in a snapshot. A client requests the rest when the user scrolls back."""
 
 LAST_TURN_NOTE: Final = (
     "[This is the last turn of this task: no tool can be called any more. Answer now with what you have, and say what "
@@ -40,15 +40,15 @@ LAST_TURN_NOTE: Final = (
 
 @frozen(kw_only=True)
 class RunningTool:
-    """A call that runs.
+    """A running call.
 
     Attributes:
         call_id: The call.
         name: The tool.
         started_at_ms: When its attempt began, in milliseconds since 1970.
-        survivor: Whether it runs on without a cycle: an abort let it, or it is `detached`.
+        survivor: Whether it runs without a cycle: an abort spared it, or it is `detached`.
         stopping: Whether it is answered already, and its task has not ended yet.
-        detached: Whether it was answered early and goes on in the background; no event tells of its end.
+        detached: Whether it was answered early and continues in the background. No event reports its end.
     """
 
     call_id: CallId
@@ -65,10 +65,10 @@ class PluginStatus:
 
     Attributes:
         name: Its name in the stack.
-        version: Of its code.
+        version: Version of its code.
         priority: Lower ones are asked first.
-        options: With which it was loaded, and those that it was given since, as they are at this moment: of `Permissions` a plan that
-            was approved is none any more. Read-only.
+        options: Its current options: those it was loaded with, and later changes. For example, `Permissions` no
+            longer shows a plan that was approved. Read-only.
     """
 
     name: str
@@ -79,14 +79,14 @@ class PluginStatus:
 
 @frozen(kw_only=True)
 class ChildSession:
-    """A session that works for a call.
+    """A child session of a call.
 
     Attributes:
-        session_id: Which one; `supervisor.session(id)` is its handle.
-        call_id: The call of the session above it.
-        status: How it stands, its own children included. What people are asked there is decided through the session
-            above as well. None where the core alone was asked, which knows of no other session.
-        agent: As which agent it works, as the call named it that began it; None where that named none.
+        session_id: Its id. `supervisor.session(id)` returns its handle.
+        call_id: The call of its parent session.
+        status: Its status, including its own children. Its pending interactions can also be decided through the
+            parent session. None if only the core was asked, which knows no other session.
+        agent: The agent that it works as, as named by the call that started it. None if the call named none.
     """
 
     session_id: SessionId
@@ -97,35 +97,36 @@ class ChildSession:
 
 @frozen(kw_only=True)
 class Status:
-    """How a session stands.
+    """The status of a session.
 
     Attributes:
-        session_id: Which one.
+        session_id: Its id.
         phase: One of the four, in lower case.
-        turn: Of the running cycle, from 1; 0 in idle.
+        turn: Turn of the running cycle, from 1. 0 in idle.
         model: The model string.
-        queued: The prompts that wait, in order; in front one that plugins are still asked about.
-        steers: The steers that wait, in order.
-        running_tools: The calls that run.
-        approvals: The calls that wait for a person; those of children are in `children`.
-        questions: The questions that wait for a person; those of children are in `children`.
-        suspended: Whether the cycle waits for people and for nothing else.
-        tearing_down: Whether what an abort stopped is not gone yet.
-        messages: How many the history holds.
-        usage: Of the whole session; its `cost_usd` is None as soon as one price is unknown.
-        budget_left: What is neither spent nor promised; None without a budget.
+        queued: The queued prompts, in order. The first may be one that plugins are still judging.
+        steers: The queued steers, in order.
+        running_tools: The running calls.
+        approvals: The pending approvals. Those of children are in `children`.
+        questions: The pending questions. Those of children are in `children`.
+        suspended: Whether the cycle waits only for the user.
+        tearing_down: Whether work stopped by an abort has not ended yet.
+        messages: Number of messages in the history.
+        usage: Usage of the whole session. Its `cost_usd` is None as soon as one price is unknown.
+        budget_left: The budget that is neither booked nor reserved. None without a budget.
         last_seq: The number of the last committed event.
-        uptime_ms: Since it first came up.
-        restarts: How often it crashed and came back.
-        dropped_signals: Late outcomes that were not waited for.
+        uptime_ms: Time since it first started, in milliseconds.
+        restarts: How often it crashed and restarted.
+        dropped_signals: Late outcomes that were dropped.
         quarantined_signals: Signals that crashed the core.
-        unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows that and nothing
-            confines them; False until that is known, and where commands are refused. The core does not know of it.
-        children: The sessions that work for its calls, in the order of the calls, and then those in the background.
+        unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows it and no
+            sandbox confines them. False until that is known, and where commands are refused. Unknown to the core.
+        children: The child sessions of its calls, in the order of the calls, then those in the background.
         plugins: Its plugins, in the order in which they are asked.
-        client_calls: The calls that wait for the client; those of children are in `children`.
-        agent: As which of its agents it works since it was handed over; None before.
-        between_turns: Whether plugins are asked what follows the turn, behind its calls or its answer: the next request is of the next turn.
+        client_calls: The calls that wait for the client. Those of children are in `children`.
+        agent: The agent that it works as since a handoff. None before.
+        between_turns: Whether plugins decide what follows the turn, after its calls or its answer. The next request
+            belongs to the next turn.
     """
 
     session_id: SessionId
@@ -156,32 +157,32 @@ class Status:
 
     @property
     def all_approvals(self) -> tuple[Approval, ...]:
-        """The calls that wait for a person here and in all sessions below."""
+        """The pending approvals of this session and all sessions below it."""
         below = (child.status.all_approvals for child in self.children if child.status is not None)
         return (*self.approvals, *chain.from_iterable(below))
 
     @property
     def all_questions(self) -> tuple[Question, ...]:
-        """The questions that wait for a person here and in all sessions below."""
+        """The pending questions of this session and all sessions below it."""
         below = (child.status.all_questions for child in self.children if child.status is not None)
         return (*self.questions, *chain.from_iterable(below))
 
     @property
     def all_client_calls(self) -> tuple[PendingClientCall, ...]:
-        """The calls that wait for the client here and in all sessions below."""
+        """The pending client calls of this session and all sessions below it."""
         below = (child.status.all_client_calls for child in self.children if child.status is not None)
         return (*self.client_calls, *chain.from_iterable(below))
 
 
 @frozen(kw_only=True)
 class QueuedInput:
-    """Something that the user said and that has not had its turn yet.
+    """A message from the user that has not had its turn yet.
 
     Attributes:
         ref: Its name.
-        content: What was said.
-        steer: Whether it goes into the running cycle, or starts one of its own.
-        request_id: The request that brought it, as the host calls it; None: no request did.
+        content: The message.
+        steer: Whether it joins the running cycle. Otherwise it starts one of its own.
+        request_id: The host's id of the request that sent it. None: no request did.
     """
 
     ref: PromptRef | SteerRef
@@ -192,13 +193,13 @@ class QueuedInput:
 
 @frozen(kw_only=True)
 class LiveText:
-    """What a session has said in passing and not yet for good. Events that say so are never replayed, so a snapshot tells it.
+    """Text of a session that is not committed yet. Events with such text are never replayed, so a snapshot includes it.
 
     Attributes:
-        attempt: Which attempt at its turn the request is that is out; 0 where none is.
-        text: What its response has said so far.
-        thinking: What it has thought aloud so far.
-        progress: Of each call that runs and has said how far it is, what it said last.
+        attempt: The attempt of the open request at its turn. 0 if no request is open.
+        text: Text of its response so far.
+        thinking: Thinking text so far.
+        progress: The last progress message of each running call that reported one.
     """
 
     attempt: int
@@ -209,11 +210,12 @@ class LiveText:
 
 @frozen(kw_only=True)
 class ContextLength:
-    """How full the model's window is.
+    """How full the model's context window is.
 
     Attributes:
-        tokens: The input of the last request, with its cached part; behind a compaction what that made of it, estimated. 0 before the first.
-        window: How many there may be; None where that is not known.
+        tokens: Input of the last request, including its cached part. After a compaction, an estimate of the new
+            length. 0 before the first.
+        window: Its limit. None if unknown.
     """
 
     tokens: int = 0
@@ -222,21 +224,23 @@ class ContextLength:
 
 @frozen(kw_only=True)
 class Snapshot:
-    """All that a client which comes late needs to draw a session.
+    """Everything that a late client needs to draw a session.
 
     Attributes:
-        status: How it stands; approvals, questions, running tools, children and plugins are in there.
-        queued: What the user said and what waits, steers first.
-        todos: The list that the model keeps of its work.
-        text: What the response that streams has said so far.
-        last_seq: The number of the last committed event; `subscribe(after=last_seq)` goes on from here.
-        last_messages: The end of the conversation, at most 50 messages; `status.messages` is how many there are.
-        title: What the model called the conversation; None before it has.
-        first_words: What was said to the session first, up to 80 characters on one line; None if nothing was, or it is no longer known.
-        first_seq: The number of the first event that can still be read; one behind `last_seq` where none can.
-        live: What was said in passing up to here and not yet for good; None where that is nothing. `text` is in there too.
+        status: Its status, with approvals, questions, running tools, children and plugins.
+        queued: Messages of the user that wait, steers first.
+        todos: The model's task list.
+        text: Text of the streaming response so far.
+        last_seq: The number of the last committed event. `subscribe(after=last_seq)` continues from here.
+        last_messages: The end of the conversation, at most 50 messages. `status.messages` is the total.
+        title: The model's title for the conversation. None before the first.
+        first_words: Start of the first message of the user, up to 80 characters on one line. None if there is none,
+            or it is no longer known.
+        first_seq: The number of the first event that can still be read. `last_seq` + 1 if none can.
+        live: Uncommitted text so far. None if there is none. Includes `text`.
         context: How full the model's window is.
-        effects: What each tool promises about being run twice, by its name; those that promise nothing, `once`, are left out.
+        effects: The effect class of each tool, by its name, which tells whether it is safe to run twice. Tools of
+            the default class, `once`, are left out.
     """
 
     status: Status
@@ -254,7 +258,7 @@ class Snapshot:
 
 
 def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
-    """Say how a session stands at a time."""
+    """Return the status of a session at a time."""
     asked = [interaction.asked for interaction in data.interactions]
     return Status(
         session_id=data.config.session_id,
@@ -300,13 +304,13 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
 
 
 def _agent_of(state: CallState) -> str | None:
-    """Say which agent a call of the tool `agent` asked for; a call of another tool names none that anybody could look up."""
+    """Return the agent that a call of the tool `agent` requested. Calls of other tools name none."""
     named = state.arguments.get("subagent_type")
     return named if isinstance(named, str) else None
 
 
 def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
-    """Draw a session as it stands at a time."""
+    """Return a snapshot of a session at a time."""
     steers = [
         QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True, request_id=steer.request_id)
         for steer in data.steers
@@ -327,13 +331,13 @@ def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
         title=data.title,
         first_words=first_words_in(data.history.messages),
         context=ContextLength(tokens=data.context_tokens, window=window),
-        # `once` is what a reader has to take a tool for of which it knows nothing, so it need not be said.
+        # `once` is the default for unknown tools, so it is left out.
         effects=tuple([(one.name, one.effect_class) for one in data.tools if one.effect_class != "once"]),
     )
 
 
 def first_words_in(messages: Sequence[Message]) -> str | None:
-    """Return the first words of the first prompt, on one line; None if there are none."""
+    """Return the first words of the first prompt, on one line. None if there are none."""
     for message in messages[:_BEGINNING]:
         if isinstance(message, UserMessage) and message.origin == "prompt":
             texts = [
@@ -365,35 +369,35 @@ def _running_tools(data: Known) -> tuple[RunningTool, ...]:
 
 
 def models_of(data: Known) -> tuple[ModelFacts, ...]:
-    """Give the model of a session and its fallbacks, in the order in which they are asked."""
+    """Return the model of a session and its fallbacks, in order."""
     return (data.model, *data.config.fallbacks)
 
 
 def _waiting_prompts(data: Known) -> tuple[QueuedPrompt, ...]:
-    """Give the prompts that have not begun: the one that plugins are still asked about, and those behind it."""
+    """Return the prompts that have not begun: the one that plugins are judging, and the queue."""
     held = data.held.prompt if data.held is not None else None
     return (held, *data.queue) if held is not None else data.queue
 
 
 def model_of(data: Known) -> ModelFacts:
-    """Give the model that the running cycle asks at this moment; without one that of the next request."""
+    """Return the current model of the running cycle. Without a cycle, the model of the next request."""
     place = data.cycle.attempts.model if data.cycle is not None else 0
     return data.config.fallbacks[place - 1] if place else data.model
 
 
 MODE_SECTION: Final = "mode"
-"""The key of what a mode says to the model; it stands in front of the other sections."""
+"""Key of a mode's text for the model. It comes before the other sections."""
 
 _NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
 
 
 def own_prompt_of(data: Known) -> str | None:
-    """Give the system prompt without its sections: that of the agent as which the session works, or that of its start."""
+    """Return the system prompt without its sections: that of the current agent, or that of the session."""
     return data.config.system_prompt if data.acting.prompt is None else data.acting.prompt
 
 
 def system_prompt_of(data: Known) -> str | None:
-    """Join the system prompt and its sections, as far as the prompt mode wants them; sorted, so that bytes stay the same."""
+    """Join the system prompt and its sections, according to the prompt mode. Sorted, so that the bytes stay the same."""
     own, sections = own_prompt_of(data), system_sections_of(data)
     if not sections:
         return own
@@ -402,7 +406,7 @@ def system_prompt_of(data: Known) -> str | None:
 
 
 def system_sections_of(data: Known) -> list[tuple[str, str]]:
-    """Give what the system prompt has behind its own text, by name, as far as the prompt mode wants it."""
+    """Return the sections of the system prompt, by name, according to the prompt mode."""
     mode = data.config.prompt_mode
     if mode == "minimal":
         return [("tools", f"Tools: {', '.join(offered_tools_of(data).names) or 'none'}")]
@@ -418,12 +422,12 @@ def system_sections_of(data: Known) -> list[tuple[str, str]]:
 
 
 def _order(section: tuple[str, str]) -> tuple[bool, str]:
-    """Put what the mode says in front of what plugins add."""
+    """Sort the mode's section before those of plugins."""
     return section[0] != MODE_SECTION, section[0]
 
 
 def offered_tools_of(data: Known) -> Toolbox:
-    """Give the tools that the model is told of: all but those of which plugins say that no call would run."""
+    """Return the tools that the model sees: all except those that plugins would always refuse."""
     stack = data.stack
     if not stack.hiding:
         return data.tools
@@ -431,7 +435,7 @@ def offered_tools_of(data: Known) -> Toolbox:
 
 
 def cycle_messages_of(data: Known) -> tuple[Message, ...]:
-    """Give the messages of the running cycle, also those that a summary stands for by now; none without a cycle."""
+    """Return the messages of the running cycle, including those replaced by a summary. Empty without a cycle."""
     cycle = data.cycle
     return () if cycle is None else (*cycle.earlier, *data.history.since(cycle.first_message))
 
@@ -443,13 +447,13 @@ def request_of(
     last_turn: bool,
     messages: Sequence[Message] | None = None,
 ) -> ModelRequest:
-    """Make the request for the next turn, or its next attempt.
+    """Return the request for the next turn, or for its next attempt.
 
-    `messages` are those that are sent in place of the history's own: the same ones, some of them shortened.
+    `messages` are sent in place of the history's own: the same ones, some of them shortened.
 
-    The history goes along as it is, shared and not copied, except on the last turn of a cycle: then a note that never
-    enters the history asks for an answer, and the tools are withheld. They stay in the list, because a provider's
-    prompt cache begins with it.
+    The history is shared and not copied, except on the last turn of a cycle. Then a note that never enters the
+    history asks for an answer, and the tools are withheld. They stay in the list, because a provider's prompt cache
+    begins with it.
     """
     messages = data.history.messages if messages is None else messages
     settings = data.cycle.settings if data.cycle is not None else None
@@ -471,7 +475,7 @@ def request_of(
 
 
 def _limits_of(data: Known, settings: PromptSettings | None) -> tuple[int | None, JsonObject | None]:
-    """Give the bound of a response and the schema of the answer: those of the cycle, where it has any, else the session's."""
+    """Return the output limit and the schema of the answer: those of the cycle, if any, otherwise those of the session."""
     config = data.config
     bound, schema = (
         config.max_output_tokens,
@@ -484,5 +488,5 @@ def _limits_of(data: Known, settings: PromptSettings | None) -> tuple[int | None
 
 
 def digest_of(notes: Sequence[str]) -> str:
-    """Name what was added to one request only, so that two requests can be compared; empty when nothing was."""
+    """Return the digest of notes added to one request only, so that two requests can be compared. Empty without notes."""
     return hashlib.sha256("\0".join(notes).encode()).hexdigest() if notes else ""

@@ -1,4 +1,4 @@
-"""What callers are told when their message was accepted, and the memory that lets them ask again."""
+"""Receipts of accepted messages, and the memory that returns them again for a repeated message."""
 
 import hashlib
 from typing import Final, Literal, TypeVar
@@ -12,20 +12,20 @@ from agentrail.errors import ClientIdReused
 from agentrail.messages import PromptRef, SteerRef
 
 MAX_REMEMBERED: Final = 256
-"""How many messages with a name of their sender's a session remembers; the oldest is forgotten first."""
+"""Maximum number of messages with a client id that a session remembers. The oldest is forgotten first."""
 
 R = TypeVar("R")
 
 
 class PromptReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A prompt was accepted.
+    """The receipt of an accepted prompt.
 
     Attributes:
-        ref: Its name; `AgentStart` carries it too.
-        queued: Whether it waits.
-        position: In the queue, 0 is next; 0 for one that started at once.
-        seq: The number of the event that says so.
-        request_id: The request that brought it; of a message that is sent again the first one.
+        ref: Its name, also in `AgentStart`.
+        queued: Whether it is queued.
+        position: Position in the queue, 0 is next. 0 for one that started at once.
+        seq: The number of the event that reports it.
+        request_id: The request that sent it. For a message that is sent again, the first one.
     """
 
     ref: PromptRef
@@ -36,13 +36,14 @@ class PromptReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SteerReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A steer arrived.
+    """The receipt of a steer.
 
     Attributes:
-        ref: Its name; that of the prompt which it became.
-        status: `queued` until the next gap between two turns; `became_prompt` where no cycle ran; or a plugin said no.
-        seq: The number of the event that says so.
-        request_id: As of `PromptReceipt`.
+        ref: Its name, also of the prompt that it became.
+        status: `queued` until the next gap between two turns, `became_prompt` if no cycle ran, or
+            `rejected_by_plugin`.
+        seq: The number of the event that reports it.
+        request_id: Same as in `PromptReceipt`.
     """
 
     ref: SteerRef
@@ -52,12 +53,12 @@ class SteerReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The tools of a session were changed.
+    """The receipt of a change of a session's tools.
 
     Attributes:
-        attached: Names that are there now, or have a new tool.
-        detached: Names that are gone.
-        missing: Names that were to go and were not there.
+        attached: Names that were added or have a new tool.
+        detached: Names that were removed.
+        missing: Names to remove that were unknown.
     """
 
     attached: tuple[str, ...] = ()
@@ -68,7 +69,7 @@ class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def recall(
     step: StepContext, client_id: str | None, said: object, kind: type[R], *, digest: str | None = None
 ) -> R | None:
-    """Find the receipt of a message that came before."""
+    """Return the receipt of an earlier message with this client id, or None."""
     if client_id is None:
         return None
     known = _find(step, client_id)
@@ -80,7 +81,7 @@ def recall(
 
 
 def tell_receipt(step: StepContext, signal: ReceiptQuery) -> None:
-    """Answer with the receipt of a message that came before, if it is remembered and is the one that is meant."""
+    """Answer with the receipt of an earlier message, if it is remembered and has the expected digest."""
     known = _find(step, signal.client_id)
     if known is not None and signal.digest not in (None, known.digest):
         step.refuse(signal.signal_id, _used_for_another(signal.client_id))
@@ -100,7 +101,7 @@ def _used_for_another(client_id: str) -> ClientIdReused:
 def remember(
     step: StepContext, client_id: str | None, said: object, receipt: object, *, digest: str | None = None
 ) -> None:
-    """Keep the receipt of a message that has a name of its sender's; `said` and `digest` as of `recall`."""
+    """Remember the receipt of a message with a client id. `said` and `digest` are the same as in `recall`."""
     if client_id is not None:
         one = Remembered(client_id=client_id, digest=digest or _digest_of(said), receipt=receipt)
         step.data.remembered = (*step.data.remembered, one)[-MAX_REMEMBERED:]
@@ -109,6 +110,6 @@ def remember(
 def _digest_of(said: object) -> str:
     try:
         written = msgspec.json.encode(said, order="deterministic")
-    except UnicodeEncodeError:  # half of a character
+    except UnicodeEncodeError:  # half of a surrogate pair
         written = repr(said).encode("utf-8", "surrogatepass")
     return hashlib.sha256(written).hexdigest()

@@ -1,7 +1,7 @@
-"""Recorded verdicts: in the fold that brings a session back, the records say whether a call ran, and newer guards do not. Pure.
+"""Recorded verdicts: in the fold that restores a session, the records decide whether a call ran, and newer guards do not. Pure.
 
-Plugins are called all the same, so that their states advance. Only their verdict on that call is set aside. A live session has none
-of this, nor has a replay, which would compare a record with itself.
+Plugins are still called, so that their states advance. Only their verdict on that call is set aside. A live session
+does not use this. Neither does a replay, which would compare a record with itself.
 """
 
 import re
@@ -21,10 +21,10 @@ from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 
 BeganCall: TypeAlias = tuple[str, str]
-"""A call that a record names: its tool and the digest of its arguments; of one that a session works for, the agent and nothing."""
+"""A call named by a record: its tool and the digest of its arguments; for a child session, the agent and an empty digest."""
 
 Guess: TypeAlias = Literal["as_said", "asked", "refused", "aborted", "allowed"]
-"""What became of a call that no record names: what its guards say now, where they do not allow it; else one of the others."""
+"""The assumed outcome of a call that no record names: its guards' current refusal, otherwise one of the others."""
 
 GUESSES: Final[tuple[Guess, ...]] = ("as_said", "asked", "refused", "aborted", "allowed")
 
@@ -35,33 +35,33 @@ _NEXT_TURN: Final = re.compile(r"^start_stream ", re.MULTILINE)
 _BY: Final = "journal"
 _NOT_RUN: Final = "Not run: the journal of this session says that this call did not begin."
 DIGITS: Final = 12
-"""Of the digest of arguments in an outline."""
+"""Digits of an arguments digest in an outline."""
 
 
 def began_in(does: str) -> Iterator[BeganCall]:
-    """Give the calls that an outline says to have begun."""
+    """Yield the calls that began according to an outline."""
     for tool, arguments, agent in _BEGAN.findall(does):
         yield (tool, arguments) if tool else (agent, "")
 
 
 def began_call(state: CallState, arguments: JsonObject) -> BeganCall:
-    """Say how an outline names a call with these arguments."""
+    """Return the outline form of a call with these arguments."""
     if state.wants_child:
         return name_in_outline(agent_wanted(arguments)), ""
     return name_in_outline(state.call.name), hash_arguments(arguments)[:DIGITS]
 
 
 def name_in_outline(text: str) -> str:
-    """Return a name as one word of an outline: it cannot look like another word, or like another line."""
+    """Return a name as one word of an outline. It cannot be confused with another word or another line."""
     return text if text.isprintable() and " " not in text and text else ascii(text).replace(" ", "\\x20")
 
 
 @final
 class RecordedCalls:
-    """What the records from one step on say about calls.
+    """The records about calls, from one step on.
 
     Attributes:
-        guess: What is assumed of calls that no record names.
+        guess: The assumption about calls that no record names.
         was_asked: Whether a call was judged in this step.
         set_aside: The plugins whose verdicts did not count in this step, in order.
     """
@@ -69,7 +69,7 @@ class RecordedCalls:
     __slots__ = ("_does", "_place", "guess", "set_aside", "was_asked")
 
     def __init__(self, does: Sequence[str], place: int, guess: Guess = "as_said") -> None:
-        """Take the outlines of all records, and the place of the one that is folded."""
+        """Store the outlines of all records, and the index of the one that is folded."""
         self._does = does
         self._place = place
         self.guess: Guess = guess
@@ -110,11 +110,11 @@ class RecordedCalls:
         return True
 
     def has_begun(self, state: CallState) -> bool:
-        """Whether a record of this step names the call as it stands."""
+        """Whether a record of this step names the call as it is."""
         return began_call(state, state.arguments) in self._now()
 
     def _ran(self, state: CallState, lenient: Outcome) -> tuple[Outcome | None, bool]:
-        """Find the arguments with which a call ran; None for one that did not, and whether a later record says so."""
+        """Return the outcome with the arguments of a call that ran, or None, and whether a later record names it."""
         for began, is_later in ((self._now(), False), (self._later(), True)):
             if began_call(state, arguments_of(lenient, state)) in began:
                 return lenient, is_later
@@ -124,7 +124,7 @@ class RecordedCalls:
         return None, False
 
     def _guessed(self, outcome: Outcome, lenient: Outcome) -> Outcome:
-        """Return what is assumed of a call that no record names."""
+        """Return the assumed outcome of a call that no record names."""
         action: Any
         match self.guess:
             case "asked":
@@ -144,7 +144,7 @@ class RecordedCalls:
         return frozenset(began_in(self._does[self._place]))
 
     def _later(self) -> frozenset[BeganCall]:
-        """Name the calls that began before the next request to the model: until then those of one response are open."""
+        """Return the calls that began before the next request to the model: the calls of one response stay open until then."""
         found: set[BeganCall] = set()
         for place in range(self._place + 1, len(self._does)):
             does = self._does[place]
@@ -155,12 +155,12 @@ class RecordedCalls:
 
 
 def arguments_of(outcome: Outcome, state: CallState) -> JsonObject:
-    """Give the arguments that plugins left a call with."""
+    """Return the arguments of a call after the plugins."""
     return state.arguments if outcome.arguments is None else outcome.arguments
 
 
 def lenient_ask(ask: Ask) -> Ask:
-    """Call handlers so that none of them refuses a call: what they say of it becomes `Continue`."""
+    """Wrap handlers so that none refuses a call: such answers become `Continue`."""
 
     def call(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         answer = ask(member, event, state, ctx)

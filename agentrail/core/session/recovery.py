@@ -1,8 +1,8 @@
-"""Coming back in another process: of each effect that was open it is decided what becomes of it, once, and said.
+"""Recovery in another process: the fate of each open effect is decided once and published.
 
-The table of decisions is `_decision`, one arm for each owner: the type checker tells the author of a new owner to decide. What
-is carried out stands below it, in an order in which the state is one that the rules of a session know. Nothing of the old process
-is waited for, but for sessions that work for calls, which come back from journals of their own.
+`_decision` is the table of decisions, one arm for each owner: the type checker makes the author of a new owner
+decide. The functions after it carry them out, in an order that keeps the state valid. Nothing of the old process is
+waited for, except child sessions, which are restored from journals of their own.
 """
 
 from collections.abc import Iterator
@@ -41,18 +41,18 @@ from agentrail.events import AbortReceipt, RecoveryDecision, SessionParked, Sess
 from agentrail.messages import CallId
 
 MAX_RECOVERIES: Final = 3
-"""How many recoveries without a new record in between it takes for a session to be left as it is: it may be what stops the process."""
+"""Recoveries without a new record between them after which a session is left alone: it may be what stops the process."""
 
 NEVER_BEGAN: Final = "[Not run: the process stopped before this began]"
 
 
 def is_left_alone(data: Known, signal: Recovered) -> bool:
-    """Say whether a session that comes back stays as it is: it came back so often, in vain, that it may be what stops the process."""
+    """Return whether a session is left as it is: after so many failed recoveries, it may be what stops the process."""
     return bool(data.open) and signal.attempt >= MAX_RECOVERIES
 
 
 def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
-    """Go on in another process."""
+    """Continue in another process."""
     data = step.data
     data.semantics = max(data.semantics, signal.semantics)
     if is_left_alone(data, signal):
@@ -77,7 +77,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     if data.teardown is not None:
         step.ended(data.teardown.effect_id)
         teardown_settled(step, AbortReceipt())
-    if data.stopping is None:  # else the session ends with this step, and nothing begins in one that does
+    if data.stopping is None:  # a stopping session ends with this step, so nothing starts in it
         for effect_id, asked in (one for one in requests if one[0] in step.data.open):
             request_again(step, effect_id, asked)
     interactions.rearm(step, expired)
@@ -85,7 +85,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
 
 
 def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterator[RecoveryDecision]:
-    """Say what becomes of all that is open."""
+    """Return the decisions about everything that is open."""
     for effect_id, owner in sorted(data.open.items(), key=lambda entry: int(entry[0][1:])):
         decision = _decision(data, effect_id, owner, has_begun=effect_id in begun, at_ms=at_ms)
         if decision is not None:
@@ -103,7 +103,7 @@ def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterato
 def _decision(
     data: Known, effect_id: EffectId, owner: owners.Owner, *, has_begun: bool, at_ms: int
 ) -> RecoveryDecision | None:
-    """Read the table; None for a timer that goes with something else, and is decided with it."""
+    """Look up the decision. None for a timer that belongs to another effect and is decided with it."""
     match owner:
         case owners.OfStream():
             model = data.stream.model if data.stream is not None else ""
@@ -135,7 +135,7 @@ def _decision(
             return RecoveryDecision(open="plugin_request", id=effect_id, name=by, decision="run_again")
         case owners.OfCall(call_id):
             state = data.batch.find(call_id)
-            assert state is not None  # noqa: S101 - an owner of an open effect is in its place
+            assert state is not None  # noqa: S101 - the owner of an open effect has its call
             return _of_call(data, state, has_begun=has_begun)
         case owners.OfSurvivor(call_id):
             survivor = next(one for one in data.survivors if one.call.call_id == call_id)
@@ -166,9 +166,9 @@ def _decision(
 
 
 def _of_survivor(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecision:
-    """Decide about a call that an abort had spared: as of any other, unless the session ends; no session begins for one.
+    """Decide about a call that an abort had spared: same as any other, unless the session ends. No child is started for one.
 
-    What went on in the background is gone, whatever its tool promises.
+    A detached call is lost, whatever its tool declares.
     """
     if data.stopping is not None or state.detached or (state.wants_child and not has_begun):
         call = state.call
@@ -177,7 +177,7 @@ def _of_survivor(data: Known, state: CallState, *, has_begun: bool) -> RecoveryD
 
 
 def _of_call(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecision:
-    """Decide about a call that ran: by what its tool promises, if it has begun."""
+    """Decide about a running call by its tool's effect class, if it has begun."""
     call = state.call
     if calls.began_before_drift(data, state) and not (state.wants_child and has_begun):
         return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="unknown")
@@ -197,7 +197,7 @@ def _of_call(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecis
 
 
 def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
-    """Decide about what waits for a person; the question of a running tool goes with the tool."""
+    """Decide about a pending interaction. The question of a running tool ends with the tool."""
     if asked.asker is not None:
         return RecoveryDecision(open="question", id=asked.id, decision="given_up")
     return RecoveryDecision(
@@ -207,11 +207,11 @@ def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
     )
 
 
-# --- carried out
+# --- applying the decisions
 
 
 def _forget_what_stopped(step: StepContext) -> None:
-    """Wait for nothing that was told to stop, and for no session of a tool or of a call that is not waited for: it is gone."""
+    """Stop waiting for stopped work, and for children of tools or of abandoned calls: all of it is lost."""
     data = step.data
     for effect_id, _ in owners.owned_by(data.open, owners.OfDrain):
         step.ended(effect_id)
@@ -245,7 +245,7 @@ def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[Effe
         batch.survivor_ended(step, state, calls.result_of(state, text))
         return
     anew = batch.run_anew(step, state, has_begun=has_begun)
-    if anew.effect_id is None:  # answered: what would run is not what a person had decided about
+    if anew.effect_id is None:  # answered: the arguments to run are not those that the user approved
         batch.survivor_left(step, call_id)
         return
     step.hand_over(anew.effect_id, owners.OfSurvivor(call_id))
@@ -269,14 +269,14 @@ def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId
     settle_loan(step, state.effect_id, None if has_begun else NOTHING_SPENT)
     if decision == "unknown":
         calls.put(step, calls.answer(step, state, OUTCOME_UNKNOWN)[0])
-    elif state.wants_child:  # it gets its share where it gets its slot
+    elif state.wants_child:  # it gets its share of the budget with its slot
         calls.put(step, msgspec.structs.replace(state, stage="waiting", effect_id=None))
     else:
         calls.put(step, batch.run_anew(step, state, has_begun=has_begun))
 
 
 def _recover_agents(step: StepContext) -> None:
-    """Go on with all agents, and with what waits for them: each has come back from its own journal before this session did."""
+    """Reconnect to all agents and the calls that wait for them. Each agent was restored before this session."""
     for effect_id, owner in tuple(step.data.open.items()):
         if isinstance(owner, owners.OfAgent | owners.OfAgentWait):
             step.ended(effect_id)
@@ -291,7 +291,7 @@ def _resume(step: StepContext, state: CallState, effect_id: EffectId) -> None:
 
 
 def _go_on(step: StepContext, phase: Phase, expired: tuple[Interaction, ...]) -> Next:
-    """Do what the session was about; what was to be decided by people until now is decided by the clock, before anybody is heard."""
+    """Continue the session's work. Expired interactions are decided first, before any new signal."""
     data = step.data
     if forget_context(step):
         return cycle.send_request(step)
@@ -317,7 +317,7 @@ def _go_on(step: StepContext, phase: Phase, expired: tuple[Interaction, ...]) ->
 
 def _compact(step: StepContext) -> Next:
     running = step.data.compaction
-    assert running is not None  # noqa: S101 - the caller looked
+    assert running is not None  # noqa: S101 - the caller checked it
     if running.summary is not None:
         compaction.save_anew(step)
         return Phase.RUNNING
@@ -332,7 +332,7 @@ def _is_expired(interaction: Interaction, at_ms: int) -> bool:
 
 
 def _name_of(data: Known, call_id: CallId) -> str:
-    """Name the tool of a call; of one whose cycle was broken off while the host was told of it nothing is known any more."""
+    """Return the tool of a call. Empty for a call whose cycle was aborted while the host was notified."""
     for state in (*data.batch, *data.survivors):
         if state.call.call_id == call_id:
             name: str = state.call.name

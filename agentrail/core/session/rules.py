@@ -1,8 +1,8 @@
-"""What people always allow: the rules that they make when they decide, and how one is taken back.
+"""Rules of the user about calls that are always allowed: how a decision makes one, and how one is revoked.
 
-A rule is a tool and the very words of a command, in the session whose call was decided, and in those above it: what a person always allows
-a session below is kept at the root, and what begins below afterwards begins with it. What is at work beside it by then asks for
-itself. No rule is made here without a person.
+A rule is a tool and the very words of a command. It applies in the session whose call was decided and in its
+ancestors: rules made in a child session are also kept at the root, and children that start later inherit them.
+Sessions already running next to it ask for themselves. Only the user makes rules here.
 """
 
 import re
@@ -38,16 +38,16 @@ _AT_HOME: Final = (".", "./", "", None)
 
 
 def family_of(arguments: JsonObject) -> str | None:
-    """Return the words that a rule covers which is made of a call; None for a call that runs no command.
+    """Return the words that a rule made of this call would cover, or None for a call that runs no command.
 
-    They are the command line, letter by letter. Where other arguments decide what it does, such as another directory, they are the JSON
-    text of all of these.
+    They are the command line, letter by letter. If other arguments affect the command, such as another directory,
+    they are the JSON text of all of these.
     """
     command = arguments.get("command")
     if not isinstance(command, str):
         return None
     others = {name: value for name, value in arguments.items() if not _changes_nothing(name, value)}
-    # A line that looks like such a text is written as one, so that no two calls have the same words.
+    # A line that looks like such a text is written as one, so that different calls never have the same words.
     return canonical_json(others).decode() if len(others) > 1 or command.startswith("{") else command
 
 
@@ -61,11 +61,11 @@ def _changes_nothing(name: str, value: JsonValue) -> bool:
 
 
 def program_family_of(arguments: JsonObject) -> str | None:
-    """Name the commands that are like this one, for rules that are not exact; None for a call that runs no command.
+    """Return the group of similar commands, for rules that are not exact, or None for a call that runs no command.
 
-    Only records of before `Rule.exact` have such rules. Their family of a simple command is its program, and the command of the program
-    where it has those: `git status`, `ls`. A line with any syntax of the shell, or whose program runs what it is told, is a family of
-    its own.
+    Only records from before `Rule.exact` have such rules. Their family of a simple command is its program, plus the
+    subcommand if it has any: `git status`, `ls`. A line with shell syntax, or whose program runs arbitrary
+    commands, is a family of its own.
     """
     command = arguments.get("command")
     if not isinstance(command, str):
@@ -74,12 +74,12 @@ def program_family_of(arguments: JsonObject) -> str | None:
     if words is None:
         return command
     program = words[0]
-    # A path or an assignment is no plain word.
+    # A path or an assignment is not a plain word.
     if program in _RUNS_ANYTHING or not _PLAIN_WORD.fullmatch(program):
         return command
     if program not in _HAS_COMMANDS:
         return program
-    # An option in front of the command may change what it does: then only the very line is alike.
+    # An option before the subcommand may change its effect. Then only the very same line is alike.
     return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command
 
 
@@ -89,22 +89,22 @@ _PART: Final = re.compile(r"""([^'"]++)|'([^']*+)'|"([^"]*+)\"""")
 
 
 def plain_words(line: str, *, most: int | None = None) -> tuple[str, ...] | None:
-    """Split a line without shell syntax into words, as `shlex.split` does, in linear time."""
+    """Split a line without shell syntax into words, same as `shlex.split`, in linear time."""
     if _SHELL_SYNTAX.search(line) or not _CLOSED.fullmatch(line):
         return None
     return tuple(_unquoted(found[0]) for found in islice(_WORD.finditer(line), most)) or None
 
 
 def _unquoted(word: str) -> str:
-    if "'" not in word or '"' not in word:  # one kind of quotes, each with its end
+    if "'" not in word or '"' not in word:  # one kind of quotes, all closed
         return word.replace("'", "").replace('"', "")
     return "".join(map("".join, _PART.findall(word)))
 
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
-    """Say whether a person has always allowed this."""
+    """Return whether a rule of the user allows this call."""
     own = sorted((rule for rule in rules if rule.tool == tool), key=attrgetter("exact"))
-    # Read once for all rules: arguments may have a megabyte.
+    # Read once for all rules: arguments may be a megabyte long.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)
         for is_exact in dict.fromkeys(rule.exact for rule in own)
@@ -113,27 +113,27 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool
 
 
 def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
-    """Whether a rule is about a call."""
+    """Whether a rule covers a call."""
     if rule.tool != tool:
         return False
     return rule.family == (family_of(arguments) if rule.exact else program_family_of(arguments))
 
 
 def rule_of(tool: str, arguments: JsonObject) -> Rule:
-    """Return the rule that a call which is always allowed makes."""
+    """Return the rule for a call that is always allowed."""
     family = family_of(arguments)
     return Rule(tool=tool, family=family, exact=family is not None)
 
 
 def allow(step: StepContext, tool: str, arguments: JsonObject) -> Rule:
-    """Make a rule of what a person always allows, and give it; one that is there stays as it is."""
+    """Create the rule for a call that is always allowed, and return it. An existing rule stays unchanged."""
     if step.data.semantics == 0:
         return _keep(step, Rule(tool=tool, family=program_family_of(arguments)))
     return _keep(step, rule_of(tool, arguments))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:
-    """Keep what a person always allows a session below, which has said so, or has passed it on."""
+    """Keep a rule that was made in a child session or passed on by it."""
     while type(event) is SubagentEvent:
         event = event.event
     if type(event) is ToolApprovedAlways:
@@ -149,7 +149,7 @@ def _keep(step: StepContext, made: Rule) -> Rule:
 
 
 def revoke(step: StepContext, signal: RevokeRule) -> None:
-    """Take a rule back. What runs by it runs on, and what it has let go is not asked about again; the next call is."""
+    """Revoke a rule. Calls that it allowed keep running and are not asked about again. The next call is."""
     wanted = Rule(tool=signal.tool, family=signal.command_family, exact=signal.exact)
     rule = _find(step.data.rules, wanted)
     if rule is None:
@@ -163,15 +163,15 @@ def revoke(step: StepContext, signal: RevokeRule) -> None:
 
 
 def _find(rules: frozenset[Rule], wanted: Rule) -> Rule | None:
-    # One by one, since a rule also has the time at which it was made; people make few.
+    # One by one, since a rule also has its time of creation. Users make few.
     return next((rule for rule in sorted_rules(rules) if _what(rule) == _what(wanted)), None)
 
 
 def _what(rule: Rule) -> tuple[str, bool, str, bool]:
-    """Return what a rule allows, in the order in which rules are listed."""
+    """Return the content of a rule, in the order in which rules are listed."""
     return (rule.tool, rule.family is not None, rule.family or "", rule.exact)
 
 
 def sorted_rules(rules: frozenset[Rule]) -> tuple[Rule, ...]:
-    """Give rules in an order that is the same each time: by tool, then by words, those without any first."""
+    """Return rules in a stable order: by tool, then by words, those without any first."""
     return tuple(sorted(rules, key=_what))

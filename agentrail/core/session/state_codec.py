@@ -1,17 +1,18 @@
-"""What a session knows as JSON and back: its state, its configuration, its tools, its plugins with their states. Pure.
+"""Encode a session's state as JSON and decode it: its state, its configuration, its tools, its plugins with their states. Pure.
 
-One document each, which begins with `codec`, the version of its outline, and `kind`. A field that comes later gets a default,
-and what was written before is read with that; anything else is another version. A newer one is refused, whole.
+Each is one document, which begins with `codec`, the version of its outline, and `kind`. A field added later gets a
+default, and older documents are read with it. Any other change needs another version. A document of a newer version
+is refused as a whole.
 
-Code is not stored. A plugin stands there as its name, version, options and origin, and the reader gives the plugin of
-that name; the states of another version go through `migrate`, which is given them as the JSON that was stored, because the
-class they had may be gone. Tools are their specs. How handlers are called (`Stack.ask`) is the reader's to say.
+Code is not stored. A plugin is stored as its name, version, options and origin, and the reader supplies the plugin
+of that name. States of another version are passed to `migrate` as the stored JSON, because their old class may no
+longer exist. Tools are stored as their specs. The reader also supplies the way to call handlers (`Stack.ask`).
 
-What many share is written once: the specs of tools, of which each open call has one, stand in a list of their own.
+Shared values are written once: the specs of tools, which every open call refers to, are in a list of their own.
 
-How fields look follows from their annotations (`shapes`), and what has a form of its own stands in `state_shapes`. The same state
-gives the same bytes in every process. The order of a mapping is part of it: requests are made in that order, and where there
-are too many entries the first one goes.
+The form of fields follows from their annotations (`shapes`), and `state_shapes` has the special forms. The same
+state gives the same bytes in every process. The order of a mapping is part of it: requests are made in that order,
+and if there are too many entries the first one is dropped.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ from agentrail.errors import CodecError
 from agentrail.structs import decoder_of
 
 CODEC_VERSION: Final = 1
-"""Of the outline: how a document begins, and what has a form of its own in it."""
+"""Version of the outline: the head of a document, and the special forms in it."""
 
 DocumentKind: TypeAlias = Literal["config", "toolbox", "stack", "session_state"]
 
@@ -52,86 +53,87 @@ _BEGUN: Final = ("session_state", "begun")
 
 
 def encode_config(config: SessionConfig) -> bytes:
-    """Write what a session was started with.
+    """Encode the configuration of a session.
 
     Raises:
-        CodecError: Your move: there is something in it that is no JSON, such as an object in `user_data`; or ours.
+        CodecError: Your move: it contains something that is not JSON, such as an object in `user_data`; or ours.
     """
     return _write("config", SessionConfig, config)
 
 
 def decode_config(text: bytes | str) -> SessionConfig:
-    """Read what `encode_config` wrote.
+    """Decode the output of `encode_config`.
 
     Raises:
-        CodecError: Your move: it is no such text, or one of a newer version.
+        CodecError: Your move: the text is not such a document, or is one of a newer version.
     """
     return cast("SessionConfig", _read("config", SessionConfig, text, Reading()))
 
 
 def encode_toolbox(tools: Toolbox) -> bytes:
-    """Write the specs of tools, with the changes that brought them; what runs stays where it is.
+    """Encode the specs of tools, with the generations of their changes. Their code is not stored.
 
     Raises:
-        CodecError: Ours: a schema is no JSON.
+        CodecError: Ours: a schema is not JSON.
     """
     return _write("toolbox", Toolbox, tools)
 
 
 def decode_toolbox(text: bytes | str) -> Toolbox:
-    """Read what `encode_toolbox` wrote.
+    """Decode the output of `encode_toolbox`.
 
     Raises:
-        CodecError: Your move: it is no such text, or one of a newer version.
+        CodecError: Your move: the text is not such a document, or is one of a newer version.
     """
     return cast("Toolbox", _read("toolbox", Toolbox, text, Reading()))
 
 
 def encode_stack(stack: Stack, states: PluginStates) -> bytes:
-    """Write which plugins a session has, in order, and the state of each.
+    """Encode the plugins of a session, in order, and the state of each.
 
     Raises:
-        CodecError: A plugin author's: a state that JSON does not hold.
+        CodecError: A plugin author's: a state that JSON cannot represent.
     """
     return _write("stack", Stacked, Stacked(plugins=stack, states=states))
 
 
 def decode_stack(text: bytes | str, resolve: Resolve, *, ask: Ask = plainly) -> tuple[Stack, PluginStates]:
-    """Read what `encode_stack` wrote.
+    """Decode the output of `encode_stack`.
 
     Args:
         text: One document.
-        resolve: Gives the plugin of each record.
+        resolve: Returns the plugin of each record.
         ask: How handlers are called.
 
     Raises:
-        CodecError: Your move: it is no such text, or one of a newer version.
-        PluginError: Your move: a plugin is not there, cannot be loaded, or does not take the state of another version.
+        CodecError: Your move: the text is not such a document, or is one of a newer version.
+        PluginError: Your move: a plugin is missing, cannot be loaded, or does not accept the state of another
+            version.
     """
     found = cast("Stacked", _read("stack", Stacked, text, Reading(resolve, ask)))
     return found.plugins, found.states
 
 
 def encode_session(state: SessionState, *, begun: tuple[EffectId, ...] | None = None) -> bytes:
-    """Write all that a session knows.
+    """Encode the state of a session.
 
     Args:
         state: The session.
-        begun: Of a session that is not at rest: its open effects that may have begun, for `begun_in`. None writes nothing of it, and
-            readers that do not know this part refuse a document that has it.
+        begun: For a session that is not at rest: its open effects that may have begun, for `begun_in`. None writes
+            nothing about them. Readers that do not know this part refuse a document that has it.
 
     Returns:
-        UTF-8 JSON, as long as the state is large; the same for equal states, in every process.
+        UTF-8 JSON, as long as the state is large, and the same for equal states in every process.
 
     Raises:
-        CodecError: There is something in it that JSON does not hold: half of a character, a number that is none, an object.
-            It says where. Such a thing comes with a signal, and is none that a journal could keep either.
+        CodecError: It contains something that JSON cannot represent: half of a surrogate pair, a number that is not
+            finite, an object. The error has its path. It came with a signal, and no journal could store it either.
     """
     return _write("session_state", SessionState, state, {} if begun is None else {"begun": begun})
 
 
 def begun_in(text: bytes | str) -> tuple[EffectId, ...]:
-    """Return the open effects that may have begun, as `encode_session` wrote them; none where it wrote none."""
+    """Return the open effects that may have begun, as written by `encode_session`. Empty if it wrote none."""
     try:
         return _BEGUN_READER.decode(text).begun
     except (msgspec.DecodeError, RecursionError) as error:
@@ -147,16 +149,17 @@ _BEGUN_READER: Final = decoder_of(_Begun)
 
 
 def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask = plainly) -> SessionState:
-    """Read what `encode_session` wrote: an equal state, from which the session goes on as it would have.
+    """Decode the output of `encode_session`: an equal state, from which the session continues as it would have.
 
     Args:
         text: One document.
-        resolve: Gives the plugin of each record.
+        resolve: Returns the plugin of each record.
         ask: How handlers are called.
 
     Raises:
-        CodecError: Your move: it is no such text, or one of a newer version. Nothing is half read.
-        PluginError: Your move: a plugin is not there, cannot be loaded, or does not take the state of another version.
+        CodecError: Your move: the text is not such a document, or is one of a newer version. Nothing is half read.
+        PluginError: Your move: a plugin is missing, cannot be loaded, or does not accept the state of another
+            version.
     """
     return cast("SessionState", _read("session_state", SessionState, text, Reading(resolve, ask)))
 
@@ -170,7 +173,7 @@ def _write(
         head = {"codec": CODEC_VERSION, "kind": kind, "tools": writing.specs, "plugins": writing.plugins}
         try:
             return written({**head, **more, kind: content})
-        except UnicodeEncodeError:  # half of a character, and msgspec does not say which
+        except UnicodeEncodeError:  # half of a surrogate pair, and msgspec does not report where
             raise unwritable(content) from None
     except (Misfit, RecursionError) as error:
         misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")

@@ -1,10 +1,11 @@
-"""What of a session has a form of its own as JSON, beside the fields of its classes: histories, toolboxes, stacks, decisions.
+"""Values of a session with a special JSON form: histories, toolboxes, stacks, decisions.
 
-What many share is written once: the specs of tools, of which each open call has one, and what is stored of plugins stand
-in lists of their own, and what refers to them has a number or a name. `Writing` and `Reading` hold these for one document.
+Shared values are written once. The specs of tools, which every open call refers to, and the records of plugins are
+in lists of their own. References to them are a number or a name. `Writing` and `Reading` hold these lists for one
+document.
 """
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -57,14 +58,14 @@ from agentrail.otp.tables import NO_ENTRIES, Index, Table
 Resolve: TypeAlias = (
     Mapping[str, Plugin | type[Plugin]] | Callable[[PluginRecord], Plugin | type[Plugin] | None]
 )
-"""How plugins come back: by their names, or by a function of what is stored of one. None says that it is not there."""
+"""How plugins are found: by their names, or by a function of their records. None means that it is missing."""
 
 NO_PLUGINS: Final[Resolve] = MappingProxyType({})
 
 T = TypeVar("T")
 
 
-# --- what one document shares
+# --- shared parts of one document
 
 
 class Writing:
@@ -78,8 +79,8 @@ class Writing:
         self._by_bytes: dict[bytes, int] = {}
 
     def number_of(self, spec: ToolSpec) -> int:
-        """Say where a spec stands in the list; a new one is added. By what they say: the same ones come back as one."""
-        # The state that is written holds the spec, so no other one gets its `id` meanwhile.
+        """Return the index of a spec in the list, and add a new one. Specs with equal content share one index."""
+        # The state that is written holds the spec, so no other one can get its `id` meanwhile.
         number = self._numbers.get(id(spec))
         if number is None:
             form = _bytes_of(written, _SPEC.encode(spec, self))
@@ -103,7 +104,7 @@ class Reading:
         self._resolve = resolve
 
     def restore(self, records: Sequence[PluginRecord]) -> None:
-        """Make the stack that was stored, out of the code that is there."""
+        """Build the stored stack from the available code."""
         self.records = {record.name: record for record in records}
         if len(self.records) != len(records):
             message = "two plugins have one name"
@@ -115,13 +116,13 @@ class Reading:
                 members.append(restored_member(self.plugin_of(one), one.options or {}, ask=self.ask))
             except PluginError as error:
                 faults += error.faults
-        if faults:  # all at once: each that is missing is to be brought along
+        if faults:  # all at once, because the user has to supply every missing one
             raise PluginError(faults)
         if members:
             self.stack = compile_stack(members, ask=self.ask)
 
     def plugin_of(self, record: PluginRecord) -> Plugin:
-        """Find the code of a plugin."""
+        """Return the code of a plugin."""
         found = (
             self._resolve.get(record.name) if isinstance(self._resolve, Mapping) else self._resolve(record)
         )
@@ -134,7 +135,7 @@ class Reading:
         return checked_code(found, record, self.ask)
 
     def state_of(self, name: str, plain: PlainJson) -> Any:
-        """Read the state of a plugin; of another version through its `migrate`."""
+        """Decode the state of a plugin. A state of another version goes through its `migrate`."""
         member = self.stack.find(name)
         if member is None:
             message = f"there is no plugin of this name among {', '.join(self.stack.names) or 'none'}"
@@ -168,7 +169,7 @@ class Reading:
 
 
 def written_state(state: object) -> PlainJson:
-    """Give the plain values of a plugin's state."""
+    """Return the plain values of a plugin's state."""
     fault = plugin_state.unstorable(state, "it")
     if fault is not None:
         raise Misfit(fault)
@@ -176,7 +177,7 @@ def written_state(state: object) -> PlainJson:
 
 
 def _left_out(given: PlainJson, taken: PlainJson, where: str = "$") -> str | None:
-    """Say what of a state has got lost: classes of plugins may pass over fields that they do not know."""
+    """Return the first part of a state that was lost: classes of plugins may ignore fields that they do not know."""
     if isinstance(given, dict) and isinstance(taken, dict):
         pairs = ((f"{where}.{name}", item, taken.get(name, _left_out)) for name, item in given.items())
     elif isinstance(given, list) and isinstance(taken, list):
@@ -199,7 +200,7 @@ def _bytes_of(encode: Callable[[Any], bytes], value: object) -> bytes:
 
 
 def unwritable(plain: PlainJson) -> Misfit:
-    """Find the text that has half of a character in it; one of them at least is there."""
+    """Return the path of the text that contains half of a surrogate pair. There is at least one."""
     parts = (
         plain.items()
         if isinstance(plain, Mapping)
@@ -218,11 +219,11 @@ def unwritable(plain: PlainJson) -> Misfit:
     return Misfit("half of a character, a surrogate without its other half, which no UTF-8 can hold")
 
 
-# --- what has a form of its own
+# --- special forms
 
 
 class _History(Shape):
-    """The messages; what is open follows from them."""
+    """The messages. The open calls are derived from them."""
 
     classes, forms = frozenset({History}), frozenset({list})
 
@@ -243,11 +244,11 @@ class _History(Shape):
 
 
 class _First:
-    """Stands for the annotation of what `_FirstMessage` writes."""
+    """Placeholder for the annotation of values that `_FirstMessage` writes."""
 
 
 class _FirstMessage(Shape):
-    """The message that a conversation begins with: true where it is that of the history, which is known by being it."""
+    """The first message of a conversation: true if it is the same object as in the history."""
 
     def __init__(self, shapes: Shapes) -> None:
         self._message = shapes.of(Message | None)
@@ -275,7 +276,7 @@ class _Spec(Shape):
 
 
 class _Toolbox(Shape):
-    """The tools, and the changes that brought them."""
+    """The tools, and the generations of their changes."""
 
     classes, forms = frozenset({Toolbox}), frozenset({dict})
 
@@ -322,7 +323,7 @@ class _Format(Shape):
 
 
 class _Stack(Shape):
-    """The names of the plugins; what else is stored of each stands in the list of all, which is read first."""
+    """The names of the plugins. Their records are in the list of all, which is read first."""
 
     classes, forms = frozenset({Stack}), frozenset({list})
 
@@ -356,7 +357,7 @@ class _States(Shape):
 
 
 class _Decision(Shape):
-    """What stopped a hook, and by whom: the action carries a state of that plugin."""
+    """A decision that ended a hook, and its plugin: the action carries a state of that plugin."""
 
     classes, forms = frozenset({Decision}), frozenset({dict})
 
@@ -372,7 +373,7 @@ class _Decision(Shape):
 
 
 class _StateInAction(Shape):
-    """The state in an action, which is of the plugin that decided."""
+    """The state in an action, which belongs to the plugin that decided."""
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         return written_state(value)
@@ -414,7 +415,7 @@ class _Signal(Shape):
 
 
 def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], object]) -> PlainJson:
-    """Write what comes back as it was. That codec changes what JSON cannot hold; here nothing may be another value."""
+    """Encode a value that decodes to itself. The codec changes values that JSON cannot represent, which is refused here."""
     try:
         form = encode(value)
         same = decode(form) == value
@@ -559,15 +560,17 @@ LATER_FIELDS: Final = frozenset(
         ("WantedApproval", "by"),
     }
 )
-"""The fields that states did not have when they were stored first, by class and field, sorted: a state that makes no use of them
-is stored as it was before they came. Each has its default in its class."""
+"""Fields that the first stored states did not have, by class and field, sorted.
+
+A state that does not use them is stored as it was before they were added. Each has its default in its class.
+"""
 
 SHAPES: Final = Shapes(
     _own_shape,
     {("Remembered", "receipt"): PromptReceipt | SteerReceipt, ("Outgoing", "first"): _First},
     LATER_FIELDS,
 )
-"""How each type that a session holds is written."""
+"""The form of each type in a session."""
 
 _SPEC: Final = SHAPES.fields_of(ToolSpec)
 SPECS: Final = Row(_SPEC)
@@ -577,7 +580,7 @@ _OBJECT: Final = SHAPES.of(JsonObject)
 
 
 class Stacked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What `encode_stack` writes."""
+    """The content of a document of `encode_stack`."""
 
     plugins: Stack
     states: PluginStates

@@ -1,8 +1,7 @@
-"""One step being worked out: a draft of what the session knows by now, and the effects so far, in order.
+"""One step in progress: a draft of the session's data, and the effects so far, in order.
 
-A `StepContext` lives inside one step and nowhere else, which is why it may be mutable: from outside, a step is a function.
-What the rules of a session are stands in its siblings (`cycle`, `batch`, `teardown`); here is only how they write down
-what they decide.
+A `StepContext` lives only within one step, so it may be mutable: from outside, a step is a function. The rules of a
+session are in its siblings (`cycle`, `batch`, `teardown`). This module only records their decisions.
 """
 
 import hashlib
@@ -65,7 +64,7 @@ from agentrail.messages import PromptRef, Text
 
 
 def is_ephemeral(event: Event) -> bool:
-    """Say whether an event is never replayed; what a child published is what it was there."""
+    """Return whether an event is never replayed. An event of a child counts as it does in the child."""
     return type(event) in EPHEMERAL or (isinstance(event, SubagentEvent) and is_ephemeral(event.event))
 
 
@@ -77,14 +76,14 @@ class StepContext:
     """The step in progress.
 
     Attributes:
-        data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
+        data: The draft of the session's data. Write its fields. Keep the values in it, never the draft itself.
         at_ms: The time of the step, which is that of the signal.
-        suspended: Whether `AgentSuspended` is out for the cycle, and no `AgentResumed` behind it.
-        recorded: What records say about calls, in a fold that brings a session back; None in every other step.
+        suspended: Whether `AgentSuspended` was published for the cycle, without a later `AgentResumed`.
+        recorded: The recorded calls, in a fold that restores a session. None in every other step.
     """
 
     __slots__ = ("_open", "at_ms", "data", "effects", "recorded", "suspended")
-    __deletable__: Final = ("_open", "data")  # by `close`; a compiled class has to be told
+    __deletable__: Final = ("_open", "data")  # by `close`. A compiled class needs this declaration
 
     def __init__(
         self,
@@ -94,16 +93,16 @@ class StepContext:
         suspended: bool = False,
         recorded: RecordedCalls | None = None,
     ) -> None:
-        """Begin with the data that the signal met, and whether it met a suspended cycle."""
+        """Start with the data that the signal met, and whether it met a suspended cycle."""
         self.recorded: RecordedCalls | None = recorded
         self.data: StepDraft = StepDraft(*astuple(data))
         self.at_ms: int = at_ms
         self.effects: list[Effect] = []
         self.suspended: bool = suspended
-        self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
+        self._open: dict[EffectId, Owner] | None = None  # the draft's dict, once this step may write to it
 
     def close(self) -> SessionData:
-        """Give what the session knows at the end of the step. The draft is gone then: to use it after that fails."""
+        """Return the session's data at the end of the step. The draft is deleted, and using it afterwards fails."""
         if self._open is not None:
             self.data.open = MappingProxyType(self._open) if self._open else NOTHING_OPEN
             del self._open
@@ -116,7 +115,7 @@ class StepContext:
         self.effects.append(effect)
 
     def start(self, effect: Awaited, owner: Owner) -> None:
-        """Add an effect that owes an outcome, and note who waits for it."""
+        """Add an effect that owes an outcome, and record its owner."""
         self.effects.append(effect)
         opened = self._open if self._open is not None else self._thaw()
         opened[effect.effect_id] = owner
@@ -124,7 +123,7 @@ class StepContext:
     def start_stream(
         self, effect: StartStream, owner: OfStream | OfSummary, timer: OfStallTimer | OfSummaryTimer
     ) -> None:
-        """Add a request to a model, and note who waits for its end and for the timer that goes with it."""
+        """Add a request to a model, and record the owners of its end and of its timer."""
         self.effects.append(effect)
         attempt = effect.request.attempt
         opened = self._open if self._open is not None else self._thaw()
@@ -132,17 +131,17 @@ class StepContext:
         opened[stall_timer_of(attempt)] = timer
 
     def cancel(self, effect: Cancel) -> None:
-        """Add an effect that stops another one, which is not waited for any more."""
+        """Add an effect that cancels another one, and stop waiting for that one."""
         self.effects.append(effect)
         self.ended(effect.effect_id)
 
     def hand_over(self, effect_id: EffectId, owner: Owner) -> None:
-        """Let another one wait for an open effect from now on."""
+        """Give an open effect another owner."""
         opened = self._open if self._open is not None else self._thaw()
         opened[effect_id] = owner
 
     def ended(self, effect_id: EffectId) -> Owner | None:
-        """Take note that an effect has ended, and of a stream its timer with it; gives who waited for it."""
+        """Remove an effect that has ended, and for a stream also its timer. Return its owner."""
         opened = self._open if self._open is not None else self._thaw()
         owner = opened.pop(effect_id, None)
         if type(owner) in _HAVE_TIMERS:
@@ -150,14 +149,14 @@ class StepContext:
         return owner
 
     def give_up(self, effect_id: EffectId) -> None:
-        """Let an effect that goes on be waited for no more; what a child of it has used is counted all the same."""
+        """Stop waiting for an effect that is still running. The usage of its child is counted anyway."""
         if effect_id in self.data.loans:
             self.hand_over(effect_id, OfLoan())
         else:
             self.ended(effect_id)
 
     def give_up_all(self) -> None:
-        """Wait for nothing any more: the tasks that worked on it are gone, and what plugins asked for in this step never begins."""
+        """Stop waiting for everything: the tasks are lost. Requests that plugins made in this step never start."""
         self._thaw().clear()
         kept: list[Effect] = []
         dropped: set[EffectId] = set()
@@ -174,7 +173,7 @@ class StepContext:
         return opened
 
     def publish(self, event: Event) -> None:
-        """Give a new event its number and its place, and add it."""
+        """Add a new event, with its number and its envelope."""
         data = self.data
         kind = type(event)
         ephemeral = kind in EPHEMERAL or (kind is SubagentEvent and is_ephemeral(event))
@@ -189,40 +188,39 @@ class StepContext:
         self.effects.append(ReplyToCaller(to, value))
 
     def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
-        """Answer a caller with an error, if there is one."""
+        """Answer a caller with an error, if there is a caller."""
         if to is not None:
             self.effects.append(Refuse(to, error))
 
     def mint(self, prefix: str) -> EffectId:
-        """Make the next effect id. Counted, not drawn, so that a replay makes the same."""
+        """Return the next effect id. Counted, not drawn, so that a replay makes the same."""
         minted = self.data.minted + 1
         self.data.minted = minted
         return EffectId(f"{prefix}{minted}")
 
     def unmint(self) -> None:
-        """Take the last id back, under which nothing was asked for after all."""
+        """Release the last id, which was not used after all."""
         self.data.minted -= 1
 
     @property
     def cycle(self) -> Cycle:
         """The cycle, in the phases that have one."""
-        assert self.data.cycle is not None  # noqa: S101 - an invariant of SessionData, held by the properties
+        assert self.data.cycle is not None  # noqa: S101 - an invariant of SessionData, checked by the property tests
         return self.data.cycle
 
     @property
     def stream(self) -> Stream:
         """The stream, in the phases that have one."""
-        assert self.data.stream is not None  # noqa: S101 - an invariant of SessionData, held by the properties
+        assert self.data.stream is not None  # noqa: S101 - an invariant of SessionData, checked by the property tests
         return self.data.stream
 
 
-# The prompt queue and its events. A prompt keeps everything that it came with.
-#
-# Which prompts wait and when one starts is decided elsewhere.
+# The prompt queue and its events. A prompt keeps everything that it came with.  Other modules decide which
+# prompts wait and when one starts.
 
 
 def waiting_prompt(signal: Prompt, askers: tuple[SignalId, ...]) -> QueuedPrompt:
-    """Make of a prompt what waits."""
+    """Return a prompt as it is queued."""
     return QueuedPrompt(
         ref=signal.ref,
         content=signal.content,
@@ -234,7 +232,7 @@ def waiting_prompt(signal: Prompt, askers: tuple[SignalId, ...]) -> QueuedPrompt
 
 
 def prompt_of_steer(steer: Steer | QueuedSteer) -> QueuedPrompt:
-    """Make of a steer, which no cycle hears, a prompt of the same name."""
+    """Return a steer that reached no cycle as a prompt of the same name."""
     return QueuedPrompt(
         ref=PromptRef(steer.ref),
         content=(Text(text=steer.text),),
@@ -244,14 +242,14 @@ def prompt_of_steer(steer: Steer | QueuedSteer) -> QueuedPrompt:
 
 
 def say_received(step: StepContext, prompt: QueuedPrompt) -> None:
-    """Publish that a prompt was accepted, and starts at once."""
+    """Publish that a prompt was accepted and starts at once."""
     step.publish(
         PromptReceived(ref=prompt.ref, content=prompt.content, via=prompt.via, request_id=prompt.request_id)
     )
 
 
 def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
-    """Publish that a prompt waits, and at which place."""
+    """Publish that a prompt is queued, and its position."""
     step.publish(
         PromptQueued(
             ref=prompt.ref,
@@ -263,14 +261,14 @@ def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
     )
 
 
-# Gathered context: messages that others add to the requests of one turn.
-#
-# The shell keeps the messages under the id of the gathering and adds them to each request of the turn; only their number, length and digest are
-# here. While they are gathered the session is `RUNNING` without a request. A session that gathers nothing reads one flag per request.
+# Gathered context: messages that other parts add to the requests of one turn.  The shell keeps the messages
+# under the id of the gathering and adds them to each request of the turn. Only their number, length and
+# digest are stored here. While they are gathered the session is `RUNNING` without a request. A session that
+# gathers nothing reads one flag per request.
 
 
 def begin_gathering(step: StepContext) -> bool:
-    """Ask for what is added to the requests of this turn, unless that is known already, or there is no such thing."""
+    """Start gathering context for the requests of this turn, unless it is known already, or the session gathers none."""
     if not step.data.config.gathers_context:
         return False
     cycle = step.cycle
@@ -285,7 +283,7 @@ def begin_gathering(step: StepContext) -> bool:
 
 
 def take_context(step: StepContext, signal: ContextGathered) -> GatheredContext:
-    """Note what was gathered, for all attempts at this turn."""
+    """Record the gathered context, for all attempts at this turn."""
     context = GatheredContext(
         effect_id=signal.effect_id,
         is_open=False,
@@ -298,20 +296,20 @@ def take_context(step: StepContext, signal: ContextGathered) -> GatheredContext:
 
 
 def is_gathering(data: Known) -> bool:
-    """Say whether a request waits for what is added to it."""
+    """Return whether a request waits for its context."""
     return data.cycle is not None and data.cycle.context is not None and data.cycle.context.is_open
 
 
 def cancel_gathering(step: StepContext) -> tuple[EffectId, ...]:
-    """Give up what is being gathered; gives what has to be waited for."""
+    """Cancel the gathering, and return the effects to wait for."""
     context = step.cycle.context
-    assert context is not None  # noqa: S101 - the caller looked
+    assert context is not None  # noqa: S101 - the caller checked it
     step.cancel(CancelPluginRequest(effect_id=context.effect_id))
     return (context.effect_id,)
 
 
 def forget_context(step: StepContext) -> bool:
-    """Forget what was gathered, or is being gathered: the shell that kept it is gone. Say whether a request waited for it."""
+    """Discard the context, whose shell was lost. Return whether a request waited for it."""
     cycle = step.data.cycle
     if cycle is None or cycle.context is None:
         return False
@@ -321,23 +319,23 @@ def forget_context(step: StepContext) -> bool:
 
 
 def context_tokens(data: Known) -> int:
-    """Estimate what is added to the requests of this turn."""
+    """Estimate the length of the context added to the requests of this turn."""
     cycle = data.cycle
     return 0 if cycle is None or cycle.context is None else cycle.context.tokens
 
 
 def digest_with(noted: str, context: GatheredContext | None) -> str:
-    """Name all that was added to one request: what the session itself said there, and what was gathered."""
+    """Return the digest of all additions to one request: the session's own notes, and the gathered context."""
     if context is None or not context.digest:
         return noted
     return context.digest if not noted else hashlib.sha256(f"{context.digest}{noted}".encode()).hexdigest()
 
 
-# Applying what a tool wants changed in its session, in the step that records its result.
+# Changes that a tool makes in its session, applied in the step that records its result.
 
 
 def apply_changes(step: StepContext, changes: Iterable[Change]) -> None:
-    """Apply changes in their order; of two for one thing the last one counts."""
+    """Apply changes in order. Of two changes of the same thing, the last one wins."""
     for change in changes:
         match change:
             case UpdateTodos(todos=todos):
@@ -362,6 +360,6 @@ def _update_context(step: StepContext, change: UpdateContext) -> None:
 
 
 def has_listeners(step: StepContext, hook: Hook) -> bool:
-    """Say whether a hook event is worth making."""
+    """Return whether a hook has listeners."""
     stack = step.data.stack
     return bool(stack.listeners(hook)) if stack.by_hook else False

@@ -1,8 +1,8 @@
-"""What is heard of a response while it streams: the visible text for people, and the tags that are taken out of it.
+"""The streaming text of a response: the visible text for users, and the tags that are removed from it.
 
-The history keeps what the model said, tags and all: it goes back to the model byte for byte, and a model that does not see
-its own tags stops writing them. People get the text without them, wherever they get it: in deltas, in replies, in a
-snapshot. Code that shows messages of the history takes the tags out by `visible_text`.
+The history keeps the model's text with its tags. It is sent back to the model byte for byte, because a model that
+does not see its own tags stops writing them. Users get the text without tags everywhere: in deltas, in replies, in
+a snapshot. Code that shows messages of the history removes the tags by `visible_text`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,15 +20,16 @@ _FRESH: Final = TagReader()
 
 
 def append_text(step: StepContext, pieces: Sequence[str]) -> None:
-    """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs.
+    """Add text to a response: publish the visible part, and keep all of it for an abort.
 
-    It is kept in the pieces in which it came, however many of them waited together: a journal joins what several signals said.
+    It is kept in the pieces in which it arrived, however many waited together: a journal joins the text of several
+    signals.
     """
     stream = step.stream
     text = "".join(pieces)
     reader, visible = stream.reader, text
     tags: tuple[Tag, ...] = ()
-    # Nearly all chunks: nothing is on its way and nothing begins.
+    # The case of nearly all chunks: no tag is pending and none begins.
     if step.data.config.inline_tags and (reader != _FRESH or "<" in text or "`" in text):
         reader, visible, tags = reader.fed(text)
     said = stream.text
@@ -39,21 +40,21 @@ def append_text(step: StepContext, pieces: Sequence[str]) -> None:
 
 
 def flush(step: StepContext) -> None:
-    """Give back what was held back in case it became a tag: nothing more comes."""
+    """Publish the text that was held back as a possible tag: no more text arrives."""
     if step.stream.reader.held:
         visible, tags = step.stream.reader.closed()
         _publish(step, visible, tags)
 
 
 def publish_tags(step: StepContext, message: AssistantMessage) -> None:
-    """Take the tags out of a response that came in one piece; its text is in the `ResponseComplete` that follows."""
+    """Publish the tags of a response that arrived in one piece. Its text is in the next `ResponseComplete`."""
     if step.data.config.inline_tags:
         reader, _, tags = TagReader().fed(message.text)
         _publish(step, "", (*tags, *reader.closed()[1]))
 
 
 def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig) -> tuple[Tag, ...]:
-    """Give the tags that are published when a response is complete: those that were not when it streamed."""
+    """Return the tags to publish when a response is complete: those not published while it streamed."""
     if not config.inline_tags:
         return ()
     if stream.text:
@@ -67,12 +68,12 @@ def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig
 
 
 def visible_text(text: str, config: SessionConfig) -> str:
-    """Give what people see of what a model said in one response, complete or cut."""
+    """Return the visible text of one response, complete or cut."""
     return without_tags(text) if config.inline_tags else text
 
 
 def without_tags(text: str) -> str:
-    """Give what a model said in one response without its inline tags."""
+    """Return the text of one response without its inline tags."""
     if "<" not in text:
         return text
     reader, visible, _ = TagReader().fed(text)
@@ -80,13 +81,13 @@ def without_tags(text: str) -> str:
 
 
 def visible_so_far(stream: Stream, config: SessionConfig) -> str:
-    """Give what people have seen by now of a response that streams."""
+    """Return the text of a streaming response that is visible so far."""
     said = "".join(stream.text)
     return TagReader().fed(said)[1] if config.inline_tags else said
 
 
 def visible_in(messages: Iterable[Message], config: SessionConfig) -> str:
-    """Join what people saw of some messages."""
+    """Join the visible text of some messages."""
     said = [message for message in messages if isinstance(message, AssistantMessage)]
     return "".join([visible_text(message.text, config) for message in said])
 
