@@ -1,7 +1,8 @@
-"""What a call is answered with when it is refused or fails: one table from codes to statuses, and the one shape of an error.
+"""Error responses: one table from codes to statuses, and the single format of an error.
 
-Pure: values in, an answer out. Each public exception has its row, so that no route decides by itself what an error looks like; a code
-of the gateway's own has one too. What an exception says of our inside is told to no caller: its row has a sentence in its place.
+Pure: values in, a response out. Each public exception and each code of the gateway has a row, so no route
+    defines its own error format. Internal details of an exception are never sent: its row has a replacement
+    text.
 """
 
 from collections.abc import Mapping
@@ -37,21 +38,21 @@ from agentrail.messages import JsonObject, JsonValue
 from agentrail.wire.plain import encode_plain
 
 MAX_MESSAGE_CHARACTERS: Final = 2_000
-"""How much of a message is told: it may have come from far away."""
+"""Limit on an error message, which may come from a remote system."""
 
 _AGAIN: Final = "try again in a few seconds"
 
 
 @frozen(kw_only=True)
 class AnswerRow:
-    """What one code is answered with.
+    """Response of one error code.
 
     Attributes:
-        status: Of HTTP.
-        code: What the caller is told in place of the code; None for that one.
-        says: What the caller is told in place of the exception's own words; None for these.
-        hint: What to do next; None where the words say it.
-        retry_after_seconds: When to try again, where that is known beforehand.
+        status: HTTP status.
+        code: Code to send instead, or None.
+        says: Text to send instead of the exception's own, or None.
+        hint: Remedy, or None if the message has it.
+        retry_after_seconds: Time until a retry, if known in advance.
     """
 
     status: int
@@ -66,7 +67,7 @@ def _rows(status: int, codes: str, **told: Any) -> dict[str, AnswerRow]:
 
 
 def _ours(codes: str) -> dict[str, AnswerRow]:
-    """Rows of what is no matter of the caller: a bug of ours, or a fault in what the operator has set up."""
+    """Return rows of errors that callers cannot fix: a bug of ours, or a fault in the operator's setup."""
     return _rows(
         500,
         codes,
@@ -78,7 +79,7 @@ def _ours(codes: str) -> dict[str, AnswerRow]:
 
 ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
     {
-        # --- the call itself: its bytes, its path, who makes it
+        # --- the call itself: its bytes, its path, its caller
         **_rows(400, "bad_json", hint="send one JSON object, as application/json in UTF-8"),
         **_rows(
             400, "cursor_invalid", hint="give the number of the last event that you have, or leave it out"
@@ -106,7 +107,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         **_rows(503, "not_started draining server_full", hint=_AGAIN, retry_after_seconds=5),
         **_rows(500, "internal", hint="send it again; if it fails again, tell the operator the request_id"),
-        # --- what the host decides
+        # --- decisions of the host
         **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
         **_rows(404, "command_unknown", hint="GET /commands lists all there are"),
         **_rows(422, "command_error plan_error"),
@@ -115,7 +116,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(422, "prompt_rejected"),
         **_rows(502, "provider_failed"),
         **_rows(503, "plugin_failed", hint=_AGAIN),
-        # --- public exceptions: what a caller can put right
+        # --- public exceptions that a caller can fix
         **_rows(
             422, "your_move option_error prompt_error invalid_arguments answer_not_offered invalid_response"
         ),
@@ -141,7 +142,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         **_rows(404, "session_not_found", code="session_unknown", says="there is no session of this id"),
         **_rows(409, "subscriber_too_slow", hint="read faster, and go on after resume_after"),
-        # --- how cycles and sessions end
+        # --- ends of cycles and sessions
         **_rows(409, "aborted cycle_ended cycle_waiting event_missed question_declined"),
         **_rows(500, "cycle_failed"),
         **_rows(504, "reply_timeout call_timeout", hint="what was asked for goes on"),
@@ -156,7 +157,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             retry_after_seconds=5,
         ),
         **_rows(422, "session_refused"),
-        # --- models, where a call itself asked for one; how cycles fail of them says `answer_to_failure`
+        # --- models, if the call itself requested one; `answer_to_failure` covers failed cycles
         **_rows(422, "model_not_found"),
         **_rows(
             502,
@@ -207,10 +208,10 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(
             503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN
         ),
-        # --- no matter of the caller
+        # --- errors that callers cannot fix
         **_ours(
             "not_remote remote_refused unreachable"
-        ),  # of a client: a plugin that is one of another server, say
+        ),  # of a client, for example in a plugin that calls another server
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
         **_ours(
             "not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"
@@ -229,14 +230,14 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
     }
 )
-"""Code → what it is answered with. A new public exception, or a new code of a route, gets its row here."""
+"""Response by error code. New public exceptions and new codes of routes get their row here."""
 
 _OF_PROVIDERS: Final = (
     frozenset({"provider_crashed", "process_stopped"})
     | {code for code, row in ERROR_ANSWERS.items() if row.code == "provider_failed"}
     | {"model_not_found"}
 )
-"""Codes of failed cycles that the model's side is to blame for."""
+"""Codes of failed cycles that are the model provider's fault."""
 
 _STALLED: Final = frozenset({"timeout", "stream_stalled"})
 
@@ -247,15 +248,15 @@ def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 @frozen(kw_only=True)
 class ErrorAnswer:
-    """How a call that did not succeed is answered.
+    """Response to a failed call.
 
     Attributes:
-        status: Of HTTP.
+        status: HTTP status.
         code: Stable, for programs.
-        message: What was expected, what came.
-        hint: What to do next; None where the message says it.
+        message: The expected and the given value.
+        hint: Remedy, or None if the message has it.
         headers: Such as `retry-after`.
-        more: What stands beside these in the error: numbers, ids, words of this code alone.
+        more: Additional fields of the error, specific to its code.
     """
 
     status: int
@@ -267,11 +268,11 @@ class ErrorAnswer:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is a fault of ours, whose cause belongs into the log."""
+        """Whether it is our fault, with the cause in the log."""
         return self.code == "internal"
 
     def encode(self) -> bytes:
-        """Write the body: `{"error": {"code", "message", "hint", …}}`."""
+        """Encode the body: `{"error": {"code", "message", "hint", …}}`."""
         told: Mapping[str, object] = {
             "code": self.code,
             "message": mended_text(self.message[:MAX_MESSAGE_CHARACTERS]),
@@ -281,14 +282,14 @@ class ErrorAnswer:
 
 
 class CallRefused(Exception):
-    """Leaves a route with its answer. It is caught at the gateway's edge, and no caller of the library meets it.
+    """Raised by a route to send an error response. Caught at the gateway's edge, never seen by callers of the library.
 
     Attributes:
-        answer: What is sent.
+        answer: The response.
     """
 
     def __init__(self, answer: ErrorAnswer) -> None:
-        """Keep the answer."""
+        """Store the response."""
         super().__init__(f"{answer.status} {answer.code}: {answer.message}")
         self.answer = answer
 
@@ -304,7 +305,7 @@ def error_answer(
     headers: Mapping[str, str] = MappingProxyType({}),
     more: JsonObject = EMPTY,
 ) -> ErrorAnswer:
-    """Make the answer of a code."""
+    """Return the response for a code."""
     row = ERROR_ANSWERS[code]
     wait = {} if row.retry_after_seconds is None else {"retry-after": f"{row.retry_after_seconds}"}
     return ErrorAnswer(
@@ -318,12 +319,12 @@ def error_answer(
 
 
 def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> NoReturn:
-    """Leave a route with the answer of a code; the arguments are those of `error_answer`."""
+    """Raise the response for a code. The arguments are those of `error_answer`."""
     raise CallRefused(error_answer(code, message, hint=hint, more=more))
 
 
 def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer:
-    """Say how a call is answered that ended with an exception."""
+    """Return the response to a call that ended with an exception."""
     match error:
         case CallRefused(answer=answer):
             made = answer
@@ -347,15 +348,15 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
 
 
 def _known_code(kind: type[AgentrailError]) -> str:
-    # Of the class and not of the object, which may say more exactly what was wrong; and of the class above one that an
-    # application derived, whose code has no row.
+    # The code of the class, because an object may have a more specific one. For a class derived by an
+    # application, whose code has no row, the code of its base class.
     return next(
         one.code for one in kind.__mro__ if issubclass(one, AgentrailError) and one.code in ERROR_ANSWERS
     )
 
 
 def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
-    """Answer as a plugin says: its status, code and words, which it has chosen for the caller."""
+    """Return the response chosen by a plugin: its status, code and text."""
     return ErrorAnswer(status=error.status, code=error.code, message=str(error), headers=error.headers)
 
 
@@ -399,12 +400,12 @@ def _wait_of(error: AgentrailError) -> dict[str, str]:
 
 
 def _retry_after(seconds: float) -> dict[str, str]:
-    # Whole seconds, never too few; a server may have said anything.
+    # Whole seconds, rounded up and bounded, because the value may come from a remote server.
     return {"retry-after": f"{int(min(max(seconds, 0.0), 86_400.0) + 0.999)}"} if seconds == seconds else {}  # noqa: PLR0124 - NaN
 
 
 def answer_to_failure(error: ErrorInfo, text: str = "") -> ErrorAnswer:
-    """Say how a call is answered whose cycle failed: never as a success, and never with empty text."""
+    """Return the response to a call whose cycle failed: never a success, and never with empty text."""
     more: JsonObject = {"cause": error.code, "text": text}
     wait = {} if error.retry_after_seconds is None else _retry_after(error.retry_after_seconds)
     if error.code in _OF_PROVIDERS:
@@ -415,6 +416,6 @@ def answer_to_failure(error: ErrorInfo, text: str = "") -> ErrorAnswer:
 
 
 def answer_to_abort(reason: _Words, text: str = "") -> ErrorAnswer:
-    """Say how a call is answered whose cycle was aborted: with the text so far, and as no success."""
+    """Return the response to a call whose cycle was aborted: an error with the text so far."""
     told = "the cycle was aborted" + (f": {reason}" if reason else "")
     return error_answer("aborted", told, more={"reason": reason, "text": text})

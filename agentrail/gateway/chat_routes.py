@@ -1,7 +1,7 @@
-"""The routes that bring a user's words: `/chat`, `/stream`, `/sessions/{id}/prompt` and `/sessions/{id}/steer`.
+"""Routes that carry a user's message: `/chat`, `/stream`, `/sessions/{id}/prompt` and `/sessions/{id}/steer`.
 
-What becomes of a message is the host's; here a body becomes its call, and how a request ended becomes an answer. A caller who leaves is
-told to the request, which knows whether that matters.
+The host handles the message. This module converts a body to the host's call, and the outcome of a request to a
+response. A disconnect is reported to the request, which decides whether it matters.
 """
 
 from functools import partial
@@ -48,7 +48,7 @@ from agentrail.wire.forms import AcceptedForm, encode_accepted
 
 
 async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> HandledResponse | HostRequest:
-    """Give a message to the host; when its caller leaves, its request is told."""
+    """Submit a message to the host. If the client disconnects, its request is notified."""
     body: ChatBody = call.body
     request = _request_of(call, body, session_id)
     content, settings = _more_of(body)
@@ -67,7 +67,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         content=content,
         settings=settings,
     )
-    if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
+    if isinstance(submitted, HostRequest) and kind != "prompt":  # a prompting client may leave
         call.on_left = submitted.caller_left
     return submitted
 
@@ -88,7 +88,7 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
 
 
 def _more_of(body: ChatBody) -> tuple[Blocks | None, PromptSettings | None]:
-    """Give what a command may say of a message besides, which no route takes."""
+    """Return the content and settings of a message, which only socket commands accept."""
     if not isinstance(body, PromptCommandBody):
         return None, None
     content = None if body.content is None else decide_blocks(body.content)
@@ -106,12 +106,12 @@ async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:
 
 
 def headers_of(request: HostRequest) -> dict[str, str]:
-    """Name the session and the request, for pages that read no bodies before they have to."""
+    """Return headers with the session and the request, for pages that need them before the body."""
     return {"x-session-id": request.session_id, "x-request-id": request.request_id}
 
 
 def location_of(sessions: str, request: HostRequest) -> dict[str, str]:
-    """Say where a request can be looked at, for who posts, leaves and asks later."""
+    """Return a `Location` header with the request, for clients that post and query it later."""
     return {"location": quote(f"{sessions}/{request.session_id}/requests/{request.request_id}")}
 
 
@@ -120,7 +120,7 @@ def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]
 
 
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
-    """Say how a `chat` is answered, by how its request stands."""
+    """Return the response to a `chat` from its request record."""
     match record.outcome:
         case "completed":
             told = ChatReply(
@@ -135,7 +135,7 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
             )
             return answer_json(told)
         case None:
-            status: Any = record.status  # one of the three that are no outcome
+            status: Any = record.status  # one of the three that are not an outcome
             waiting = ChatWaiting(
                 session_id=record.session_id,
                 request_id=record.request_id,
@@ -164,7 +164,7 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
 
 
 def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnswer:
-    """Name session and request in headers; an error does so in its body as well."""
+    """Add session and request to the headers, and for an error also to its body."""
     if isinstance(answer, WholeAnswer):
         return evolve(answer, headers={**answer.headers, **headers_of(request)})
     more = {**answer.more, "session_id": request.session_id, "request_id": request.request_id}
@@ -177,11 +177,11 @@ _ANSWER_LATER: Final = (
     "the message was taken, and its answer follows when the store is back: "
     "ask GET /sessions/{session_id}/requests/{request_id}, or send the message again with the same client_id"
 )
-"""What a caller does whose request is kept waiting by the store. Another message would be another request."""
+"""Advice for a client whose request waits for the store. Another message would be another request."""
 
 
 async def answer_chat(call: RouteCall) -> Result:
-    """Take a message, and answer with what its cycle came to."""
+    """Accept a message and respond with the outcome of its cycle."""
     submitted = await submit(call, "chat", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -196,7 +196,7 @@ async def answer_chat(call: RouteCall) -> Result:
 
 
 async def answer_stream(call: RouteCall) -> Result:
-    """Take a message, and show its session from there to the end of its cycle."""
+    """Accept a message and stream its session until the end of its cycle."""
     submitted = await submit(call, "stream", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -222,7 +222,7 @@ async def answer_stream(call: RouteCall) -> Result:
 
 
 async def answer_prompt(call: RouteCall) -> Result:
-    """Take a message, and answer as soon as its session has it."""
+    """Accept a message and respond as soon as its session has it."""
     session_id = call.params["session_id"]
     check_same_session(call.body, session_id)
     submitted = await submit(call, "prompt", session_id)
@@ -237,7 +237,7 @@ async def answer_prompt(call: RouteCall) -> Result:
 
 
 async def answer_steer(call: RouteCall) -> Result:
-    """Speak into the cycle that runs; in idle it is a prompt."""
+    """Steer the running cycle. When idle, the message becomes a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
     steered = await call.host.steer(request, call.principal, via=call.via)
     match steered:

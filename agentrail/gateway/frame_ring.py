@@ -1,7 +1,7 @@
-"""The frames of one session that its readers have not all read, in one ring that they share by position.
+"""Frames of one session that some readers have not read, in a shared ring addressed by position.
 
-Pure. A reader is a number: where it stands. So a thousand readers hold each frame once, and one that does not read costs nothing but
-itself: what it has not read is given up when the ring is full, and then it is overtaken.
+Pure. A reader is only a position. A thousand readers therefore share each frame, and a reader that does not
+read costs nothing: its frames are dropped when the ring is full, and it is overtaken.
 """
 
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from agentrail.events import Event
 
 MAX_RING_FRAMES: Final = 2_048
 MAX_RING_BYTES: Final = 8 << 20
-"""Of all frames of a ring together; the last one is kept whatever its size."""
+"""Limit on all frames of a ring. The last frame is kept whatever its size."""
 
 
 class RingFrame(NamedTuple):
@@ -18,7 +18,7 @@ class RingFrame(NamedTuple):
 
     Attributes:
         data: Its bytes.
-        seq: What a reader that has it goes on after; None where that stays what it was.
+        seq: Number to resume after for a reader that has it. None leaves the number unchanged.
     """
 
     data: bytes
@@ -29,17 +29,17 @@ class FrameRing:
     """Frames by position, of which the last ones are kept.
 
     Attributes:
-        first: The position of the oldest that is kept.
-        end: That of the next one to come.
+        first: Position of the oldest kept frame.
+        end: Position of the next frame.
     """
 
     __slots__ = ("_capacity", "_frames", "_max_bytes", "_size", "end", "first")
 
     def __init__(self, *, max_frames: int = MAX_RING_FRAMES, max_bytes: int = MAX_RING_BYTES) -> None:
-        """Begin with none."""
+        """Create an empty ring."""
         self._capacity = max_frames
         self._max_bytes = max_bytes
-        # Grows up to its capacity; the frame of position p stands at p modulo that.
+        # Grows up to its capacity. The frame of position p is at index p modulo the capacity.
         self._frames: list[RingFrame | None] = []
         self._size = 0
         self.first: int = 0
@@ -47,11 +47,11 @@ class FrameRing:
 
     @property
     def size_bytes(self) -> int:
-        """How much it holds."""
+        """Size of its frames in bytes."""
         return self._size
 
     def append(self, frame: RingFrame) -> None:
-        """Take a frame; the oldest go where there is no room."""
+        """Append a frame. The oldest ones are dropped if there is no room."""
         if self.end - self.first == self._capacity:
             self.drop_before(self.first + 1)
         if self.end < self._capacity:
@@ -64,13 +64,13 @@ class FrameRing:
             self.drop_before(self.first + 1)
 
     def at(self, position: int) -> RingFrame:
-        """Give the frame of a position that is kept."""
+        """Return the frame of a kept position."""
         frame = self._frames[position % self._capacity]
         assert frame is not None  # noqa: S101 - it is kept
         return frame
 
     def drop_before(self, position: int) -> None:
-        """Give up what stands before a position: no reader wants it any more."""
+        """Drop frames before a position, which no reader needs."""
         for place in range(self.first, min(position, self.end)):
             self._size -= len(self.at(place).data)
             self._frames[place % self._capacity] = None
@@ -78,36 +78,37 @@ class FrameRing:
 
 
 class FrameMemory:
-    """The frames of events that were made lately, found by the very event: so each is made once, however many readers want it.
+    """Cache of recent frames by event identity, so that each event is encoded once for all readers.
 
-    By identity, because events are equal when all but their number is. What was not wanted for two passes of `age` is forgotten.
+    By identity, because events that differ only in their number are equal. Unused frames are dropped after two
+    calls of `age`.
     """
 
     __slots__ = ("_old", "_size", "_young")
 
     def __init__(self) -> None:
-        """Begin with none."""
-        # The event is held with its frame: another one that came in its place in memory would have its identity.
+        """Create an empty cache."""
+        # The event is kept with its frame: otherwise a new event at the same address would have its identity.
         self._young: dict[int, tuple[Event, bytes]] = {}
         self._old: dict[int, tuple[Event, bytes]] = {}
         self._size = 0
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return the number of cached frames."""
         return len(self._young) + len(self._old)
 
     def find(self, event: Event) -> bytes | None:
-        """Give the frame of this very event."""
+        """Return the frame of this exact event object, or None."""
         found = self._young.get(id(event)) or self._old.get(id(event))
         return None if found is None else found[1]
 
     def keep(self, event: Event, frame: bytes) -> None:
-        """Remember a frame."""
+        """Cache a frame."""
         if len(self._young) >= MAX_RING_FRAMES or self._size >= MAX_RING_BYTES:
             self.age()
         self._young[id(event)] = (event, frame)
         self._size += len(frame)
 
     def age(self) -> None:
-        """Forget what was made before the last call of this."""
+        """Drop frames that were cached before the previous call."""
         self._old, self._young, self._size = self._young, {}, 0

@@ -1,7 +1,8 @@
-"""Server-sent events: what each event, each snapshot and the end of a stream look like, byte for byte.
+"""Server-sent events: the exact bytes of events, snapshots and the end of a stream.
 
-Pure: values in, bytes out. Who reads a stream, and when something goes out, stands in `hub`. A frame ends with an empty line, and
-nothing in a session can end one early: its JSON is on one line, and whatever some readers take for the end of one is escaped.
+Pure: values in, bytes out. `hub` manages readers and timing. A frame ends with an empty line. No session
+    content can end one early: the JSON is on one line, and characters that some parsers read as a line break
+    are escaped.
 """
 
 import re
@@ -22,15 +23,18 @@ STREAM_HEADERS: Final[tuple[tuple[str, str], ...]] = (
     ("cache-control", "no-store"),
     ("x-accel-buffering", "no"),
 )
-"""So that nothing on the way keeps a stream, or waits until there is more of it."""
+"""Prevents proxies and caches from storing or buffering a stream."""
 
 MIN_RETRY_MS: Final = 500
 MAX_RETRY_MS: Final = 3_000
-"""Bounds of the time after which a browser comes back."""
+"""Bounds of the reconnection delay of a browser."""
 
 HEARTBEAT: Final = b":\n"
-"""A comment, which every reader skips. No empty line stands behind it: some readers, httpx-sse among them, take one for the end of an event
-whether it has data or not, and would give an empty one for each heartbeat."""
+"""A comment, which every parser skips.
+
+No empty line after it: some parsers, including httpx-sse, treat one as the end of an event even without data,
+    and would yield an empty event per heartbeat.
+"""
 
 DoneReason: TypeAlias = Literal[
     "completed",
@@ -45,7 +49,7 @@ DoneReason: TypeAlias = Literal[
     "unauthorized",
     "store_unavailable",
 ]
-"""How a stream ends: with its request, with its session, or because it cannot go on here."""
+"""How a stream ends: with its request, with its session, or because it cannot continue here."""
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _LINE_ENDS: Final = (
@@ -53,11 +57,14 @@ _LINE_ENDS: Final = (
     (b"\xe2\x80\xa8", b"\\u2028"),
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
-"""What some readers take for the end of a line: in JSON it stands in texts alone, where an escape says the same."""
+"""Characters that some parsers read as a line break.
+
+In JSON they occur only in strings, where an escape is equivalent.
+"""
 
 
 def retry_line(draw: float) -> bytes:
-    """Return the first line of a stream: after how many milliseconds a browser comes back. It belongs to the frame after it."""
+    """Return the first line of a stream, the reconnection delay in milliseconds. It belongs to the frame after it."""
     return b"retry: %d\n" % (MIN_RETRY_MS + draw * (MAX_RETRY_MS - MIN_RETRY_MS))
 
 
@@ -98,7 +105,7 @@ class StreamEnd(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def event_frame(event: Event | UnknownEvent) -> bytes:
-    """Make the frame of an event: `event:` its kind, `data:` its wire form, `id:` its number if it is committed."""
+    """Return the frame of an event: `event:` its kind, `data:` its wire form, `id:` its number if it is committed."""
     meta = event.meta
     kind = event.kind if isinstance(event, UnknownEvent) else KINDS[type(event)]
     is_committed = meta is not None and not meta.ephemeral
@@ -106,22 +113,22 @@ def event_frame(event: Event | UnknownEvent) -> bytes:
 
 
 def snapshot_frame(snapshot: Snapshot, *, agent_id: str | None = None) -> bytes:
-    """Make the frame of a snapshot. It has no `id:`: its number stands in it, and no event of this number need have been seen."""
+    """Return the frame of a snapshot. It has no `id:`, because the event of its number may not have been seen."""
     return _frame("snapshot", encode_snapshot(snapshot, agent_id=agent_id), None)
 
 
 def done_frame(done: StreamEnd) -> bytes:
-    """Make the frame that a stream ends with."""
+    """Return the frame that ends a stream."""
     return _frame("done", encode_plain(done), None)
 
 
 def text_frame(data: bytes) -> bytes:
-    """Make a frame without a name and a number, of a text on one line: for protocols that have neither."""
+    """Return a frame without name and number for a single line of text, for protocols that have neither."""
     return b"data: %b\n\n" % _on_one_line(data)
 
 
 def _frame(kind: str, data: bytes, number: int | None) -> bytes:
-    # The kind of an event of a newer version is any text: as the name of a frame it might be more than one line.
+    # The kind of a newer event may be any text, which could be more than one line as a frame name.
     name = kind if _KIND.fullmatch(kind) else "unknown"
     end = b"\n\n" if number is None else b"\nid: %d\n\n" % number
     return b"event: %b\ndata: %b%b" % (name.encode(), _on_one_line(data), end)
@@ -131,6 +138,6 @@ def _on_one_line(data: bytes) -> bytes:
     if not data.isascii():
         for end, escape in _LINE_ENDS:
             data = data.replace(end, escape)
-    if b"\n" in data or b"\r" in data:  # between two parts of a JSON text, where a blank says the same
+    if b"\n" in data or b"\r" in data:  # between JSON tokens, where a blank is equivalent
         data = data.replace(b"\r", b" ").replace(b"\n", b" ")
     return data

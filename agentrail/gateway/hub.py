@@ -1,8 +1,9 @@
-"""Readers of streams: one hub per session that has some, which subscribes once, makes each frame once and wakes its readers in slices.
+"""Hubs of event streams: one per session with readers.
 
-Trio, and no HTTP: a reader gives bytes that go out as they are. Publishing never waits for a reader; one that does not read is overtaken
-by the ring, told so if it reads again, and cut if it does not. What stands in a frame is made in `frames`; a request whose end a stream
-has is looked at elsewhere, and told with `StreamReader.finish`.
+A hub subscribes once, encodes each frame once, and wakes its readers in slices. Uses Trio, but no HTTP: a
+reader yields bytes that are sent unchanged. Publishing never waits for a reader. A reader that falls behind is
+overtaken by the ring: it is notified if it reads again, and cut if it does not. `frames` encodes the frames.
+The end of a request is detected elsewhere and passed in with `StreamReader.finish`.
 """
 
 from collections import deque
@@ -35,30 +36,30 @@ from agentrail.runtime.subscription import Subscription
 LOGGER: Final = Logger("agentrail.gateway")
 
 SLICE: Final = 64
-"""How many readers are woken before others get a turn: a listener takes one connection each time."""
+"""Readers woken before other tasks run, so that a listener can accept a connection in between."""
 
 HUB_BUFFER: Final = 1_024
-"""How many events may wait for a hub; where there are more, it goes on behind what it has, as any subscriber does."""
+"""Buffer of a hub's subscription, in events. After an overflow it resumes like any subscriber."""
 
 WRITE_GRACE_SECONDS: Final = 5.0
-"""How long a reader that is overtaken, or told that its stream ends, may take for the write that it is in."""
+"""Time limit for the current write of a reader that was overtaken or whose stream ends."""
 
 CHECK_SECONDS: Final = 5.0
-"""How often readers are looked at that do not read."""
+"""Interval between checks of readers that do not read."""
 
 TICK_SECONDS: Final = 0.5
-"""How often all readers are looked at, at most."""
+"""Minimum interval between checks of all readers."""
 
 
 @frozen(kw_only=True)
 class HubStatistics:
-    """What the hubs of a process have at work.
+    """Current load of the hubs of a process.
 
     Attributes:
-        hubs: Sessions that have readers.
+        hubs: Sessions with readers.
         readers: Open streams.
-        frames: Frames that are kept for them.
-        frame_bytes: How much that is.
+        frames: Frames stored for them.
+        frame_bytes: Size of these frames in bytes.
     """
 
     hubs: int
@@ -68,20 +69,20 @@ class HubStatistics:
 
 
 class Hub:
-    """What the readers of one session share: a subscription, and its frames.
+    """State shared by the readers of one session: a subscription and its frames.
 
     Attributes:
-        session: Whose.
-        ring: The frames that not all have read.
-        waiting: The readers that wait, in the order in which they came.
-        readers: All of them.
-        users: How many read here, or are about to.
-        ended: How the session's streams end; None while it lives.
-        scope: Cancelled when no reader is left.
+        session: The session.
+        ring: Frames that some readers have not read.
+        waiting: Waiting readers, in order of arrival.
+        readers: All readers.
+        users: Number of current and joining readers.
+        ended: How the session's streams end, or None while it lives.
+        scope: Cancelled when the last reader leaves.
     """
 
     def __init__(self, session: Session, ring: FrameRing) -> None:
-        """Begin; `run` subscribes."""
+        """Create the hub. `run` subscribes."""
         self.session = session
         self.ring = ring
         self.waiting: dict[StreamReader, None] = {}
@@ -100,13 +101,13 @@ class Hub:
 
     @property
     def session_id(self) -> SessionId:
-        """Of which session."""
+        """Id of the session."""
         return self.session.session_id
 
     async def run(self) -> None:
-        """Follow the session until it ends, or no reader is left.
+        """Follow the session until it ends, or until the last reader leaves.
 
-        Cancellation: At once; readers that are left wait for ever, so it is cancelled behind them.
+        Cancellation: At once. Remaining readers would wait indefinitely, so it is cancelled after them.
         """
         with self.scope:
             while self.ended is None:
@@ -118,14 +119,14 @@ class Hub:
                         await self._follow(subscription)
                 except (
                     SessionDown
-                ) as error:  # it had ended before; how, knows the reader that wants the rest of it
+                ) as error:  # it ended before; a reader that wants the rest of it reports how
                     self._end("shutdown" if isinstance(error, SessionRested) else "session_ended")
-                except AgentrailError as error:  # its journal cannot be read, say
+                except AgentrailError as error:  # for example an unreadable journal
                     self._break(error)
-                except BaseException as error:  # noqa: ASYNC103 - what travels is raised
+                except BaseException as error:  # noqa: ASYNC103 - cancellation is raised again
                     if what_travels(error) is not None:
                         raise
-                    self._break(error)  # a bug of ours, or of a store: streams of other sessions go on
+                    self._break(error)  # a bug of ours or of a store: streams of other sessions continue
             await self._wake_readers()
 
     async def _follow(self, subscription: Subscription) -> None:
@@ -144,12 +145,12 @@ class Hub:
         try:
             event = await anext(subscription)
         except (StopAsyncIteration, SubscriberTooSlow):
-            # It has ended, or was cut; or a reader that joined has taken what this task was woken for. `take_waiting` knows.
+            # It has ended or was cut, or a joining reader took the event first. `take_waiting` finds out.
             return
         self._put(event, subscription)
 
     def take_waiting(self) -> bool:
-        """Take all that the session has published and that was not taken yet, without a checkpoint."""
+        """Take all published events that are waiting, without a checkpoint. Return False if the subscription was cut."""
         subscription = self._subscription
         if subscription is None:
             return self.ended is not None
@@ -184,7 +185,8 @@ class Hub:
             if isinstance(event, EventsLost):
                 self.ring.append(self._frame_of_snapshot(subscription.snapshot))
 
-        # Readers would miss what cannot be written, and not know: so their streams end, and no other session's.
+        # Readers would miss an event that cannot be encoded without noticing, so the streams of this session
+        # end.
         call_guarded(self._break, put)
 
     def _break(self, error: BaseException) -> None:
@@ -194,7 +196,7 @@ class Hub:
         self._end("failed")
 
     def frame_of(self, event: Event) -> RingFrame:
-        """Give the frame of an event: the very bytes that were made for another reader, where there was one."""
+        """Return the frame of an event, the same bytes for every reader."""
         data = self._memory.find(event)
         if data is None:
             data = event_frame(event)
@@ -207,16 +209,16 @@ class Hub:
         for reader in waiting:
             reader.wake()
             self._woken += 1
-            if self._woken == SLICE:  # counted on from what was woken for the event before, in the same turn
+            if self._woken == SLICE:  # continues the count of the previous event in the same turn
                 self._woken = 0
                 await trio.lowlevel.checkpoint()
 
     async def wait_level(self) -> None:
-        """Wait until it follows the session, or has ended."""
+        """Wait until the hub follows the session, or has ended."""
         await self._is_level.wait()
 
     def begin_reader(self, own: Subscription, after: int | None) -> StreamReader | None:
-        """Let a reader begin, in the step in which its own subscription was entered: no checkpoint lies between."""
+        """Add a reader in the same step in which its own subscription was entered, without a checkpoint in between."""
         if not self.take_waiting():
             return None
         pending: deque[Event | RingFrame] = deque([RingFrame(retry_line(jitter()), None)])
@@ -230,7 +232,7 @@ class Hub:
                 if isinstance(event, EventsLost):
                     pending.append(self._frame_of_snapshot(own.snapshot))
         except trio.WouldBlock:
-            if self.ended is not None:  # another session of the same id lives by now
+            if self.ended is not None:  # another session of the same id is running by now
                 return None
         except trio.EndOfChannel:
             self._end(self._reason_of(own))
@@ -241,7 +243,7 @@ class Hub:
         return reader
 
     def _snapshot_now(self, own: Subscription) -> RingFrame:
-        # As long as nothing was published it is the same one: a thousand that come at once are given it once made.
+        # Reused until the next event: a thousand readers that arrive at once share one snapshot.
         known = self._snapshot
         if known is None or known[0] != self.ring.end:
             known = self._snapshot = (self.ring.end, self._frame_of_snapshot(own.snapshot))
@@ -253,18 +255,18 @@ class Hub:
         return RingFrame(snapshot_frame(snapshot, agent_id=agent_id), snapshot.last_seq)
 
     def age(self) -> None:
-        """Give up what all readers have, and frames that no reader asks for any more."""
+        """Drop frames that all readers have, and cached frames that no reader wanted recently."""
         self.ring.drop_before(min((reader.position for reader in self.readers), default=self.ring.end))
         self._memory.age()
 
 
 class Hubs:
-    """All open streams of a process. Made by `open_hubs`."""
+    """All open streams of a process. Created by `open_hubs`."""
 
     def __init__(
         self, nursery: trio.Nursery, *, heartbeat_seconds: float, make_ring: Callable[[], FrameRing]
     ) -> None:
-        """Begin without streams."""
+        """Create it without streams."""
         self._nursery = nursery
         self._heartbeat = heartbeat_seconds
         self._make_ring = make_ring
@@ -277,7 +279,7 @@ class Hubs:
         self._aged_at = 0.0
 
     def statistics(self) -> HubStatistics:
-        """Say what is at work."""
+        """Return the current load."""
         rings = [hub.ring for hub in self._hubs.values()]
         return HubStatistics(
             hubs=len(rings),
@@ -304,7 +306,7 @@ class Hubs:
 
     @contextmanager
     def watch_stream(self, stream: WatchedStream) -> Iterator[None]:
-        """Watch a stream as long as the block lasts: also one that reads no hub."""
+        """Watch a stream for the duration of the block, even one that reads no hub."""
         self._all[stream] = None
         self._has_readers.set()
         self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
@@ -331,12 +333,12 @@ class Hubs:
             finally:
                 if reader is None:
                     self._let_go(hub)
-            # The hub had fallen behind and begins anew, or was of a session that is gone.
+            # The hub had fallen behind and restarts, or belonged to an ended session.
 
     def _hub_of(self, session: Session) -> Hub:
         key = key_of(session.scope, session.session_id)
         hub = self._hubs.get(key)
-        if hub is None or hub.ended is not None:  # one that has ended goes on for those that read its rest
+        if hub is None or hub.ended is not None:  # an ended hub stays for the readers of its rest
             hub = self._hubs[key] = Hub(session, self._make_ring())
             self._nursery.start_soon(hub.run, name=f"stream of {session.session_id}")
         return hub
@@ -356,9 +358,9 @@ class Hubs:
             del self._hubs[key]
 
     async def close(self, reason: DoneReason, *, within_seconds: float = WRITE_GRACE_SECONDS) -> None:
-        """End all streams, and those that are opened from now on, each with its `done` and its number.
+        """End all streams, including ones opened later, each with a `done` frame and its number.
 
-        Cancellation: The streams end all the same; writes that are stuck are cut by the watcher.
+        Cancellation: The streams end anyway. The watcher cuts blocked writes.
         """
         self._closing = reason
         for place, reader in enumerate(tuple(self._all), 1):
@@ -373,7 +375,7 @@ class Hubs:
     # --- the watcher
 
     async def watch(self) -> None:
-        """Write heartbeats into silent streams, and cut writes that are stuck where a stream has to end: one task for all.
+        """Write heartbeats into silent streams, and cut blocked writes of streams that have to end. One task for all.
 
         Cancellation: At once.
         """
@@ -424,7 +426,7 @@ async def open_hubs(
     max_frames: int = MAX_RING_FRAMES,
     max_frame_bytes: int = MAX_RING_BYTES,
 ) -> AsyncIterator[Hubs]:
-    """Open what streams are read through."""
+    """Open the hubs for the duration of the block."""
     async with trio.open_nursery() as nursery:
         make_ring = partial(FrameRing, max_frames=max_frames, max_bytes=max_frame_bytes)
         hubs = Hubs(nursery, heartbeat_seconds=heartbeat_seconds, make_ring=make_ring)

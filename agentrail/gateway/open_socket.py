@@ -1,7 +1,8 @@
-"""One open socket: a task that receives, one that sends, one per session that is read, and one per running command.
+"""One open socket: a receiving task, a sending task, one per subscribed session, and one per running command.
 
-Trio and ASGI messages. Publishing never waits for a socket: new events wait in the subscription, and frames in the queue. Both are bounded.
-A client that catches up gets frames as fast as it reads them. A client that is level and does not read is closed.
+Uses Trio and ASGI messages. Publishing never waits for a socket: new events wait in the subscription, and
+frames in the queue. Both are bounded. A client that catches up gets frames as fast as it reads them. A client
+that is up to date and does not read is closed.
 """
 
 import math
@@ -56,20 +57,20 @@ from agentrail.runtime.subscription import Subscription
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import CloseCode, FrameId, Pong
 
-# Events published before the client came, in frames of many events.
+# Events published before the client connected, in frames of many events.
 
 MAX_REPLAY_BYTES: Final = 256 << 10
-"""Of one frame; an event that is larger has one for itself."""
+"""Limit on one frame. A larger event has its own frame."""
 
 
 @frozen(kw_only=True)
 class ReplaySocket:
-    """What is needed of a socket to catch up on it.
+    """Functions of a socket for catching up.
 
     Attributes:
-        frame_of: Makes the frame of an event, once for all sockets.
-        send: Takes a frame of a session, with the number to go on after, and returns when it has gone out; False where the
-            socket is closing.
+        frame_of: Encodes the frame of an event, once for all sockets.
+        send: Sends a frame of a session, with the number to resume after. Returns when it has been sent, False
+            if the socket is closing.
     """
 
     frame_of: Callable[[Event], bytes]
@@ -79,9 +80,9 @@ class ReplaySocket:
 async def send_past(
     socket: ReplaySocket, asked: Subscribe, events: Subscription, *, agent_id: str | None
 ) -> int | None:
-    """Send what waits in a subscription, until nothing does, or the socket closes.
+    """Send the waiting events of a subscription, until none is left or the socket closes.
 
-    Cancellation: What was not sent is not counted by the cursors of the socket.
+    Cancellation: The cursors of the socket exclude unsent events.
     """
     batch: list[bytes] = []
     size, last = 0, None
@@ -94,10 +95,10 @@ async def send_past(
                 return None
             batch, size, last = [], 0, None
             if is_over and resume_after is None:
-                continue  # while it went out more may have come
+                continue  # more events may have arrived while it was being sent
         if is_over:
             return resume_after
-        assert event is not None  # noqa: S101 - else it is over
+        assert event is not None  # noqa: S101 - otherwise it is over
         if is_lost:
             if not await _send_loss(socket, asked, events, frame, agent_id):
                 return None
@@ -109,7 +110,7 @@ async def send_past(
 
 
 def _next_of(events: Subscription) -> tuple[Event | None, bool, int | None]:
-    """Give the next event that waits; or that there is none, and where to go on if others were given up."""
+    """Return the next waiting event, whether there is none, and where to resume if events were dropped."""
     try:
         return events.next_nowait(), False, None
     except (trio.WouldBlock, trio.EndOfChannel):
@@ -121,7 +122,7 @@ def _next_of(events: Subscription) -> tuple[Event | None, bool, int | None]:
 async def _send_loss(
     socket: ReplaySocket, asked: Subscribe, events: Subscription, frame: bytes, agent_id: str | None
 ) -> bool:
-    """Say that events are lost, and from what to begin anew."""
+    """Send the loss of events, and a snapshot to start from."""
     snapshot = events.snapshot
     assert snapshot is not None  # noqa: S101 - it comes with the loss
     begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
@@ -132,62 +133,62 @@ async def _send_loss(
 
 
 HELLO_SECONDS: Final = 5.0
-"""How long a socket may be open without it being known who calls."""
+"""Time limit for a socket without an authenticated caller."""
 
 STUCK_SECONDS: Final = 30.0
-"""How long one frame may take to be written."""
+"""Time limit for writing one frame."""
 
 LINGER_SECONDS: Final = 1.0
-"""How long a socket that closes still takes what comes, and throws it away."""
+"""Time during which a closing socket still reads and discards input."""
 
 LINGER_STEP_SECONDS: Final = 0.1
-"""After how much silence it does not."""
+"""Silence that ends this early."""
 
 MAX_MALFORMED: Final = 3
-"""The how manieth frame that is none closes the socket."""
+"""Malformed frames tolerated before the socket is closed."""
 
 MAX_BYTES_OF_STRANGERS: Final = 16 << 10
-"""Of a frame while it is not known who calls: room for a `hello` with the longest token."""
+"""Frame limit before authentication: room for a `hello` with the longest token."""
 
 MAX_AT_WORK: Final = 100
-"""Commands of one socket that are carried out at one time."""
+"""Limit on running commands of one socket."""
 
 MAX_WATCHES: Final = 16
-"""What one socket watches at one time."""
+"""Limit on watches of one socket."""
 
 SUBSCRIPTION_BUFFER: Final = 1_024
-"""How many events of a session wait for one who is catching up."""
+"""Buffered events of a session while a client catches up."""
 
 
 class MemoryOfFrames(Protocol):
-    """Makes frames of events, each once for all sockets."""
+    """Encodes each event once for all sockets."""
 
     def frame_of(self, event: Event) -> bytes:
-        """Give the frame of an event."""
+        """Return the frame of an event."""
         ...
 
 
 @attrs.define(eq=False, kw_only=True)
 class OpenSocket:
-    """One socket that was accepted.
+    """One accepted socket.
 
     Attributes:
-        gateway: What is shared with the routes.
-        commands: What it can be told to do.
-        frames: Makes frames of events.
-        memory: What was done under a name.
-        lasting: Where that is done which outlives its socket.
-        head: Of the upgrade.
-        principal: Who calls; None until `hello` has said it.
-        place: That it takes among all that are open.
-        receive: The connection.
-        send: The connection.
-        cut: Closes the connection, also while a write does not get through; None where another server serves.
-        queue: What waits to be sent.
-        subscriptions: What is read of each session; cancelled to read it no more.
-        watches: What is watched, by the ids of the frames that asked for it.
-        heartbeat: Seconds; twice as long without a frame closes the socket.
-        replay_frames: Whether the client takes what was published before in frames of many events.
+        gateway: State shared with the routes.
+        commands: Available commands.
+        frames: Encodes frames of events.
+        memory: Outcomes of named commands.
+        lasting: Nursery for work that outlives its socket.
+        head: Head of the upgrade request.
+        principal: The caller, or None until `hello`.
+        place: Its place among the open streams and sockets.
+        receive: ASGI receive function of the connection.
+        send: ASGI send function of the connection.
+        cut: Closes the connection, even during a blocked write. None if another server serves the application.
+        queue: Frames to send.
+        subscriptions: Cancel scope of each subscribed session.
+        watches: Cancel scopes of the watches, by the id of the requesting frame.
+        heartbeat: Seconds. Twice as long without a frame closes the socket.
+        replay_frames: Whether the client accepts past events in frames of many events.
     """
 
     gateway: Gateway
@@ -221,9 +222,9 @@ class OpenSocket:
     _is_low: trio.Event = attrs.field(factory=trio.Event)
 
     async def run(self) -> None:
-        """Serve it until it closes, or its client leaves.
+        """Serve the socket until it closes, or its client leaves.
 
-        Cancellation: What is being written is cut.
+        Cancellation: The current write is cut off.
         """
         with self._scope:
             async with trio.open_nursery() as nursery:
@@ -232,21 +233,24 @@ class OpenSocket:
                 nursery.cancel_scope.cancel(reason="the socket is closed")
 
     def close(self, code: CloseCode) -> None:
-        """Close it, with a frame that says why, behind what waits. The first code that is said holds."""
+        """Close the socket after the queued frames, with a frame that has the reason. The first code is used."""
         self.queue.close(code)
         self._note_closing()
         self._wake()
 
     def end_unauthorized(self) -> None:
-        """Close it: its token expired, or was revoked."""
+        """Close the socket, because its token expired or was revoked."""
         self.close(CloseCode.UNAUTHORIZED)
 
     def cut_off(self) -> None:
-        """End it at once; what is unsent is lost. Who receives closes the connection where a write does not get through."""
+        """End the socket at once and drop unsent frames.
+
+        The receiving task closes the connection if a write is blocked.
+        """
         self._scope.cancel(reason="the socket is cut")
 
     def look(self, now: float, grace_seconds: float) -> None:
-        """Do what is due by now; called by the watcher of all sockets."""
+        """Run the checks that are due. Called by the watcher of all sockets."""
         self._note_closing()
         if self._closing_at is not None:
             if now - self._closing_at >= grace_seconds:
@@ -265,7 +269,7 @@ class OpenSocket:
     # --- out
 
     async def _send_all(self) -> None:
-        """Send what waits, in order, until the socket is closed."""
+        """Send queued frames in order, until the socket is closed."""
         sent = 0
         while True:
             frame = self.queue.take()
@@ -278,7 +282,7 @@ class OpenSocket:
                 self._has_sent.set()
                 sent += 1
                 if sent % TURN_EVERY == 0:
-                    await trio.lowlevel.checkpoint()  # a write after the client has left does not wait
+                    await trio.lowlevel.checkpoint()  # a write after the client has left does not block
             elif self.queue.closing is not None:
                 await self._linger()
                 await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
@@ -288,7 +292,10 @@ class OpenSocket:
                 await self._has_frames.wait()
 
     async def _linger(self) -> None:
-        """Let a client that is still sending read why it is closed: a connection with unread bytes is reset, and takes that with it."""
+        """Give a client that is still sending time to read the reason.
+
+        Closing a connection with unread bytes resets it, and the last frame would be lost.
+        """
         until = trio.current_time() + LINGER_SECONDS
         while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
             await trio.sleep(LINGER_STEP_SECONDS / 2)
@@ -311,17 +318,17 @@ class OpenSocket:
 
     async def _wait_room(self) -> None:
         while self.queue.is_half_full and self.queue.closing is None:
-            # As of `_has_sent`: else the session that waited first would wait for ever.
+            # Same as for `_has_sent`: otherwise the session that waited first would wait indefinitely.
             self._has_room = trio.Event() if self._has_room.is_set() else self._has_room
             await self._has_room.wait()
 
     async def _send_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
-        """Send a frame of the past of a session, and return when it has gone out; False where the socket is closing."""
+        """Send a frame of past events and wait until it has been sent. Return False if the socket is closing."""
         if not self.queue.put_apart(session_id, seq, frame):
             return False
         self._wake()
         while self.queue.has_apart(session_id) and self.queue.closing is None:
-            # A new one only where the old one was set: many sessions wait for the same.
+            # Replaced only if it was set, because many sessions wait for the same event.
             self._has_sent = trio.Event() if self._has_sent.is_set() else self._has_sent
             await self._has_sent.wait()
         return self.queue.closing is None
@@ -334,7 +341,7 @@ class OpenSocket:
     # --- in
 
     async def _receive_all(self, nursery: trio.Nursery) -> None:
-        """Take what the client sends, until it leaves."""
+        """Handle frames of the client until it leaves."""
         try:
             while True:
                 message = await self.receive()
@@ -345,7 +352,7 @@ class OpenSocket:
                 if self.queue.closing is None:
                     await self._take(message.get("text"), nursery)
         finally:
-            # Where a write does not get through, it is deaf to the cancellation that brought us here.
+            # A blocked write ignores the cancellation that brought us here.
             if self._writing_since is not None and self.cut is not None:
                 self.cut()
 
@@ -358,7 +365,7 @@ class OpenSocket:
             return
         try:
             data = b"" if text is None else text.encode()
-        except UnicodeEncodeError:  # half of a character: no server lets it through
+        except UnicodeEncodeError:  # a lone surrogate, which servers normally refuse
             data = b""
         if len(data) > (limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS):
             self.close(CloseCode.TOO_LARGE)
@@ -382,7 +389,7 @@ class OpenSocket:
         except FrameRefused as refused:
             self._put(refusal_frame(refused.frame_id, refused.answer))
 
-    # --- who calls
+    # --- authentication
 
     async def _greet(self, hello: Hello) -> None:
         if self.principal is None:
@@ -409,7 +416,7 @@ class OpenSocket:
     async def _admit(self, hello: Hello) -> Principal | ErrorAnswer:
         if hello.token is None:
             return UNAUTHORIZED
-        self._began_at = math.inf  # it has said something; who looks it up takes no longer than it may
+        self._began_at = math.inf  # it has sent `hello`; the authentication has its own time limit
         admitted = await self.gateway.callers.admit(self._head_with(hello.token))
         if isinstance(admitted, ErrorAnswer):
             return admitted
@@ -430,13 +437,13 @@ class OpenSocket:
         )
 
     async def _judge_again(self, principal: Principal) -> Principal:
-        """Judge the caller of a command as that of a request: its token may have expired since the socket was opened."""
+        """Check the caller of a command like that of a request, because its token may have expired meanwhile."""
         judged = await self.gateway.callers.check_again(self.head, principal)
         if isinstance(judged, ErrorAnswer):
             raise CallRefused(judged)
         return judged
 
-    # --- what it asks for
+    # --- commands
 
     def _begin(
         self,
@@ -444,7 +451,7 @@ class OpenSocket:
         principal: Principal,
         nursery: trio.Nursery,
     ) -> None:
-        """Begin what a frame asks for, in the order in which frames came."""
+        """Start the work of a frame, in the order of arrival."""
         match frame:
             case Unsubscribe():
                 reading = self.subscriptions.pop(frame.session_id, None)
@@ -501,7 +508,7 @@ class OpenSocket:
     async def _carry_out(
         self, command: CommandFrame, principal: Principal, before: trio.Event | None, own: trio.Event
     ) -> None:
-        """Carry out a command, behind the one that came before it in its session, and reply."""
+        """Run a command after the previous one of its session, and reply."""
         try:
             if before is not None:
                 await before.wait()
@@ -518,7 +525,7 @@ class OpenSocket:
                 self._put(refusal_frame(command.id, outcome))
             else:
                 self._put(reply_frame(command.id, outcome))
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
             self._reply_failure(command.id, raised)
         finally:
@@ -528,13 +535,13 @@ class OpenSocket:
                 del self._lanes[command.session_id]
 
     async def _outcome_of(self, command: CommandFrame, principal: Principal) -> CommandOutcome:
-        """Carry out a command that has a name; its socket may be gone by the end."""
+        """Run a named command, which may outlive its socket."""
         try:
             known = self.commands[command.name]
             return await carry_out(command, known, self.gateway, self.head, principal)
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
-            return _told_of(raised)  # noqa: ASYNC104 - what travels was raised
+            return _told_of(raised)  # noqa: ASYNC104 - cancellation was raised above
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
         told = _told_of(raised)
@@ -542,7 +549,7 @@ class OpenSocket:
         if told.code == UNAUTHORIZED.code:
             self.end_unauthorized()
 
-    # --- sessions that are read
+    # --- subscribed sessions
 
     async def _read_session(self, asked: Subscribe, principal: Principal, reading: trio.CancelScope) -> None:
         try:
@@ -567,20 +574,20 @@ class OpenSocket:
                     goes_on = True
         except SubscriberTooSlow:
             self.close(CloseCode.SLOW)
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
             self._reply_failure(asked.id, raised)
         finally:
             if self.subscriptions.get(asked.session_id) is reading:
                 del self.subscriptions[asked.session_id]
 
-    # --- rows that are watched
+    # --- watched rows
 
     async def _watch_rows(self, asked: WatchRows, principal: Principal, watching: trio.CancelScope) -> None:
         def is_on() -> bool:
             return self.watches.get(asked.id) is watching
 
-        async def begin(part: WatchPart) -> None:  # noqa: ASYNC124 - room was waited for
+        async def begin(part: WatchPart) -> None:  # noqa: ASYNC124 - the room was awaited before
             if is_on():
                 self._put(watching_frame(asked, part))
 
@@ -594,12 +601,12 @@ class OpenSocket:
                 charge_command(self.gateway, principal, "subscribe")
                 self.gateway.opened()
                 watches = self.gateway.watches
-                assert watches is not None  # noqa: S101 - it is open as long as the host is
+                assert watches is not None  # noqa: S101 - it is open while the host is
                 kind = watches.kind_of(asked.what, principal)
                 await watches.watch(
                     kind, asked.filter, principal, wait_room=self._wait_low, begin=begin, tell=tell
                 )
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
             if is_on():
                 self._reply_failure(asked.id, raised)
@@ -610,7 +617,7 @@ class OpenSocket:
     async def _pump(
         self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
     ) -> int | None:
-        """Put what a session publishes into the queue, until the session or the socket ends."""
+        """Queue the events of a session, until the session or the socket ends. Return where to resume, if it was cut."""
         snapshot = events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
         frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
@@ -632,7 +639,7 @@ class OpenSocket:
     async def _pump_live(
         self, asked: Subscribe, events: Subscription, agent_id: str | None, *, is_open: bool, is_level: bool
     ) -> None:
-        """Put into the queue what is live, and of a client that takes no frames of many events also what is not."""
+        """Queue live events, and past ones too for a client that does not accept frames of many events."""
         taken, dropped = 0, 0
         while is_open:
             self._wake()
@@ -647,7 +654,8 @@ class OpenSocket:
                 except StopAsyncIteration:
                     break
             if not is_level:
-                # What it missed may be more than the queue holds, and is no fault of a reader who has just come back.
+                # The missed events may exceed the queue, which is not the fault of a client that has just
+                # reconnected.
                 await self._wait_room()
             if events.dropped_deltas > dropped:
                 self.queue.count_dropped(asked.session_id, events.dropped_deltas - dropped)
@@ -656,16 +664,16 @@ class OpenSocket:
             taken += 1
             if taken % TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
-        # It goes on elsewhere, or here when it is awake: who comes back is given what follows.
+        # The session continues elsewhere, or here after it wakes. A returning client gets the later events.
         if events.is_rested:
             self.close(CloseCode.GOING_DOWN)
         elif is_open:
-            # Not each end has an event of its own that says so, and some lie in front of what was asked for.
+            # Not every end has its own event, and some come before the requested position.
             self.queue.put(reply_frame(asked.id, b"null"))
         self._wake()
 
     def _offer(self, asked: Subscribe, event: Event, events: Subscription, agent_id: str | None) -> bool:
-        """Put an event into the queue; False where the socket is closing."""
+        """Queue an event. Return False if the socket is closing."""
         meta = event.meta
         if isinstance(event, EventsLost):
             snapshot = events.snapshot
@@ -681,7 +689,7 @@ class OpenSocket:
 
 
 def _told_of(raised: BaseException) -> ErrorAnswer:
-    """Give what a client is told of an exception; the log has what it is not told."""
+    """Return the error to send for an exception. Hidden details go to the log."""
     request_id = f"e-{outside.ids(9)}"
     answer = answer_to(raised, request_id=request_id)
     if answer.is_ours:
@@ -690,7 +698,7 @@ def _told_of(raised: BaseException) -> ErrorAnswer:
 
 
 def _code_of(refused: ErrorAnswer) -> CloseCode:
-    """Say with which code a socket is closed whose `hello` was refused: only another token helps against 4401."""
+    """Return the close code for a refused `hello`. After 4401 only another token helps."""
     match refused.code:
         case "too_many_requests" | "too_many_streams":
             return CloseCode.FLOOD

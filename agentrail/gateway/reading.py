@@ -1,8 +1,8 @@
-"""Strict readers for everything a client sends: paths, queries, headers, bodies and the ASGI messages that carry them.
+"""Strict parsers for all client input: paths, queries, headers, bodies and the ASGI messages that carry them.
 
-Texts and bytes in, values out. A text is a number only if every reader would take it for one. A body is bounded while it arrives and
-checked for content that would hold the loop before it becomes a struct; nothing of a refused body is kept. Messages name the field
-and the remedy, and never repeat an id or a token.
+Text and bytes in, values out. A text is a number only if every parser would read it as one. A body is bounded
+while it arrives, and checked for content that would block the event loop before it becomes a struct. Nothing of
+a refused body is kept. Messages name the field and the remedy, and never repeat an id or a token.
 """
 
 import base64
@@ -47,13 +47,14 @@ from agentrail.structs import converter_of
 from agentrail.wire.operations import RespondBody
 from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
 
-# Reads large JSON texts in pieces, so that no call of C keeps the interpreter: also from another thread one does.
+# Parses large JSON texts in pieces, because a long call into C holds the interpreter lock even in another
+# thread.
 
 JSON_PIECE_BYTES: Final = 64 << 10
-"""Bytes that one call of C reads, in a millisecond or two. A multiple of four, for base64."""
+"""Bytes parsed by one call into C, in a millisecond or two. A multiple of four, for base64."""
 
 LongText: TypeAlias = tuple[int, int, int]
-"""A text that is longer than a piece: the number of texts before it, its begin and its end, with its quotes."""
+"""A string longer than a piece: the number of strings before it, its start and its end, with its quotes."""
 
 _TOKENS: Final = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
@@ -62,11 +63,11 @@ _WHOLE_LETTERS: Final = re.compile(
 )
 _PLACE: Final = re.compile(r" \(byte \d+\)")
 _CONTINUES: Final = range(0x80, 0xC0)
-"""Bytes of UTF-8 that begin no character."""
+"""UTF-8 bytes that do not start a character."""
 
 
 def parts_of(text: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Divide a document into parts of whole tokens, and texts that are longer than a piece."""
+    """Split a document into parts of whole tokens, and strings that are longer than a piece."""
     at = 0
     while at < len(text):
         end = _end_in(_TOKENS, text, at)
@@ -79,7 +80,7 @@ def parts_of(text: bytes) -> Iterator[tuple[int, int, bool]]:
 
 def _end_in(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     found = pattern.match(text, at, at + JSON_PIECE_BYTES)
-    assert found is not None  # noqa: S101 - the pattern takes nothing too
+    assert found is not None  # noqa: S101 - the pattern also matches nothing
     return found.end()
 
 
@@ -88,17 +89,17 @@ def _end_of_text(text: bytes, at: int) -> int:
         at = _end_in(_INSIDE, text, at)
         if text.startswith(b'"', at):
             return at + 1
-        if text.startswith(b"\\", at):  # an escape that the end of the piece cuts
+        if text.startswith(b"\\", at):  # an escape at the end of the piece
             at += 2
     return len(text)
 
 
 def read_apart(text: bytes, long: Sequence[LongText]) -> PlainJson:
-    """Read a document whose long texts are read by themselves, piece by piece."""
+    """Parse a document whose long strings are parsed separately, piece by piece."""
     left: list[bytes] = []
     at = 0
     for number, start, end in long:
-        left += text[at:start], b'"\\u0000%d"' % number  # no two alike, since they may be keys
+        left += text[at:start], b'"\\u0000%d"' % number  # unique, because they may be keys
         at = end
     try:
         plain = read_json(b"".join((*left, text[at:])))
@@ -120,7 +121,7 @@ def read_apart(text: bytes, long: Sequence[LongText]) -> PlainJson:
 def _read_long(text: bytes, at: int, end: int) -> str:
     pieces: list[str] = []
     while at < end:
-        # No escape is cut, no pair of escapes that is one character, and no character.
+        # Never split an escape, a surrogate pair of escapes, or a character.
         found = _WHOLE_LETTERS.match(text, at, min(at + JSON_PIECE_BYTES, end))
         cut = at if found is None else found.end()
         while at < cut < end and text[cut] in _CONTINUES:
@@ -134,19 +135,19 @@ def _read_long(text: bytes, at: int, end: int) -> str:
 
 
 MAX_CURSOR: Final = (1 << 53) - 1
-"""The largest whole number that every client can hold."""
+"""The largest whole number that every client can represent."""
 
 MAX_SEARCH_CHARACTERS: Final = 200
-"""Characters that rows are searched for."""
+"""Limit on a search text, in characters."""
 
 
 def refuse_field(name: str, what: str) -> NoReturn:
-    """Refuse a field, or a part of a query."""
+    """Refuse a field, or a query parameter."""
     refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
 
 
 def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
-    """Let names pass that are known."""
+    """Refuse unknown names, with the closest known one."""
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return
@@ -161,7 +162,7 @@ def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = 
 
 
 def check_id(name: str, value: str, *, of_session: bool = False) -> str:
-    """Let an id pass: out of a body, a path, a query or a header."""
+    """Return a valid id from a body, a path, a query or a header, or refuse the call."""
     fault = fault_of_session_id(name, value) if of_session else fault_of_name(name, value)
     if fault is not None:
         refuse_call("id_invalid", fault, more={"field": name})
@@ -169,13 +170,13 @@ def check_id(name: str, value: str, *, of_session: bool = False) -> str:
 
 
 def check_same_session(body: ChatBody, session_id: str) -> None:
-    """Let a body pass that names no session, or the one in the path."""
+    """Refuse a body that names another session than the path."""
     if body.session_id not in (None, session_id):
         refuse_field("session_id", "is not the session in the path: leave it out")
 
 
 def named_by_client(body_id: str | None, header: str | None) -> str | None:
-    """Give the caller's name of a message: `client_id` of the body, or the header `Idempotency-Key`."""
+    """Return the client's id of a message: `client_id` of the body, or the header `Idempotency-Key`."""
     if header is not None:
         check_id("Idempotency-Key", header)
         if body_id not in (None, header):
@@ -184,7 +185,7 @@ def named_by_client(body_id: str | None, header: str | None) -> str | None:
 
 
 def check_filter(wanted: RowFilter, before: str = "") -> None:
-    """Let a filter pass that rows can be found by."""
+    """Refuse an invalid row filter."""
     if wanted.q is not None and len(wanted.q) > MAX_SEARCH_CHARACTERS:
         refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
     if wanted.agent_id is not None:
@@ -205,7 +206,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 
 
 def cursor_of(last_event_id: str | None, after: str | None) -> int | None:
-    """Give the number that a reader goes on after; None for one that begins."""
+    """Return the number after which a reader continues, or None for a new reader."""
     found = [_cursor(name, text) for name, text in (("Last-Event-ID", last_event_id), ("after", after))]
     return found[0] if found[0] is not None else found[1]
 
@@ -219,7 +220,7 @@ def _cursor(name: str, text: str | None) -> int | None:
 
 
 def whole_number(name: str, text: str | None, default: int, *, least: int = 0, most: int = MAX_CURSOR) -> int:
-    """Read a number of a query, such as `limit=50`."""
+    """Parse a number in a query, such as `limit=50`."""
     if text is None:
         return default
     if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
@@ -228,32 +229,33 @@ def whole_number(name: str, text: str | None, default: int, *, least: int = 0, m
 
 
 def yes_or_no(name: str, text: str | None) -> bool:
-    """Read a flag of a query, such as `wait=true`; left out means no."""
+    """Parse a flag in a query, such as `wait=true`. A missing flag is false."""
     if text not in (None, "true", "false"):
         refuse_field(name, f"is {text!r:.40}: expected true or false")
     return text == "true"
 
 
 def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
-    """Let a query pass whose names a route knows, each once."""
+    """Refuse a query with unknown or repeated names, or a token."""
     names = list(given)
     if any(name.lower() in ("token", "access_token") for name in names):
         refuse_call("token_in_url", "a token in a URL is refused")
     twice = next(
         (name for name in known if names.count(name) > 1), None
-    )  # and not each name: a stranger says how many
+    )  # only known names: a stranger controls the number of others
     if twice is not None:
         refuse_field(twice, "stands twice in the query")
     check_known(dict.fromkeys(names), known or ("none",), "?")
 
 
-# Request bodies: bounded on arrival, checked for content that would hold the loop, then decoded into structs.
+# Request bodies: bounded on arrival, checked for content that would block the loop, then decoded into
+# structs.
 
 READ_HERE_BYTES: Final = 64 << 10
-"""What is read while all others wait: twenty milliseconds at most."""
+"""Limit for parsing in the event loop, which takes at most twenty milliseconds."""
 
 MAX_JSON_TEXTS: Final = 100_000
-"""How many texts a body may have, keys among them: each is made anew while others wait."""
+"""Limit on the strings of a body, including keys, because each one is created while other tasks wait."""
 
 _UTF_8: Final = frozenset({"charset=utf-8", 'charset="utf-8"', "charset=utf8", 'charset="utf8"'})
 
@@ -270,7 +272,7 @@ ID_FIELDS: Final[Mapping[str, bool]] = {
     "tenant_id": False,
     "user_id": False,
 }
-"""The fields that are ids, and whether by the narrower rule, that of sessions."""
+"""Id fields, and whether the narrower rule for session ids applies."""
 
 WORD_FIELDS: Final[Mapping[str, int]] = {
     "mode": MAX_WORD_CHARACTERS,
@@ -282,21 +284,22 @@ WORD_FIELDS: Final[Mapping[str, int]] = {
     "reason": MAX_SENTENCE_CHARACTERS,
     "webhook": MAX_SENTENCE_CHARACTERS,
 }
-"""The fields that are short, and how many characters they may have."""
+"""Short fields, with their limits in characters."""
 
 
 # --- bytes
 
 
 class BodyBytes:
-    """A body that comes in, counted while it does: what is too large is refused before it is there."""
+    """A body that is being received. It is refused as soon as it is known to be too large."""
 
     __slots__ = ("_held", "_limit")
 
     def __init__(self, limit: int, *, announced: str | None = None) -> None:
-        """Begin with nothing."""
+        """Create an empty body, and check the announced length."""
         self._limit = limit
-        # Grown in place: a list of pieces would take forty bytes for each, and a piece may be one byte long.
+        # Extended in place: a list of pieces would take forty bytes per piece, and a piece may be one byte
+        # long.
         self._held = bytearray()
         if announced is not None:
             if not re.fullmatch(r"[0-9]{1,19}", announced):
@@ -304,12 +307,12 @@ class BodyBytes:
             self._check(int(announced))
 
     def add(self, piece: bytes) -> None:
-        """Take what came."""
+        """Add a received piece."""
         self._check(len(self._held) + len(piece))
         self._held += piece
 
     def whole(self) -> bytes:
-        """Give all that came, once."""
+        """Return the whole body, once."""
         whole, self._held = bytes(self._held), bytearray()
         return whole
 
@@ -321,12 +324,12 @@ class BodyBytes:
 
 
 def check_content_type(value: str | None, encoding: str | None = None) -> None:
-    """Let JSON pass, in UTF-8, and not compressed: a few bytes of that become as many as one likes.
+    """Refuse any content type but JSON in UTF-8, and compressed bodies, which can expand to any size.
 
-    A form of another site can send other types without a preflight, so that this guards sessions in browsers too. What came is not repeated:
-    headers are in no answer.
+    This also protects sessions in browsers: a form of another site can send other types without a preflight.
+        The refusal does not repeat the header.
     """
-    # No pattern: one with blanks on both sides of something that may be missing tries all places for it.
+    # Not a regular expression: with optional parts surrounded by blanks it would backtrack.
     kind, *more = (part.strip() for part in (value or "").lower().split(";"))
     terms = {"=".join(side.strip() for side in part.partition("=")[::2]) for part in more if part}
     if kind != "application/json" or not terms <= _UTF_8:
@@ -339,16 +342,17 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
 
 
 def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
-    """Read a body.
+    """Decode a body.
 
-    It takes up to a third of a microsecond for each byte, and seconds for the largest one: above `READ_HERE_BYTES` it belongs into a thread.
+    It takes up to a third of a microsecond per byte, and seconds for the largest one. Above `READ_HERE_BYTES`
+    it must run in a thread.
     """
     plain = read_object(text, limits) if text.strip(b" \t\r\n") else {}
     return make_body(kind, plain, limits, size=len(text))
 
 
 def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int) -> B:
-    """Make a body of an object that was read already."""
+    """Convert a parsed object to a body."""
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if issubclass(kind, ChatBody) and isinstance(files, list):
@@ -365,14 +369,15 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     return body
 
 
-# Of a text no more than a piece: longer ones come by themselves, and no call of C may read all of a large body.
+# At most one piece of a string: longer ones are handled separately, and no call into C may parse all of a
+# large body.
 _TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.){0,%d}+"' % JSON_PIECE_BYTES, re.DOTALL)
 _TEXTS_AND_BRACKETS: Final = re.compile(_TEXTS.pattern + rb"|[\[\]{}]", re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
-    """Read a JSON object, bounded in its depth and in how much there is in it."""
+    """Parse a JSON object, with limits on its depth and size."""
     long = _check_shape(text, limits)
     try:
         plain = read_apart(text, long) if long else read_json(text)
@@ -384,7 +389,7 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
-    """Refuse what would hold the loop, or go too deep, before anything is made of it; find the texts longer than a piece."""
+    """Refuse a document that would block the loop or is too deep, before parsing it. Return its long strings."""
     outside, texts, long = bytearray(), 0, list[LongText]()
     for start, end, is_text in parts_of(text):
         if is_text:
@@ -405,7 +410,7 @@ def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
     depth = 0
     for bracket in brackets:
         depth += 1 if bracket in b"[{" else -1
-        if depth < 0:  # it is no JSON, and who reads it says so at once
+        if depth < 0:  # not JSON, which the parser will report
             return long
         if depth > limits.max_json_depth:
             place = _place_of_depth(text, limits.max_json_depth)
@@ -433,7 +438,7 @@ _FAULT: Final = re.compile(r"(?P<fault>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", r
 
 def _refuse_field_of(fault: str) -> NoReturn:
     found = _FAULT.fullmatch(fault)
-    assert found is not None  # noqa: S101 - the pattern takes every text
+    assert found is not None  # noqa: S101 - the pattern matches every text
     path, said = found["path"] or "", found["fault"]
     missing = _MISSING.fullmatch(said)
     if missing is not None:
@@ -443,7 +448,7 @@ def _refuse_field_of(fault: str) -> NoReturn:
 
 
 def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
-    """Let a large body pass only for its attachments: escapes in their contents, which make six bytes of one, are none."""
+    """Refuse a large body unless its attachments make it large. Escapes in them, six bytes for one, do not count."""
     if size - sum(len(file.base64) for file in body.attachments) > limits.max_body_bytes:
         _refuse_what_is_beside(limits)
 
@@ -501,7 +506,7 @@ def _check_size(name: str, text: str, limits: Limits) -> None:
 
 
 def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
-    """Decode the attachments of a body. Their sizes are looked at first, so that what is too much is not made."""
+    """Decode the attachments of a body, after a check of their sizes."""
     files = body.attachments
     if len(files) > limits.max_attachments:
         refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are taken")
@@ -526,7 +531,7 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
         while len(text) - at > JSON_PIECE_BYTES + 4:
             piece = text[at : at + JSON_PIECE_BYTES]
             if "=" in piece:
-                raise binascii.Error  # noqa: TRY301 - said below
+                raise binascii.Error  # noqa: TRY301 - answered below
             pieces.append(base64.b64decode(piece.encode("ascii"), validate=True))
             at += JSON_PIECE_BYTES
         pieces.append(base64.b64decode(text[at:].encode("ascii"), validate=True))
@@ -537,42 +542,42 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
 
 
 def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
-    """Say how many bytes a body may have while it comes in."""
+    """Return the size limit of a body on arrival, in bytes."""
     return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes
 
 
-# Limits of a connection: number of headers, size and speed of a body, and whether the caller left.
+# Limits of a connection: number of headers, size and speed of a body, and detection of a disconnect.
 #
 # The server passes ASGI messages one by one and enforces none of these limits itself.
 
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-"""Gives the next message of a connection, as of ASGI."""
+"""Returns the next ASGI message of a connection."""
 
 AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-"""Takes a message of an application, as of ASGI."""
+"""Sends an ASGI message of an application."""
 
 AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
-"""An application, as of ASGI 3."""
+"""An ASGI 3 application."""
 
 MAX_HEADERS: Final = 100
 MAX_HEADER_BYTES: Final = 32 << 10
 
 SLOW_START_SECONDS: Final = 30.0
-"""How long a body may take however small it is."""
+"""Time limit for the smallest body."""
 
 SLOWEST_BYTES_PER_SECOND: Final = 4 << 10
-"""How fast a body has to come behind that, on the average."""
+"""Minimum average speed of a larger body."""
 
 MAX_BYTES_AT_ONCE: Final = 256 << 20
-"""Of all bodies that a process reads at one time; of those of one caller at most half of that, so that others have room."""
+"""Limit on all bodies being read in a process. One caller may use half of it, so that others have room."""
 
 
 class CallerLeft(Exception):
-    """The caller has closed the connection, so no answer is read. Caught at the gateway's edge."""
+    """The client has closed the connection, so no response can be sent. Caught at the gateway's edge."""
 
 
 def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
-    """Refuse a call with more headers, or a longer path and query, than any has that means well: all later code goes through them."""
+    """Refuse a call with too many headers or too long a path and query, before any code iterates over them."""
     headers = scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers)
     size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
@@ -585,7 +590,7 @@ def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
 
 
 class BodyReader:
-    """Reads bodies of calls, and bounds what all of them take together."""
+    """Reads request bodies, with a limit on their total size."""
 
     def __init__(
         self,
@@ -594,7 +599,7 @@ class BodyReader:
         slow_start_seconds: float = SLOW_START_SECONDS,
         slowest_bytes_per_second: int = SLOWEST_BYTES_PER_SECOND,
     ) -> None:
-        """Read none yet."""
+        """Create a reader."""
         self._max_bytes_at_once = max_bytes_at_once
         self._slow_start_seconds = slow_start_seconds
         self._slowest = slowest_bytes_per_second
@@ -603,7 +608,7 @@ class BodyReader:
 
     @property
     def held_bytes(self) -> int:
-        """How much has come of the bodies that are being read."""
+        """Size of the received parts of all bodies being read."""
         return self._held_bytes
 
     async def read(
@@ -616,7 +621,7 @@ class BodyReader:
     ) -> bytes:
         """Read a body to its end.
 
-        Cancellation: What had come is forgotten.
+        Cancellation: The received part is discarded.
         """
         body = BodyBytes(max_bytes, announced=headers.get("content-length"))
         came = 0
@@ -651,14 +656,14 @@ class BodyReader:
     def _hold(self, size: int, caller: Hashable) -> None:
         self._held_bytes += size
         held = self._held_of.pop(caller, 0) + size
-        if held:  # else a caller would be kept for each that there ever was
+        if held:  # otherwise an entry would remain for every caller ever seen
             self._held_of[caller] = held
 
 
 async def wait_left(receive: AsgiReceive) -> None:
-    """Wait until the caller of a call whose body was read has closed the connection.
+    """Wait until the client disconnects, after the body of its call was read.
 
-    The server tells a plain route nothing of that, and cancels none.
+    The server neither reports this to an ordinary route nor cancels the route.
 
     Cancellation: A checkpoint.
     """

@@ -1,7 +1,8 @@
-"""The WebSocket at `/ws`: one socket reads many sessions and sends them commands.
+"""The WebSocket at `/ws`: one socket subscribes to many sessions and sends them commands.
 
-ASGI and Trio. This module holds all open sockets of a process, admits new ones and ends those whose time is over. `open_socket` runs one
-socket, `socket_queue` bounds what it has to send, `socket_frames` has the frames, `socket_calls` the commands.
+Uses ASGI and Trio. This module holds all open sockets of a process, admits new ones and ends those whose time
+is over. `open_socket` runs one socket, `socket_queue` bounds its output, `socket_frames` has the frames,
+`socket_calls` the commands.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -36,24 +37,24 @@ from agentrail.wire.server_frames import PROTOCOL, CloseCode
 LOGGER: Final = Logger("agentrail.gateway")
 
 AGE_SECONDS: Final = 5.0
-"""How often frames are forgotten that no socket asked for lately."""
+"""Interval after which unused cached frames are dropped."""
 
 MAX_UNKNOWN_OF_EACH: Final = 100
-"""Sockets of one address whose caller is not known yet."""
+"""Limit on sockets per address before authentication."""
 
 MAX_UNKNOWN: Final = 1_000
 
 
 @frozen(kw_only=True)
 class SocketStatistics:
-    """What the sockets of a process have at work.
+    """Current load of the sockets of a process.
 
     Attributes:
-        sockets: How many are open.
-        unknown: Those of them that have not said who calls.
-        subscriptions: How many sessions they read, counted for each socket.
-        queued_frames: How much waits to be sent.
-        queued_bytes: How much that is.
+        sockets: Open sockets.
+        unknown: Sockets without an authenticated caller.
+        subscriptions: Subscribed sessions, counted per socket.
+        queued_frames: Frames waiting to be sent.
+        queued_bytes: Size of these frames in bytes.
     """
 
     sockets: int
@@ -64,10 +65,10 @@ class SocketStatistics:
 
 
 class Sockets:
-    """The endpoint of `/ws`, as an ASGI application, and all that is open there."""
+    """The endpoint `/ws`, as an ASGI application, with its open sockets."""
 
     def __init__(self, gateway: Gateway, routes: Iterable[CallRoute]) -> None:
-        """Open none; calls are refused until `open`."""
+        """Create the endpoint. Calls are refused until `open`."""
         self._gateway = gateway
         self._commands = socket_commands(routes)
         self._open: dict[OpenSocket, None] = {}
@@ -79,7 +80,7 @@ class Sockets:
         self._nursery: trio.Nursery | None = None
 
     def statistics(self) -> SocketStatistics:
-        """Say what is at work."""
+        """Return the current load."""
         return SocketStatistics(
             sockets=len(self._open),
             unknown=self._unknown.in_all,
@@ -90,7 +91,9 @@ class Sockets:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Take sockets within the block, which lies in that of the host. What is open when it is left is cut; `close` says so before.
+        """Accept sockets within the block, which must be inside that of the host.
+
+        Sockets still open at its end are cut. Call `close` before, to close them with a reason.
 
         Cancellation: Sockets are cut by their servers.
         """
@@ -108,15 +111,15 @@ class Sockets:
 
     @property
     def _lasting(self) -> trio.Nursery:
-        assert self._nursery is not None  # noqa: S101 - sockets are taken within `open` alone
+        assert self._nursery is not None  # noqa: S101 - sockets are accepted only within `open`
         return self._nursery
 
     async def close(
         self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
     ) -> None:
-        """Close all sockets, each with `closing` and its cursors, and take no new ones.
+        """Close all sockets, each with a `closing` frame and its cursors, and accept no new ones.
 
-        Cancellation: They are told all the same, and cut by the watcher.
+        Cancellation: The frames are sent anyway. The watcher cuts the sockets.
         """
         self._is_taking = False
         for place, one in enumerate(tuple(self._open), 1):
@@ -130,19 +133,19 @@ class Sockets:
         for one in tuple(self._open):
             one.cut_off()
 
-    # --- who gets one
+    # --- admission
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """WholeAnswer an upgrade, and serve its socket to the end.
+        """Answer an upgrade request, and serve its socket to the end.
 
         Cancellation: The socket is cut.
         """
         await receive()  # `websocket.connect`
         try:
             await self._serve(scope, receive, send)
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
-            await self._refuse(raised, scope, send)  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
+            await self._refuse(raised, scope, send)  # noqa: ASYNC102 - not cancelled: that was raised above
 
     async def _serve(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         head = head_of(scope)
@@ -163,7 +166,7 @@ class Sockets:
             )
             self._open[one] = None
             try:
-                # A socket is told of what fails in it; what failed before is an answer to its upgrade.
+                # Later failures are reported on the socket, earlier ones in the response to the upgrade.
                 await send({"type": "websocket.accept", "subprotocol": PROTOCOL})
                 with self._gateway.open_calls.watched(one):
                     await one.run()
@@ -174,7 +177,7 @@ class Sockets:
                     self._is_empty.set()
 
     async def _judge(self, scope: Mapping[str, Any], head: CallHead) -> Principal | None:
-        """Let an upgrade pass, and say who calls; None where `hello` has to."""
+        """Check an upgrade request and return its caller, or None if `hello` has to authenticate."""
         _check(judge_headers(scope))
         callers = self._gateway.callers
         principal: Principal | None = None
@@ -209,13 +212,13 @@ class Sockets:
         return place
 
     async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
-        """WholeAnswer an upgrade that is not to be."""
+        """Refuse an upgrade request."""
         request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=request_id)
         if answer.is_ours:
             log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
         if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": CloseCode.UNAUTHORIZED})  # before it is open: 403
+            await send({"type": "websocket.close", "code": CloseCode.UNAUTHORIZED})  # not open yet: a 403
             return
         body = answer.encode()
         headers = {
@@ -233,7 +236,7 @@ class Sockets:
     # --- time
 
     async def _watch(self) -> None:
-        """Look after heartbeats, and cut what does not end: one task for all sockets."""
+        """Check heartbeats, and cut sockets that do not end. One task for all sockets."""
         aged_at = trio.current_time()
         while True:
             await trio.sleep(TICK_SECONDS)
@@ -248,13 +251,13 @@ class Sockets:
 
 
 class _EventFrames(MemoryOfFrames):
-    """Makes the frame of each event once, however many sockets it goes to."""
+    """Encodes each event once for all sockets."""
 
     def __init__(self) -> None:
         self._memory = FrameMemory()
 
     def frame_of(self, event: Event) -> bytes:
-        """Give the frame of an event."""
+        """Return the frame of an event."""
         found = self._memory.find(event)
         if found is None:
             found = socket_event_frame(event)
@@ -262,7 +265,7 @@ class _EventFrames(MemoryOfFrames):
         return found
 
     def age(self) -> None:
-        """Forget what was not asked for lately."""
+        """Drop frames that were not used recently."""
         self._memory.age()
 
 

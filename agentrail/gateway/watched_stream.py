@@ -1,6 +1,7 @@
-"""A stream that is written piece by piece by one task, and watched beside all others: given comments where it is silent, and cut where it is stuck.
+"""A stream written piece by piece by one task, and watched with all others.
 
-What a piece is, how its task waits for more, and how the stream ends is said by the readers. Trio, and no HTTP.
+A silent stream gets heartbeats, and a blocked one is cut. Subclasses define the pieces, the waiting and the
+end. Uses Trio, but no HTTP.
 """
 
 from abc import ABC, abstractmethod
@@ -13,24 +14,24 @@ from agentrail.gateway.frames import DoneReason
 from agentrail.otp.edges import call_guarded
 
 TURN_EVERY: Final = 64
-"""After how many pieces that waited already other tasks get a turn."""
+"""Number of ready pieces after which other tasks run."""
 
 
 class WatchedStream(ABC):
-    """An async iterator over what is to be written; its task writes each piece before it asks for the next.
+    """Async iterator over the pieces to write. Its task writes each piece before it requests the next.
 
     Attributes:
-        reason: How it ended; None while it goes on.
-        last_at: When it gave something last, on Trio's clock.
-        overdue_since: Since when it should have ended; None where that is not so.
-        scope: Around the block of its task.
-        on_cut: Breaks the connection, where it has to be; a write may be deaf to cancellation.
+        reason: How it ended, or None while it continues.
+        last_at: Time of the last piece, on Trio's clock.
+        overdue_since: Time since which it should have ended, or None.
+        scope: Cancel scope around the block of its task.
+        on_cut: Closes the connection if necessary, because a blocked write may ignore cancellation.
     """
 
     __slots__ = ("_beats", "_since_yield", "last_at", "on_cut", "overdue_since", "reason", "scope")
 
     def __init__(self) -> None:
-        """Have given nothing yet."""
+        """Create a stream without pieces so far."""
         self._beats = False
         self._since_yield = 0
         self.reason: DoneReason | None = None
@@ -40,13 +41,13 @@ class WatchedStream(ABC):
         self.on_cut: Callable[[], object] | None = None
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position."""
+        """Return itself: a stream has only one position."""
         return self
 
     async def __anext__(self) -> bytes:
-        """Give what waits, joined into one write; wait where nothing does.
+        """Return the ready pieces, joined into one write, or wait for the next.
 
-        Cancellation: Always a checkpoint for it, and nothing is lost by it.
+        Cancellation: Always a cancellation point, and nothing is lost.
         """
         if self.reason is not None:
             raise StopAsyncIteration
@@ -63,47 +64,47 @@ class WatchedStream(ABC):
         self.last_at = trio.current_time()
         return piece
 
-    # --- for who watches all streams
+    # --- for the watcher of all streams
 
     @property
     @abstractmethod
     def is_waiting(self) -> bool:
-        """Whether it has given all that there was, and its task waits for more."""
+        """Whether all pieces were written, and its task waits for more."""
 
     @property
     @abstractmethod
     def is_due_to_end(self) -> bool:
-        """Whether it cannot go on, so that a write which takes long is cut."""
+        """Whether it cannot continue, so that a slow write is cut."""
 
     @abstractmethod
     def finish(self, reason: DoneReason) -> None:
-        """End it with a last word, if it has not ended."""
+        """End it with a final frame, unless it has ended."""
 
     def beat(self) -> None:
-        """Write a comment if nothing else is to be written."""
+        """Write a comment, unless there is something else to write."""
         self._beats = True
         self.wake()
 
     def cut(self) -> None:
-        """End it without a word: its task is stuck in a write."""
+        """End it without a final frame, because its task is blocked in a write."""
         self.scope.cancel()
         if self.on_cut is not None:
-            # The watcher of all streams calls this: what fails here is no matter of the others.
+            # The watcher of all streams calls this, so a failure must not affect the others.
             call_guarded(lambda _: None, self.on_cut)
 
-    # --- for the readers
+    # --- for subclasses
 
     def _end(self, reason: DoneReason) -> None:
-        """Give nothing more, from the next piece on."""
+        """Stop the iteration at the next piece."""
         self.reason = reason
 
     @abstractmethod
     def wake(self) -> None:
-        """Let its task look again; fine if it does not wait."""
+        """Wake its task if it waits."""
 
     @abstractmethod
     def _next_piece(self) -> bytes:
-        """Give what is to be written now, a comment where `_beats` asks for one; nothing where it has to wait."""
+        """Return the bytes to write now, a comment if `_beats` is set, or empty bytes to wait."""
 
     @abstractmethod
     async def _wait(self) -> None:
