@@ -21,7 +21,7 @@ class InstructionFiles(Protocol):
 
         Returns:
             The files found, farthest first. Each text has at most one character more than is ever shown. A link that leads
-                out of the repository is not followed: its file is listed as unreadable.
+            out of the repository is not followed: its file is listed as unreadable.
 
         Raises:
             ValueError: The caller's move: a name outside the set. Such a file is never read.

@@ -351,7 +351,7 @@ class Store(Protocol):
 
         Returns:
             For each append None once it is durable, or the reason that it never will be. For an unknown session, `Fenced`
-                after record 0.
+            after record 0.
         """
         ...
 
@@ -478,8 +478,8 @@ class Store(Protocol):
         """Overwrite all erased, deleted or trimmed bytes in every file of the store. Idempotent.
 
         Returns:
-            Whether that is done. If not, a reader prevented it and the call must be repeated, or this store never does it. A
-                caller that forgets a user is told about either case.
+            Whether that is done. If not, a reader prevented it and the call must be repeated, or this store never does it.
+            Both cases are reported to a caller that forgets a user.
         """
         ...
 

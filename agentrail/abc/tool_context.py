@@ -344,13 +344,13 @@ class ToolContext(Generic[D]):
         budget, it may use all of the remaining amount, or waits until another child returns some.
 
         Args:
-            prompt: Task of the child, and all that it knows.
+            prompt: Task of the child, which sees nothing else of this conversation.
             system_prompt: Replaces the system prompt of this session or of the agent.
             tools: Names of tools of this session, or of the agent if it has its own, or None for all of them.
             max_turns: Turn limit, or None for this session's. If the agent has a limit too, the smaller one counts.
             agent: Name of an agent in `ctx.agents`, or None for one configured like this session.
-            model: Model as `provider:name`, or None for that of this session or of the agent. Its provider is resolved as for a
-                model switch.
+            model: Model as `provider:name`, or None for that of this session or of the agent. Its provider is resolved as for
+                a model switch.
 
         Raises:
             ChildRefused: Your move: the budget is spent, the tree is too deep, or too many children work for this session's
@@ -416,7 +416,7 @@ class ToolContext(Generic[D]):
 
         Returns:
             The answer: a text, or for a form a copy of the object with defaults filled in and empty fields omitted. None if
-                the user did not answer in time.
+            the user did not answer in time.
 
         Raises:
             ToolContractError: Your move: an empty question, or an invalid time limit, form or address.

@@ -50,7 +50,7 @@ class PutBack:
 
     Attributes:
         path: The path as requested.
-        outcome: What happened to it.
+        outcome: Outcome for the path.
         why: One sentence for a conflict or a failure.
     """
 

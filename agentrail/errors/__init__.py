@@ -16,7 +16,7 @@
     │   ├── UnknownCall             no open call has this id
     │   ├── UnknownTool             unknown tool; carries the known ones
     │   ├── InteractionError        a rejected decision
-    │   │   ├── UnknownApproval         no approval ever had this id
+    │   │   ├── UnknownApproval         no approval, question or client call ever had this id
     │   │   ├── ApprovalExpired         the deadline has passed; carries its time
     │   │   ├── AlreadyResolved         already decided; carries the decision, its author and its time
     │   │   ├── UnknownRule             no such rule, or already revoked

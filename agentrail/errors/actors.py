@@ -85,7 +85,7 @@ class JobWithdrawn(ActorError):
 
 
 class WatcherTooSlow(ActorError):
-    """A watcher read too slowly and lost updates about a watched child. Start watching again."""
+    """The watcher read too slowly, so later events of the watched child were dropped. Watch the child again."""
 
     code = "watcher_too_slow"
 

@@ -127,7 +127,7 @@ class InteractionError(YourMove):
 
 
 class UnknownApproval(InteractionError):
-    """No approval of this id exists or ever existed."""
+    """No pending approval, question or client call has this id, and none ever had."""
 
     code = "approval_unknown"
 

@@ -577,7 +577,7 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
     number = read_integer(code)
     details = inner.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
-    # Google uses `status` for what others call `type`, and puts the reason into the details.
+    # Google's `status` corresponds to the `type` of other vendors, and the reason is in the details.
     names = (*(detail.get("reason") for detail in details), code, inner.get("type"), inner.get("status"))
     return _Fault(
         codes=tuple(text for text in names if isinstance(text, str) and not text.isdecimal()),

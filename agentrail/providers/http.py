@@ -1,7 +1,7 @@
 """HTTP: the only module that uses the HTTP library. It contains no vendor's wire format.
 
 A change of library changes only this file. `HttpClients` belongs to one supervisor. It has one pooled client per origin,
-because searching a pool takes longer the more streams it holds, and one TLS context for all, because creating one costs
+because searching a pool takes longer the more streams it holds. All clients share one TLS context, because creating one costs
 milliseconds. Both are created on first use, so that a program that uses only `demo` pays for neither.
 """
 

@@ -61,7 +61,7 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str | None]:
 
     Returns:
         The request without its schema, and the name of the tool. The unchanged request and None if no schema is set, or if it
-            is not an object, which no tool could take.
+        is not an object, which no tool could take.
     """
     schema = request.response_format
     if schema is None or schema.get("type") != "object":

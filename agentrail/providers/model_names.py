@@ -87,6 +87,6 @@ def _provider_of_family(name: str) -> str | None:
     parts = name.lower().split("/")
     for begin, provider in _FAMILIES:
         if any(re.match(begin, part) for part in parts):
-            # A name with a vendor in front comes from a server with models of many vendors.
+            # A name with a vendor prefix comes from a server with models of many vendors.
             return provider if len(parts) == 1 else "openai-chat"
     return None

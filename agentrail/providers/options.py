@@ -139,7 +139,7 @@ def _got(expected: str, value: object) -> str:
     return f"expected {expected}, got {value!r}"
 
 
-# --- the rules: each returns what is wrong, or None. A key is never part of what they return.
+# --- the rules: each returns the fault, or None. A fault never contains a key.
 
 
 def _key(value: object) -> str | None:
