@@ -3,14 +3,16 @@
 import datetime
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from cyclopts import App, Parameter
 
+from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import (
     MAX_FOUND,
     MAX_LISTED,
@@ -20,19 +22,92 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
-from agentrail.cli.exits import Exit
-from agentrail.cli.forgetting import forget_everything
-from agentrail.cli.kept_in import DataDirectory
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.kept_in import DataDirectory, directory_of
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.meanings import WordsAlone, embedder_of_files, meaning_of
 from agentrail.cli.named_places import PLACES, decide_place
 from agentrail.cli.output import write_error
-from agentrail.cli.stored import StorePlace, run_over_store, say
-from agentrail.errors import OptionError
+from agentrail.cli.stored import StorePlace, run_over_store, say, writing
+from agentrail.errors import OptionError, StoreInUse
+from agentrail.runtime.forgetting import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
 from agentrail.runtime.own_stores import search_both
+from agentrail.stores.named import path_of_store
 from agentrail.stores.named_memories import directory_of_memories, opened_notes
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.tools.printing import printable
+
+# Forgetting a user: erases journals and memories, and reports what was and was not reached.
+#
+# While a server writes the store of sessions, only the server may erase journals, because it knows the running sessions.
+
+_OVERWRITE_TRIES: Final = 10
+_PAUSE_SECONDS: Final = 0.5
+"""Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
+
+
+def forget_everything(
+    memories: RecallStore, notes: NoteStore, owner: MemoryOwner, sessions: StorePlace
+) -> Exit:
+    """Forget a user: erase the journals of their sessions and their memories."""
+    in_use: StoreInUse | None = None
+    told = ForgottenUser()
+    if owner.user:
+        try:
+            told = _forget_sessions(owner, sessions)
+        except StoreInUse as error:  # the memories are removed nevertheless
+            in_use = error
+    forgotten = memories.forget(owner)
+    told = evolve(
+        told,
+        memories=forgotten.entries,
+        notes=notes.forget(owner),
+        is_overwritten=told.is_overwritten and forgotten.is_erased,
+    )
+    _tell(told, owner, in_use)
+    return Exit.DONE if told.is_done and in_use is None else Exit.FAILED
+
+
+def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
+    path = path_of_store(place.store, _directory(place))
+    if path is None or not path.exists():  # do not create a store just to find it empty
+        return ForgottenUser()
+    with writing(place) as store:
+        told = erase_trees(store, trees_of_user(store, owner))
+        for attempt in range(_OVERWRITE_TRIES):
+            if attempt:
+                time.sleep(_PAUSE_SECONDS)
+            if store.overwrite_removed():
+                return told
+        return evolve(told, is_overwritten=False)
+
+
+def _directory(place: StorePlace) -> Path:
+    # Looked up only where needed: a command that names a file may run without a home directory.
+    return directory_of(place.data_dir) if place.store == "sqlite:" else Path()
+
+
+def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) -> None:
+    say(f"{told.memories:,} memories forgotten.")
+    if told.notes:
+        say(f"Working notes of {told.notes:,} sessions removed.")
+    if owner.user and in_use is None:
+        say(
+            f"{told.sessions:,} sessions erased: {told.records:,} records, {told.snapshots:,} snapshots, {told.blobs:,} large values."
+        )
+    for line in told.left:
+        write_error(f"left: {printable(line)}")
+    if in_use is not None:
+        route = f"DELETE /users/{owner.user}/memory"
+        write_error(f"journals were not erased: {describe_error(in_use)} Or ask that process: {route}")
+    elif not owner.user:
+        write_error("journals were not erased: they are for a user that is named (say --user)")
+    if not told.is_overwritten:
+        write_error("a process reads beside it, so a log could not be emptied: run the same command again.")
+    write_error(f"not reached: {', '.join(NOT_REACHED)}.")
+
+
+# The commands.
 
 app: Final = App(name="memory", result_action="return_value")
 
