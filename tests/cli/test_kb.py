@@ -13,8 +13,16 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc.recall import MemoryOwner
 from agentrail.cli.exits import Exit
-from agentrail.cli.kb import KnowledgePlace, add_documents, list_documents, remove_documents, search_documents
-from agentrail.cli.kb_summaries import read_line, summarize_documents, wanted_documents
+from agentrail.cli.kb import (
+    KnowledgePlace,
+    add_documents,
+    list_documents,
+    read_line,
+    remove_documents,
+    search_documents,
+    summarize_documents,
+    wanted_documents,
+)
 from agentrail.errors import ProviderError
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.testing.models import FunctionModel, says
