@@ -47,7 +47,7 @@ QUEUES: Final = {
         "tests/host/test_webhooks.py",
     ),
     "host/webhook_schedule.py:lane": ("MAX_OWED_OF_A_TENANT, at the door", "tests/host/test_webhooks.py"),
-    "cli/terminal/held_errors.py:_lines": (
+    "cli/terminal/live_view.py:_lines": (
         "MAX_HELD characters; beyond them the oldest lines go, and it is said how many",
         "tests/cli/terminal/test_held_errors.py",
     ),

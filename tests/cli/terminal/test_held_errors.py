@@ -6,8 +6,8 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.cli.terminal import held_errors
-from agentrail.cli.terminal.held_errors import HeldErrors, hold_errors
+from agentrail.cli.terminal import live_view
+from agentrail.cli.terminal.live_view import HeldErrors, hold_errors
 
 
 @given(
@@ -34,7 +34,7 @@ def test_nothing_is_lost_and_lines_are_whole(pieces, taken):
 def test_beyond_the_bound_the_oldest_go_and_are_counted(pieces, taken, most):
     """What is held never takes more than the bound, and what is shown and what is counted as gone are all the lines there were."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(held_errors, "MAX_HELD", most)
+        patched.setattr(live_view, "MAX_HELD", most)
         held, shown, wanted = HeldErrors(lambda: None), [], iter(taken)
         for piece in pieces:
             held.write(f"{piece}\n")
@@ -53,8 +53,8 @@ def test_beyond_the_bound_the_oldest_go_and_are_counted(pieces, taken, most):
 
 def test_a_line_without_an_end_is_held_within_the_bound(monkeypatch):
     """A program that writes on and on without an end of the line fills no memory."""
-    monkeypatch.setattr(held_errors, "MAX_OPEN", 10)
-    monkeypatch.setattr(held_errors, "MAX_HELD", 30)
+    monkeypatch.setattr(live_view, "MAX_OPEN", 10)
+    monkeypatch.setattr(live_view, "MAX_HELD", 30)
     held = HeldErrors(lambda: None)
     for _ in range(100):
         held.write("abc")
@@ -70,7 +70,7 @@ def test_what_no_one_has_shown_is_written_when_the_screen_is_gone(monkeypatch):
     """In a terminal it is held back for the block; a file is written to as ever."""
     plain = io.StringIO()
     monkeypatch.setattr(sys, "stderr", plain)
-    monkeypatch.setattr(held_errors.os, "isatty", lambda _: True)
+    monkeypatch.setattr(live_view.os, "isatty", lambda _: True)
     with hold_errors(lambda: None) as held:
         sys.stderr.write("shown\n")
         assert held.take(1) == ("shown",)
@@ -79,7 +79,7 @@ def test_what_no_one_has_shown_is_written_when_the_screen_is_gone(monkeypatch):
         assert sys.stderr.fileno() == 2
     assert sys.stderr is plain
     assert plain.getvalue() == "left\nopen\n"
-    monkeypatch.setattr(held_errors.os, "isatty", lambda _: False)
+    monkeypatch.setattr(live_view.os, "isatty", lambda _: False)
     with hold_errors(lambda: None) as held:
         assert held is None
         sys.stderr.write("at once\n")
