@@ -3,9 +3,12 @@
 `chat_command.py` starts a chat, and draws the prompt before this module is imported.
 """
 
+import base64
 import contextlib
 import os
+import re
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,14 +20,12 @@ from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
 from agentrail.cli import people
-from agentrail.cli.attaching import pictures_in, reader_below, with_pictures
 from agentrail.cli.chat_order import ChatOrder
 from agentrail.cli.command_options import choose_for, decide_session, with_approvals, with_origin
 from agentrail.cli.configuring import ConfigFiles, keep_rules, read_setup, write_faults
 from agentrail.cli.desk import Desk, open_desk
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
-from agentrail.cli.ledger import ChatLedger
 from agentrail.cli.lines import Typed
 from agentrail.cli.output import write_error
 from agentrail.cli.rendering import Transcript
@@ -60,12 +61,21 @@ from agentrail.errors import (
     YourMove,
 )
 from agentrail.events import (
+    TERMINAL,
     AbortSettled,
     AgentEnd,
     AgentError,
+    AgentResumed,
+    AgentStart,
     Approval,
+    ApprovalRequired,
+    AskUser,
+    Event,
+    PromptDropped,
+    PromptRejected,
+    PromptTaken,
 )
-from agentrail.messages import Content
+from agentrail.messages import Content, Image, PromptRef, Text, UserBlock
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -74,6 +84,143 @@ from agentrail.runtime.supervisor import SessionSupervisor
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView
     from agentrail.remote.session import RemoteSession
+
+
+# Unfinished prompts of a chat, tracked by events.
+
+
+class ChatLedger:
+    """The accepted prompts that have not ended."""
+
+    def __init__(self) -> None:
+        """Start with no prompts."""
+        self._outstanding: set[PromptRef] = set()
+        self._ended: set[PromptRef] = set()  # ended before their acceptance was known
+        self._current: PromptRef | None = None
+        self._begun: PromptRef | None = None  # started before its acceptance was known, or by another client
+        self._idle = trio.Event()
+        self._idle.set()
+        self._asked = trio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no prompt is unfinished."""
+        return self._idle.is_set()
+
+    def come_back(self, running: PromptRef | None, queued: Iterable[PromptRef]) -> None:
+        """Record the pending work of a resumed session, before any of its events."""
+        self._current = running
+        for ref in (*(() if running is None else (running,)), *queued):
+            self.accept(ref)
+
+    def accept(self, ref: PromptRef) -> None:
+        """Record an accepted prompt."""
+        if ref in self._ended:
+            self._ended.remove(ref)
+            return
+        if ref == self._begun and ref in self._outstanding:
+            self._begun = None
+        self._outstanding.add(ref)
+        if self._idle.is_set():
+            self._idle = trio.Event()
+
+    def note(self, event: Event) -> None:
+        """Update the state from an event."""
+        if isinstance(event, AgentStart):
+            self._current = event.ref
+            # Includes a cycle started by another client of the session or by a background task: it keeps the session
+            # busy too.
+            self._begun = event.ref if event.ref not in self._outstanding else None
+            self.accept(event.ref)
+        elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
+            self._end(event.ref)
+        elif isinstance(event, ApprovalRequired | AskUser):
+            self._asked.set()
+        elif isinstance(event, AgentResumed):
+            self.decided()
+        elif type(event) in TERMINAL and self._current is not None:
+            self._end(self._current)
+            self._current = None
+            self.decided()
+
+    def decided(self) -> None:
+        """Record that no decision of the user is pending."""
+        if self._asked.is_set():  # otherwise a task may be waiting on this very event
+            self._asked = trio.Event()
+
+    async def wait_for_line(self) -> None:
+        """Wait until no prompt is unfinished, or one needs the user."""
+        async with trio.open_nursery() as nursery:
+            for wait in (self.wait_idle, self._asked.wait):
+                nursery.start_soon(_race, wait, nursery.cancel_scope)
+
+    async def wait_idle(self) -> None:
+        """Wait until no prompt is unfinished."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+        await trio.lowlevel.checkpoint()
+
+    def _end(self, ref: PromptRef) -> None:
+        if ref not in self._outstanding or ref == self._begun:
+            self._ended.add(ref)  # it may still turn out to be ours
+        self._outstanding.discard(ref)
+        if not self._outstanding:
+            self._idle.set()
+
+
+async def _race(wait: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
+    await wait()
+    scope.cancel(reason="the other came first")
+
+
+# Pictures named by path in a prompt: `what is wrong here? @shot.png` is sent with the picture. Other paths stay text.
+
+MAX_PICTURE_BYTES: Final = 5_000_000
+"""Limit for one picture. More than vendors accept."""
+_PICTURE_TYPES: Final = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+_PICTURE_NAMES: Final = re.compile(r"(?<!\S)@(\S+\.(?:png|jpe?g|gif|webp))(?![^\s.,;:!?)])", re.IGNORECASE)
+
+
+def pictures_in(text: str) -> tuple[str, ...]:
+    """Find the paths of pictures in a prompt, each once, in order."""
+    return tuple(dict.fromkeys(_PICTURE_NAMES.findall(text)))
+
+
+def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBlock, ...]:
+    """Append the pictures that a prompt names, or return the text unchanged if it names none."""
+    blocks: list[UserBlock] = [Text(text=text)]
+    for path in pictures_in(text):
+        try:
+            data = read(path)
+        except OSError as error:
+            message = f"the picture {path} cannot be read: {error.strerror}; nothing was sent"
+            raise CommandError(message) from error
+        if len(data) > MAX_PICTURE_BYTES:
+            message = f"the picture {path} has more than {MAX_PICTURE_BYTES:,} bytes; nothing was sent"
+            raise CommandError(message)
+        media_type = _PICTURE_TYPES[f".{path.rpartition('.')[2].lower()}"]
+        encoded = base64.b64encode(data).decode()
+        blocks.append(Image(media_type=media_type, data=encoded, name=path.rpartition("/")[2]))
+    return tuple(blocks) if len(blocks) > 1 else text
+
+
+def reader_below(directory: Path) -> Callable[[str], bytes]:
+    """Return a function that reads files relative to a directory."""
+
+    def read(path: str) -> bytes:
+        with (directory / Path(path).expanduser()).open("rb") as file:
+            return file.read(MAX_PICTURE_BYTES + 1)
+
+    return read
+
+
+# The conversation.
 
 _ANSWER_SECONDS: Final = 10.0
 """Time limit for a command that waits for a server."""

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from agentrail.cli.attaching import MAX_PICTURE_BYTES, reader_below, with_pictures
+from agentrail.cli.chat import MAX_PICTURE_BYTES, reader_below, with_pictures
 from agentrail.cli.switching import GoTo, switch
 from agentrail.errors import CommandError
 from agentrail.messages import Image, SessionId, Text
