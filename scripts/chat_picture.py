@@ -18,7 +18,7 @@ from rich.text import Text
 
 from agentrail import outside
 from agentrail.app import open_supervisor
-from agentrail.cli.demo_profiles import demo_profiles
+from agentrail.cli.demo_server import demo_profiles
 from agentrail.cli.terminal.inks import Ink, Rows
 from agentrail.cli.terminal.picture import Picture
 from agentrail.events import ApprovalRequired
