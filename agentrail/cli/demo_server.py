@@ -368,7 +368,7 @@ def make_demo_application(directory: Path) -> "Starlette":
         data_dir=directory,
         idle_after=None,  # hibernation would lose the files in memory
         limits=Limits(tenant_cost_per_day_usd=DAY_BUDGET_USD),
-        drain_timeout=1.0,  # a short drain, because nobody waits for the demo's reports
+        drain_timeout=1.0,  # a short drain, because no caller waits for the demo's reports
     )
     served: ServedHost = app.state.host
     served.gateway.is_demo = True

@@ -1,7 +1,7 @@
 """Several files merged, with the place of each value: agents as a whole, all other settings value by value. Plain functions.
 
 A project's agent replaces the user's agent of the same name completely. A mixture of two agents would be an agent that
-nobody wrote.
+no one wrote.
 """
 
 import difflib

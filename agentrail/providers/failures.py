@@ -40,7 +40,7 @@ from agentrail.providers.json_text import decode_json, shown
 # long number is not a number, and a date outside the calendar is not a date.
 
 MAX_SECONDS: Final = 1e9
-"""Thirty years. Nobody waits for a longer pause."""
+"""Thirty years: no caller waits for a longer pause."""
 
 _MAX_CHARACTERS: Final = 32
 _MAX_DATE_CHARACTERS: Final = 64
