@@ -1,11 +1,14 @@
 """Sessions for a product: profiles, owners, and plugins with hooks around requests and calls. Independent of HTTP.
 
-async with open_host(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))]) as host:
-you = Principal(tenant_id="acme", user_id="ann")
-message = ChatRequest(message="Hi", tenant_id="acme", user_id="ann", agent_id="desk")
-request = await host.submit(message, you)
-await request.outcome()
-print(request.record.text)
+Open a host and send a message:
+
+    profile = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    async with open_host(profiles=[profile]) as host:
+        you = Principal(tenant_id="acme", user_id="ann")
+        message = ChatRequest(message="Hi", tenant_id="acme", user_id="ann", agent_id="desk")
+        request = await host.submit(message, you)
+        await request.outcome()
+        print(request.record.text)
 """
 
 from agentrail.abc import (

@@ -374,10 +374,11 @@ class Host:
         return await sessions.open(facts, owner, on_drift=on_drift)
 
     async def session_to_decide(self, session_id: str, principal: Principal) -> Session:
-        """Return the handle of a session whose pending approvals and questions a caller may decide: their own, or another user's.
+        """Return the handle of a session whose pending approvals and questions a caller may decide.
 
-        Another user's session needs the scope `decide`, or a place among the `approvers` of its profile. Use the handle to decide, and for
-        nothing else: the rest of the session remains its owner's.
+        It is their own, or another user's. Another user's session needs the scope `decide`, or a place among the
+        `approvers` of its profile. Use the handle to decide, and for nothing else: the rest of the session remains its
+        owner's.
 
         Args:
             session_id: The session, or a child that asks.
@@ -385,7 +386,7 @@ class Host:
 
         Raises:
             SessionUnknown: No such session, or it is another user's and the caller has neither right.
-            Exception: As of `session`.
+            Exception: See `session`.
         """
         owner = self._intake.owner_of(principal)
         sessions = self._parts.sessions

@@ -205,7 +205,7 @@ class HostSessions:
         )
 
     async def plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
-        """Return the code of a session's plugins, as in its profile. None if the profile no longer exists."""
+        """Return the code of a session's plugins, as in its profile. Empty if the profile no longer exists."""
         owner = owner_of_session(facts.user_data)
         assert owner is not None  # noqa: S101 - a host has started it
         context = ProfileContext(

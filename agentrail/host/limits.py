@@ -311,9 +311,10 @@ class OpenSessions(Generic[K]):
 
 # Day budgets of a user and of a tenant, from one midnight UTC to the next.
 #
-# Spending is read from the journals, so it is the same after a restart and on every node, and equals `/inspect/cost`. A message is refused
-# once the budget is spent; a running cycle is not cut. Reserving a budget before each request was rejected: only the session knows
-# the cost of its cycle, and the reservations of a tenant would need one place for all nodes.
+# Spending is read from the journals, so it is the same after a restart and on every node, and equals
+# `/inspect/cost`. A message is refused once the budget is spent. A running cycle is not stopped. Reserving a
+# budget before each request was rejected: only the session knows the cost of its cycle, and the reservations
+# of a tenant would need one place for all nodes.
 
 LOOK_AGAIN_SECONDS: Final = 2.0
 """How long a reading is valid, in seconds. Later spending is noticed after that."""

@@ -93,7 +93,7 @@ KINDS_OF_REQUESTS: Final[tuple[type[Event], ...]] = (
     SessionParked,
     SessionEnd,
 )
-"""Event types needed to know the standing of requests."""
+"""Event types needed to determine the status of requests."""
 
 
 class RequestStanding(Value, frozen=True, kw_only=True):
@@ -698,7 +698,7 @@ _READ_IN_ONE_GO: Final = 64
 
 
 def subscribe_to_requests(session: Session, *, after: int | None = None) -> Subscription:
-    """Subscribe to the events needed to know the standing of requests."""
+    """Subscribe to the events needed to determine the status of requests."""
     return session.subscribe(kinds=KINDS_OF_REQUESTS, deltas=False, buffer=_BUFFER, after=after)
 
 

@@ -120,7 +120,7 @@ class WebhookQueue:
 
     @property
     def untried(self) -> int:
-        """Number of messages never attempted, or in their first attempt. Counted on access, so not for use per message."""
+        """Number of messages never attempted, or in flight. Counted on access, so not for use per message."""
         return sum(
             one.tries == 0 or one.id in self._under_way for lane in self._lanes.values() for one in lane
         )

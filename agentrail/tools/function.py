@@ -72,9 +72,9 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
 
     Args:
         name: Name of the tool, for the message.
-        value: `Ok`, `Error`, `ToolUpdate`, text, None; a mapping, list, tuple, set, number or bool; an object of a
-            dataclass, of attrs, msgspec or pydantic; an enum, a date or time, a UUID, a `Decimal` or a path. Values
-            that JSON represents as a text become that text, without quotes. Sets are sorted.
+        value: `Ok`, `Error`, `ToolUpdate`, text or None. Also a mapping, list, tuple, set, number or bool, and an
+            object of a dataclass, of attrs, msgspec or pydantic. Also an enum, a date or time, a UUID, a `Decimal` or a
+            path. Values that JSON represents as a text become that text, without quotes. Sets are sorted.
 
     Returns:
         `Ok`, `Error` or `ToolUpdate`. Its text is never empty unless it has pictures, and its details are plain JSON.
