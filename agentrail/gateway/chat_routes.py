@@ -181,7 +181,7 @@ _ANSWER_LATER: Final = (
 
 
 async def answer_chat(call: RouteCall) -> Result:
-    """Accept a message and respond with the outcome of its cycle."""
+    """Take a message, and answer with what its cycle came to."""
     submitted = await submit(call, "chat", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -196,7 +196,7 @@ async def answer_chat(call: RouteCall) -> Result:
 
 
 async def answer_stream(call: RouteCall) -> Result:
-    """Accept a message and stream its session until the end of its cycle."""
+    """Take a message, and show its session from there to the end of its cycle."""
     submitted = await submit(call, "stream", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -222,7 +222,7 @@ async def answer_stream(call: RouteCall) -> Result:
 
 
 async def answer_prompt(call: RouteCall) -> Result:
-    """Accept a message and respond as soon as its session has it."""
+    """Take a message, and answer as soon as its session has it."""
     session_id = call.params["session_id"]
     check_same_session(call.body, session_id)
     submitted = await submit(call, "prompt", session_id)
@@ -237,7 +237,7 @@ async def answer_prompt(call: RouteCall) -> Result:
 
 
 async def answer_steer(call: RouteCall) -> Result:
-    """Steer the running cycle. When idle, the message becomes a prompt."""
+    """Speak into the cycle that runs; in idle it is a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
     steered = await call.host.steer(request, call.principal, via=call.via)
     match steered:

@@ -1,8 +1,10 @@
-"""Commands of sockets that have names: each is carried out once, however often it is sent, and over however many sockets.
+"""Named socket commands: each is carried out once, however often and over however many sockets it is sent.
 
-A client that lost its connection cannot know whether what it sent was done, and sends it again under the same `client_id`. What was done
-is told again, what is at work is waited for. So an abort that is repeated stops no later cycle. This lasts as long as the process and is
-bounded; messages have their names in the journal of their session, which lasts longer. Trio; who may send what is decided elsewhere.
+A client that lost its connection cannot know whether its command ran, and sends it again under the same
+`client_id`. A finished command is answered with its earlier outcome, a running one is waited for. A repeated
+abort therefore does not stop a later cycle. The memory lasts as long as the process and is bounded. Messages
+are recorded in the journal of their session instead, which lasts longer. Uses Trio. Access is checked
+elsewhere.
 """
 
 import hashlib
@@ -20,23 +22,23 @@ from agentrail.host.identity import SessionOwner
 from agentrail.wire.plain import encode_plain
 
 MAX_KEPT_OF_EACH: Final = 256
-"""Commands of one caller that are remembered."""
+"""Limit on stored commands of one caller."""
 
 MAX_KEPT_COMMANDS: Final = 10_000
 MAX_COMMANDS_BYTES: Final = 16 << 20
-"""Of all results that are remembered."""
+"""Limit on the size of all stored results, in bytes."""
 
 MAX_KEPT_RESULT_BYTES: Final = 64 << 10
-"""A larger result is not remembered: that command is done again."""
+"""Limit on a single stored result. A command with a larger one runs again."""
 
 MAX_AT_WORK_OF_EACH: Final = 200
-"""Commands of one caller that are at work, those among them whose sockets are gone."""
+"""Limit on running commands of one caller, including those whose sockets are closed."""
 
 _NOT_FINAL: Final = frozenset({408, 421, 425, 429})
 _SERVER_FAULT: Final = 500
 
 CommandOutcome: TypeAlias = bytes | ErrorAnswer
-"""What became of a command: JSON, or why it was not done."""
+"""Outcome of a command: JSON, or the error that refused it."""
 
 _Key: TypeAlias = tuple[SessionOwner, str | None, str, str]
 
@@ -50,22 +52,22 @@ class _Named:
 
 
 class CommandMemory:
-    """What was done lately under a name, and what is being done."""
+    """Outcomes of recent named commands, and the running ones."""
 
     def __init__(self) -> None:
-        """Remember nothing."""
+        """Create an empty memory."""
         self._named: OrderedDict[_Key, _Named] = OrderedDict()
         self._of_each: dict[SessionOwner, OrderedDict[_Key, None]] = {}
         self._at_work: dict[SessionOwner, int] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
-        """How many are remembered, or at work."""
+        """Return the number of stored and running commands."""
         return len(self._named)
 
     @property
     def size_bytes(self) -> int:
-        """How much their results are together."""
+        """Size of all stored results in bytes."""
         return self._bytes
 
     async def do_once(
@@ -76,9 +78,9 @@ class CommandMemory:
         nursery: trio.Nursery,
         work: Callable[[], Awaitable[CommandOutcome]],
     ) -> CommandOutcome:
-        """Do what a command says, or tell what it came to before.
+        """Run a command, or return its earlier outcome.
 
-        Cancellation: It is done all the same.
+        Cancellation: The command continues.
         """
         key = (owner, command.session_id, command.name, client_id)
         digest = _digest_of(command)
@@ -125,7 +127,7 @@ class CommandMemory:
             pass
 
     def _forget_oldest(self, keys: "OrderedDict[_Key, _Named] | OrderedDict[_Key, None]") -> bool:
-        """Forget the oldest that has ended; False where none has."""
+        """Drop the oldest finished command. Return False if there is none."""
         oldest = next((key for key in keys if self._named[key].outcome is not None), None)
         if oldest is None:
             return False
@@ -141,7 +143,7 @@ class CommandMemory:
 
 
 def _is_kept(outcome: CommandOutcome) -> bool:
-    """Say whether it would be the same if it were done again: what was refused for the moment is tried again."""
+    """Return whether a repetition would have the same outcome. Temporary refusals are not stored."""
     if isinstance(outcome, bytes):
         return len(outcome) <= MAX_KEPT_RESULT_BYTES
     return outcome.status not in _NOT_FINAL and outcome.status < _SERVER_FAULT

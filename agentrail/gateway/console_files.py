@@ -1,7 +1,7 @@
-"""The console: its files, the policy under which a browser runs them, and `GET /console/info`.
+"""The web console: its files, its content security policy, and `GET /console/info`.
 
-The files are part of the package, below `console/`, and hold no data, so no token is required. The origin of a request is checked
-all the same. Nothing here knows of a session.
+The files are part of the package, below `console/`, and hold no data, so no token is required. The origin of a
+request is checked all the same. This module knows no sessions.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from agentrail.host.profiles import AgentProfile, fault_of_profile, models_in
 from agentrail.runtime.glancing import model_facts_of
 from agentrail.wire.server_frames import PROTOCOL
 
-# Facts that a console needs before it draws anything. Other calls tell them too.
+# Facts that a console needs before it draws anything. Other calls return them too.
 
 FEATURES: Final[tuple[str, ...]] = (
     "watch",
@@ -50,10 +50,10 @@ FEATURES: Final[tuple[str, ...]] = (
     "rules",
     "rewind_dry",
 )
-"""What this server has of that which consoles can show; what is not named here, a console hides. In the order in which it came."""
+"""Features of this server that consoles can show; a console hides all others. In order of introduction."""
 
 LOOKED_AT: Final = 200
-"""Sessions that are looked at for what is known of their models."""
+"""Sessions examined for facts about their models."""
 
 
 async def _info(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
@@ -98,9 +98,9 @@ def _profile(host: Host, profile: AgentProfile) -> ConsoleProfile:
 
 
 def _models(host: Host, principal: Principal, profiles: Iterable[AgentProfile]) -> Iterable[ConsoleModel]:
-    """Name the models of all profiles, with what is known of each from sessions of this caller that are awake.
+    """Yield the models of all profiles, with the facts known from this caller's sessions in memory.
 
-    Providers are not made for it: that may need keys, and opens connections.
+    Does not create providers, because that may need keys and opens connections.
     """
     known: dict[str, ModelFacts] = {}
     for session in host.sessions_of(principal)[:LOOKED_AT]:
@@ -145,13 +145,13 @@ CONTENT_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         ".svg": "image/svg+xml",
     }
 )
-"""What is given out, by the end of its name; types, licences and lists of what was vendored lie beside it, and are not."""
+"""Served files, by extension. Types, licences and vendoring lists are in the same directory, but not served."""
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""What a browser lets the console do: nothing inline, nothing of another origin, no text that becomes markup."""
+"""Content security policy of the console: nothing inline, no other origin, no text that becomes markup."""
 
 HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -161,7 +161,7 @@ HEADERS: Final[Mapping[str, str]] = MappingProxyType(
         "x-content-type-options": "nosniff",
     }
 )
-"""What each file of the console has."""
+"""Headers of every console file."""
 
 INDEX: Final = "index.html"
 
@@ -170,12 +170,12 @@ _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 @frozen
 class ConsoleFile:
-    """A file as it goes out.
+    """A console file to serve.
 
     Attributes:
-        content: All of it.
-        content_type: What it is.
-        etag: Another one with each content.
+        content: The whole file.
+        content_type: Its type.
+        etag: Changes with the content.
     """
 
     content: bytes
@@ -184,10 +184,10 @@ class ConsoleFile:
 
 
 def find_file(path: str, root: Path = ROOT) -> ConsoleFile | None:
-    """Read a file of the console; None where there is none. Blocks."""
+    """Read a console file, or return None. Blocks."""
     parts = (path or INDEX).split("/")
     content_type = CONTENT_TYPES.get(Path(parts[-1]).suffix)
-    # No name begins with a dot, so none leads upwards, and none is empty, so none is absolute.
+    # No segment starts with a dot, so none leads upwards, and none is empty, so the path is not absolute.
     if content_type is None or not all(_PART.fullmatch(part) for part in parts):
         return None
     try:
@@ -203,7 +203,7 @@ async def answer_file(call: RouteCall) -> WholeAnswer:
     if found is None:
         refuse_call("file_unknown", "there is no such file of the console")
     if found.content_type.startswith("text/html"):
-        # The page names what it was made with; one that is kept would ask for what is not there any more.
+        # The page refers to files of its own version. A cached page would request files that no longer exist.
         headers = {**HEADERS, "cache-control": "no-store"}
         return WholeAnswer(body=found.content, content_type=found.content_type, headers=headers)
     headers = {**HEADERS, "cache-control": "no-cache", "etag": found.etag}
@@ -218,12 +218,12 @@ async def answer_bare(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the hand
 
 
 def lead_to_console() -> WholeAnswer:
-    """Lead a browser to the console from `/` or `/console`: by a relative address, since a proxy may have taken away what was in front."""
+    """Redirect a browser from `/` or `/console` to the console. Relative, because a proxy may have removed a prefix."""
     return WholeAnswer(status=302, headers={"location": "console/", "vary": "Accept"})
 
 
 def wants_page(headers: Mapping[str, str]) -> bool:
-    """Say whether a call is a browser's that opens an address: it names `text/html` itself, as programs do not."""
+    """Return whether a browser opens this address as a page: it accepts `text/html` explicitly, unlike programs."""
     return "text/html" in headers.get("accept", "").lower()
 
 

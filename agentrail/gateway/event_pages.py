@@ -1,7 +1,7 @@
-"""Pages of events as JSON: bounded, with what is large cut out of them and named by its size.
+"""Pages of events as JSON, bounded in size: large values are replaced by their size.
 
-Pure: events in, bytes out. A page is for who scrolls, so it has room for many small events and for the beginning of none: what was cut is
-asked for by itself. Where a page would be too large it ends earlier, and says where.
+Pure: events in, bytes out. A page is for scrolling, so it has room for many small events and omits large values
+    entirely. Clients request those separately. A page that would be too large ends earlier, and reports where.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ from agentrail.wire.plain import encode_plain
 
 MAX_PAGE_BYTES: Final = 1 << 20
 MAX_VALUE_BYTES: Final = 16 << 10
-"""Of a text in an event."""
+"""Limit on a string in an event."""
 
 MAX_OBJECT_BYTES: Final = 256 << 10
-"""Of an object or a list in an event whose own values are all small."""
+"""Limit on an object or a list in an event whose own values are all small."""
 
 CUT: Final = "$cut"
-"""The one field of what stands for a value that was cut: how many bytes it has as JSON."""
+"""The only field of the placeholder for a value that was cut: its size as JSON, in bytes."""
 
 _WHOLE_ELSEWHERE: Final[Mapping[str, str]] = {"agent_end": "messages"}
-"""By kind, a field that says again what the events before it said; it is cut as a text is."""
+"""By kind, a field that repeats the contents of earlier events. It is cut like a string."""
 
 
 def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = False) -> bytes:
-    """Write a page: `{events, first, last, more, kept_from}`."""
+    """Encode a page: `{events, first, last, more, kept_from}`."""
     shown: list[bytes] = []
     size = 0
     order: Sequence[Event] = page.events if is_forth else page.events[::-1]
@@ -59,7 +59,7 @@ def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = Fa
 
 
 def cut_event(written: bytes) -> bytes:
-    """Cut what is large out of an event; one in which nothing is comes out as it was but for its white space."""
+    """Replace large values in an event. Without any, only white space changes."""
     plain: dict[str, Any] = msgspec.json.decode(written)
     doubled = _WHOLE_ELSEWHERE.get(plain["kind"])
     cut = {name: _cut(value, is_doubled=name == doubled)[0] for name, value in plain.items()}
@@ -67,7 +67,7 @@ def cut_event(written: bytes) -> bytes:
 
 
 def _cut(value: Any, *, is_doubled: bool = False) -> tuple[Any, int]:
-    """Give a value without what is large in it, and the bytes of what is given."""
+    """Return a value without its large parts, and the size of the result in bytes."""
     match value:
         case str():
             size = len(msgspec.json.encode(value)) if len(value) > MAX_VALUE_BYTES // 6 else len(value) + 2

@@ -1,6 +1,6 @@
-"""The routes that show: events of a session as a stream, what this server is, and whether it works.
+"""Read-only routes: events of a session as a stream or a page, a description of the server, and its health.
 
-Nothing is changed here. `/`, `/health` and `/ready` ask for no token, and say nothing that a stranger may not know.
+`/`, `/health` and `/ready` need no token, and return only public information.
 """
 
 import math
@@ -57,7 +57,7 @@ async def answer_events(call: RouteCall) -> Result:
 
 
 _OF_A_PAGE: Final = ("before", "limit", "kinds", "whole")
-"""What a query may say of a page, and of a stream not."""
+"""Query parameters of a page that a stream does not accept."""
 
 
 def _format_of(call: RouteCall) -> str:

@@ -1,6 +1,6 @@
-"""Open streams and sockets, judged again while they last: a token that expires or is revoked ends them. One watcher for all of them.
+"""Repeated checks of open streams and sockets: they end when their token expires or is revoked. One watcher for all.
 
-A command of a socket is judged by its socket, when it is carried out; this is for what is only read.
+A socket checks each command itself. This module covers streams and subscriptions.
 """
 
 import math
@@ -18,16 +18,16 @@ from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.host.payloads import Principal
 
 EXPIRY_SECONDS: Final = 1.0
-"""How long an expired token may go unnoticed by what is only read."""
+"""Time limit for noticing an expired token of an open stream or subscription."""
 
 JUDGED_EVERY_SECONDS: Final = 30.0
-"""Seconds between two questions to `auth` about one open call."""
+"""Seconds between two calls of `auth` for one open call."""
 
 MAX_JUDGED_AT_ONCE: Final = 16
-"""Questions to `auth` about open calls at one time."""
+"""Limit on concurrent calls of `auth` for open calls."""
 
 LOOKED_AT_IN_TURN: Final = 64
-"""Open calls looked at before other tasks get a turn."""
+"""Open calls checked before other tasks run."""
 
 UNAUTHORIZED_STATUS: Final = 401
 
@@ -42,11 +42,11 @@ class OpenCall(Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Its caller; None while unknown."""
+        """Its caller, or None before authentication."""
         ...
 
     def end_unauthorized(self) -> None:
-        """End it, and say that it needs a valid token."""
+        """End it with a message that it needs a valid token."""
         ...
 
 
@@ -65,10 +65,10 @@ class OpenStream:
 
 @attrs.define(eq=False)
 class _Judged:
-    """When an open call is judged next."""
+    """Time of the next check of an open call."""
 
     due_at: float = 0.0
-    """On Trio's clock; infinity while it is being judged."""
+    """On Trio's clock; infinity during a check."""
     expires_at: float = math.inf
     """In seconds since 1970."""
 
@@ -77,14 +77,14 @@ class CallWatch:
     """The open calls of a server."""
 
     def __init__(self, check: CallerCheck) -> None:
-        """Watch none yet; `open` begins."""
+        """Create it without calls. `open` starts the checks."""
         self._check = check
         self._open: dict[OpenCall, _Judged] = {}
         self._asked = trio.CapacityLimiter(MAX_JUDGED_AT_ONCE)
 
     @contextmanager
     def watched(self, one: OpenCall) -> Iterator[None]:
-        """Watch an open call as long as the block lasts."""
+        """Watch an open call for the duration of the block."""
         self._open[one] = _Judged()
         try:
             yield
@@ -93,9 +93,9 @@ class CallWatch:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Judge open calls, and follow the token file, as long as the block lasts.
+        """Check open calls and follow the token file, for the duration of the block.
 
-        Cancellation: Nothing is judged any more.
+        Cancellation: The checks stop.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery, name="judge open calls")
@@ -105,7 +105,7 @@ class CallWatch:
 
     def _judge_all(self) -> None:
         for judged in self._open.values():
-            if judged.due_at < math.inf:  # one that is being judged is judged by the tokens of now
+            if judged.due_at < math.inf:  # a running check already uses the new tokens
                 judged.due_at = 0.0
 
     async def _watch(self, nursery: trio.Nursery) -> None:
@@ -131,4 +131,4 @@ class CallWatch:
         elif not isinstance(found, ErrorAnswer) or found.status == UNAUTHORIZED_STATUS:
             one.end_unauthorized()
             return
-        judged.due_at = trio.current_time() + JUDGED_EVERY_SECONDS  # also where `auth` failed
+        judged.due_at = trio.current_time() + JUDGED_EVERY_SECONDS  # even if `auth` failed

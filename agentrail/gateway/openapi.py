@@ -1,6 +1,7 @@
-"""`/openapi.json`, made of the routes themselves and of the structs that they read and write.
+"""`/openapi.json`, generated from the routes and from the structs that they read and write.
 
-Pure, except for the route. `route_answers` has the replies of each route. The suite of the gateway compares every call with this document.
+Pure, except for the route. `route_answers` has the error responses of each route. The gateway's tests compare
+every call with this document.
 """
 
 import inspect
@@ -64,8 +65,8 @@ from agentrail.wire.server_frames import (
 
 # Frames of streams and sockets, as JSON Schema.
 #
-# Pure, and made of the structs that are read and written. A command has the fields of its route's body, query and path side by side, so its
-# schema is put together of theirs.
+# Pure, and generated from the structs. A command has the fields of its route's body, query and path in one
+# object, so its schema combines theirs.
 
 SCHEMA_REFS: Final = "#/components/schemas/"
 
@@ -77,7 +78,7 @@ OF_CLIENT: Final[Mapping[str, type[msgspec.Struct]]] = {
     "unwatch": UnwatchRows,
     "ping": Ping,
 }
-"""The frames of a client that are no commands, by their type."""
+"""Client frames other than commands, by type."""
 
 OF_SERVER: Final[tuple[type[msgspec.Struct], ...]] = (
     Welcome,
@@ -89,10 +90,10 @@ OF_SERVER: Final[tuple[type[msgspec.Struct], ...]] = (
     Lag,
     Closing,
 )
-"""The frames of a server, but for events."""
+"""Server frames other than events."""
 
 ROWS: Final[tuple[type[msgspec.Struct], ...]] = (SessionRow, WaitingRow, TreeRow, PluginRow)
-"""What stands in the rows of a watch: one of these, by what is watched."""
+"""Rows of a watch: one of these, depending on the kind of watch."""
 
 FRAME_STRUCTS: Final[tuple[type[msgspec.Struct], ...]] = (*OF_CLIENT.values(), *OF_SERVER, *ROWS, StreamEnd)
 
@@ -103,12 +104,12 @@ _FRAME_ID: Final[dict[str, Any]] = {
 
 
 def ref(name: str) -> dict[str, str]:
-    """Refer to a schema of the page."""
+    """Return a reference to a schema of the document."""
     return {"$ref": f"{SCHEMA_REFS}{name}"}
 
 
 def stream_frame() -> dict[str, Any]:
-    """Describe one frame of a stream: `event:`, `data:` as JSON, and `id:`, which committed events alone have."""
+    """Return the schema of one stream frame: `event:`, `data:` as JSON, and `id:` for committed events only."""
 
     def frame(name: dict[str, Any], data: str, **more: Any) -> dict[str, Any]:
         return {
@@ -132,7 +133,7 @@ def add_frames(
     commands: Mapping[str, SocketCommand],
     parameter_of: Callable[[SocketCommand, str], dict[str, Any]],
 ) -> None:
-    """Put the schemas of all frames among those of the structs."""
+    """Add the schemas of all frames."""
     schemas["StreamFrame"] = stream_frame()
     for name, kind in OF_CLIENT.items():
         _put_type(schemas[kind.__name__], name)
@@ -232,7 +233,7 @@ def _struct_tag(kind: type[msgspec.Struct]) -> str:
 def replies_of_commands(
     commands: Mapping[str, SocketCommand], schema_of: Callable[[SocketCommand], Iterable[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """Say with what each command is replied to that was done."""
+    """Return the schema of each command's reply on success."""
     told: dict[str, Any] = {}
     for name, command in commands.items():
         schemas = list(schema_of(command))
@@ -243,7 +244,7 @@ def replies_of_commands(
 
 
 VERSION: Final = "1"
-"""Of the interface: it rises with a change that breaks clients."""
+"""Version of the interface. It changes with every breaking change."""
 
 PATH: Final = "/openapi.json"
 
@@ -276,7 +277,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "q": {"type": "string", "maxLength": MAX_SEARCH_CHARACTERS},
     "outcome": {"type": "string", "enum": [*OUTCOMES_OF_ROWS]},
     "sort": {"type": "string", "enum": [sign + one for one in SORTS for sign in ("", "-")]},
-    # Without a default: left out is neither.
+    # No default: a missing value means neither.
     "waiting": {"type": "boolean"},
     "ended": {"type": "boolean"},
     "purge": _FLAG,
@@ -297,7 +298,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "until": {"type": "string", "pattern": r"^(\d{4}-\d{2}-\d{2}|[1-9]\d{0,4}d)$"},
     "tz": {"type": "string", "default": "UTC"},
 }
-"""How what stands in a path or a query is read, by its name."""
+"""Schemas of path and query parameters, by name."""
 
 _LIMITS: Final[Mapping[str, int]] = {
     "sessions": MAX_SESSIONS_OF_A_PAGE,
@@ -307,7 +308,7 @@ _LIMITS: Final[Mapping[str, int]] = {
     "events": MAX_EVENTS_OF_A_PAGE,
     "files": MAX_FILES_OF_A_PAGE,
 }
-"""How much a page may hold, by what its path ends with."""
+"""Maximum page sizes, by the last part of the path."""
 
 _PLUGIN_ANSWER: Final[dict[str, Any]] = {
     "type": "object",
@@ -332,7 +333,7 @@ def describe_interface(
     needs_token: bool = True,
     known: Iterable[CallRoute] = (),
 ) -> dict[str, Any]:
-    """Return the page: OpenAPI 3.1."""
+    """Return the document: OpenAPI 3.1."""
     shown = tuple(routes)
     commands = socket_commands(shown)
     paths: dict[str, dict[str, Any]] = {}
@@ -362,7 +363,7 @@ def describe_interface(
 
 
 def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[CallRoute]) -> dict[str, Any]:
-    """Give the schema of each struct of these routes by its name, those of events and frames among them."""
+    """Return the schemas of all structs of these routes by name, including events and frames."""
     bodies = dict.fromkeys(
         [*BODIES, *(one.route.body for one in commands.values() if one.route.body is not None)]
     )
@@ -390,7 +391,7 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
 
 
 def _inner(kinds: Iterable[type]) -> Iterable[type]:
-    """Find the structs in the fields of replies, so that their words are taken over too."""
+    """Yield the structs nested in replies, so that their docstrings are used too."""
     for kind in kinds:
         for one in msgspec.inspect.multi_type_info([kind]):
             for field in getattr(one, "fields", ()):
@@ -405,14 +406,15 @@ def _classes(info: Any) -> Iterable[type]:
 
 
 def _bind_fields(schema: dict[str, Any]) -> None:
-    """Say of ids and words in a body what may be in them; of null it says nothing."""
+    """Add the constraints on ids and short strings of a body. Null has none."""
     for name, rules in schema["properties"].items():
         if name in ID_FIELDS:
             bound: Mapping[str, Any] = _SESSION_ID if ID_FIELDS[name] else _NAME
         elif name in WORD_FIELDS:
             bound = {"pattern": _NOT_BLANK, "maxLength": WORD_FIELDS[name]}
         elif name == "message":
-            # Of a body with attachments it may be empty, which no short schema says; none is the usual one all the same.
+            # In a body with attachments it may be empty, which no short schema expresses. An empty default
+            # would still be misleading.
             rules.pop("default", None)
             bound = (
                 {"examples": [_EXAMPLE]} if "attachments" in schema["properties"] else {"pattern": _NOT_BLANK}
@@ -457,7 +459,7 @@ def _operation(route: CallRoute, *, needs_token: bool) -> dict[str, Any]:
 
 
 def _tag_of(route: CallRoute) -> str:
-    """Return the group of an operation, which generators of clients make a module of."""
+    """Return the tag of an operation. Client generators create a module for each."""
     first = re.search(r"[\w-]+", route.path)
     return "server" if first is None else first[0]
 
@@ -496,10 +498,10 @@ def _content_of(route: CallRoute, reply: RouteReply | None, more: Sequence[str])
         return {}
     if reply is not None and not route.is_stream:
         return _as_json(_schema_of(reply, *more))
-    if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
+    if route.success == 204:  # noqa: PLR2004 - HTTP status
         return {}
     if route.is_stream:
-        # Of the whole stream no schema can be said in 3.1; 3.2 will have `itemSchema` for this.
+        # OpenAPI 3.1 cannot describe a whole stream. Version 3.2 will have `itemSchema` for this.
         frames = {
             "schema": {},
             "x-item-schema": ref("StreamFrame" if route.frames == "Event" else route.frames),
@@ -531,14 +533,14 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
             "101": {"description": "The protocol is switched."},
             **{f"{status}": _refused(codes) for status, codes in statuses_of(SOCKET_REFUSALS).items()},
         },
-        "security": [{"token": ["use"]}, {}],  # a token may also come in `hello`
+        "security": [{"token": ["use"]}, {}],  # the token may also come in `hello`
         "x-frames": {"client": ref("ClientFrame"), "server": ref("ServerFrame")},
         "x-replies": replies_of_commands(commands, replies),
     }
 
 
 def name_of_operation(route: CallRoute) -> str:
-    """Name an operation for programs: the method, and the words of the path, `sessions/{session_id}` as `session`."""
+    """Return the name of an operation for programs: the method and the path, `sessions/{session_id}` as `session`."""
     singular = re.sub(r"(\w+)s/\{\w+\}", r"\1", route.path)
     words = re.findall(r"\w+", re.sub(r"\{(\w+?)(?:_id)?(?::path)?\}", r"\1", singular))
     return "_".join([route.method.lower(), *(words or ["root"])])
@@ -565,7 +567,7 @@ def _parameters(route: CallRoute) -> Iterable[dict[str, Any]]:
 
 
 def parameter_of(route: CallRoute, name: str) -> dict[str, Any]:
-    """Say how one name in the path or query of a route is read."""
+    """Return the schema of a path or query parameter of a route."""
     if name == "limit":
         most = _LIMITS.get(route.path.rpartition("/")[2], MAX_RECORDS_OF_A_PAGE)  # of a journal over a socket
         return {"type": "integer", "minimum": 1, "maximum": most}
@@ -579,11 +581,11 @@ def _parameter_of_command(command: SocketCommand, name: str) -> dict[str, Any]:
     return parameter_of(command.route, name)
 
 
-# --- words
+# --- descriptions
 
 
 def _describe(kind: type, schema: dict[str, Any] | None) -> None:
-    """Take the words of a docstring over: what stands there is said once."""
+    """Copy descriptions from the docstring of a struct, so that they are written only once."""
     said = inspect.getdoc(kind) or ""
     if schema is None:
         return
@@ -600,7 +602,10 @@ _JSON_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array
 
 
 def _plainer(schema: Any) -> Any:
-    """Say any JSON as `{}`: generators of clients trip over a union of all that there is, over arrays of nothing said, and over pairs."""
+    """Simplify a schema for client generators.
+
+    Any JSON becomes `{}`, because generators fail on a union of all types, on arrays of anything, and on pairs.
+    """
     match schema:
         case {"anyOf": [*members], **rest} if {one.get("type") for one in members} >= _JSON_TYPES:
             return rest
@@ -637,7 +642,10 @@ def _with_refs(schema: Any) -> Any:
 def interface_route(
     routes: Sequence[CallRoute], *, base_path: str = "", known: Sequence[CallRoute] = ()
 ) -> CallRoute:
-    """Make the route that shows the page of all routes, itself among them; `known` as of `describe_interface`. It is made at the first call."""
+    """Return the route that serves the document of all routes including itself.
+
+    `known` is the same as for `describe_interface`. The document is generated at the first call.
+    """
 
     @lru_cache(maxsize=8)
     def page(server: str, needs_token: bool) -> bytes:  # noqa: FBT001 - a key of the cache
@@ -650,7 +658,7 @@ def interface_route(
 
     async def show(call: RouteCall) -> WholeAnswer:
         needs_token = call.gateway.callers.rules.needs_token
-        # Drawing it takes long enough for others to notice.
+        # Generating it would delay other calls noticeably.
         return WholeAnswer(body=await outside.offload(page, call.head.root_path, needs_token))
 
     route = CallRoute("GET", PATH, show, does="shows this page", scope=None)

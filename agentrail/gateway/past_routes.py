@@ -1,6 +1,6 @@
-"""The routes of who looks back: the journal of a session, what it was behind a record, and why it did what it did there.
+"""Routes for the past of a session: its journal, its state after a record, and explanations of its decisions.
 
-Nothing is decided here but how texts of a query are read. Each takes the scope `inspect`, and wakes no session.
+This module only parses query parameters. Each route needs the scope `inspect`, and wakes no session.
 """
 
 import difflib
@@ -55,7 +55,7 @@ async def _explain(call: RouteCall) -> WholeAnswer:
 
 
 def read_kinds(text: str | None) -> frozenset[str]:
-    """Read kinds of records, separated by commas; none stand for all."""
+    """Parse record kinds, separated by commas. An empty set means all."""
     kinds = frozenset(filter(None, (text or "").split(",")))
     unknown = sorted(kinds - RECORD_KINDS)
     if unknown:

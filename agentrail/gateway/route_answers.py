@@ -1,7 +1,8 @@
-"""The codes that routes refuse calls with: what all routes of a kind have in common, and groups of codes for their rows.
+"""Error codes of routes: those common to all routes of a kind, and groups of codes for individual routes.
 
-Pure tables. The page of the interface is made of them, and the suite of the gateway holds each answer that it gets against that page, so a
-code that a row does not name fails the test that meets it. What a code's status is says `answers`, once for all routes.
+Pure tables. The OpenAPI document is generated from them, and the gateway's tests compare each response with
+that document. A code missing from a row thus fails the test that meets it. `answers` defines the status of each
+code, once for all routes.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from agentrail.gateway.endpoint import CallRoute
 from agentrail.host.payloads import STATUSES
 
 PLUGIN_STATUSES: Final = STATUSES
-"""The statuses with which a plugin of the host may answer in place of a session."""
+"""Statuses with which a host plugin may answer in place of a session."""
 
 # --- refusals
 
@@ -44,9 +45,9 @@ BRANCHING: Final = f"{ON_SESSION} session_is_child cannot_go_on option_error you
 
 
 _MORE_STATUSES: Final[Mapping[tuple[str, str], Mapping[int, str]]] = {
-    ("POST", "/chat"): {409: "cycle_failed"},  # where a budget was spent
+    ("POST", "/chat"): {409: "cycle_failed"},  # if a budget is spent
 }
-"""Codes whose status is not that of the table."""
+"""Codes whose status differs from the table."""
 
 OF_NO_ROUTE: Final = frozenset(
     {
@@ -60,17 +61,17 @@ OF_NO_ROUTE: Final = frozenset(
         "cycle_waiting",
     }
 )
-"""What a call is refused with that meets no route, and what a session raises where no route asks it."""
+"""Codes of calls that match no route, and of errors in sessions that no route caused."""
 
 SOCKET_REFUSALS: Final = (
     f"{_ANY} token_in_url unauthorized forbidden host_refused origin_refused principal_mismatch id_invalid field_invalid"
     " field_unknown too_many_requests not_started draining plugin_failed too_many_streams server_full route_unknown"
 )
-"""What an upgrade at `/ws` is refused with; without an upgrade there is nothing at this path."""
+"""Codes that refuse an upgrade at `/ws`. Without an upgrade, the path is unknown."""
 
 
 def refusals_of(route: CallRoute) -> dict[int, tuple[str, ...]]:
-    """Say with which statuses a route refuses, and with which codes each; an answer of a plugin has any."""
+    """Return the error statuses of a route with their codes. A plugin's answer can have any."""
     told = [_ANY, route.refusals]
     if route.scope is not None:
         told.append(_GUARDED)
@@ -87,7 +88,7 @@ def refusals_of(route: CallRoute) -> dict[int, tuple[str, ...]]:
 
 
 def statuses_of(codes: str) -> dict[int, tuple[str, ...]]:
-    """Sort codes of `ERROR_ANSWERS` by their statuses; each is given as a caller is told it."""
+    """Group codes of `ERROR_ANSWERS` by status, as reported to callers."""
     found: dict[int, set[str]] = {}
     for code in codes.split():
         row = ERROR_ANSWERS[code]

@@ -1,8 +1,8 @@
-"""The routes of sessions, their requests, their files, and of who inspects them; and all commands of sockets.
+"""Routes of sessions, their requests, their files and their inspection, and all socket commands.
 
-A route calls one function of `calls`, and adds headers; or it `passes` the call on to a session. Nothing is decided here but how texts of a
-query are read. A route says in `SESSION_ROUTES` what it takes; see `endpoint`. A command of a socket is a row of `OFFERS`: what it does is
-what its route does over HTTP. Whose a session is, the host says, for each call anew.
+A route calls one function of `calls` and adds headers, or `passes` the call on to a session. This module only
+parses query parameters. `SESSION_ROUTES` declares the requirements of each route; see `endpoint`. A socket
+command is a row of `OFFERS` and runs its HTTP route. The host checks the ownership of a session for each call.
 """
 
 import re
@@ -112,22 +112,22 @@ MAX_MESSAGES_OF_A_PAGE: Final = 1_000
 MAX_FILES_OF_A_PAGE: Final = 1_000
 
 MAX_RECORDS_OF_A_COMMAND: Final = 1_000
-"""Records of a journal that one command gives."""
+"""Journal records returned by one command."""
 
 MAX_TURNS_OF_A_COMMAND: Final = 1_000
-"""Turns that one command names: the last ones."""
+"""Turns returned by one command: the latest ones."""
 
 _NO_CONTENT: Final = 204
 _PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def answer_of_call(made: CallAnswer, **headers: str) -> WholeAnswer:
-    """Send what a call came to."""
+    """Return the result of a call as a response."""
     return WholeAnswer(status=made.status, body=made.body, headers={**made.headers, **headers})
 
 
 def answer_of_file(made: FileAnswer) -> WholeAnswer:
-    """Send a file so that a browser keeps it and shows nothing of it, whatever it holds."""
+    """Return a file as a download, which no browser displays, whatever it contains."""
     plain = _PLAIN_NAME.sub("_", made.name) or "_"
     named = (
         f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(made.name, safe='', errors='replace')}"
@@ -214,7 +214,7 @@ async def _forget_user(call: RouteCall) -> WholeAnswer:
     return answer_of_call(await calls.forget_user(call.host, named))
 
 
-# --- what runs
+# --- running work
 
 
 async def _abort(call: RouteCall) -> WholeAnswer:
@@ -358,10 +358,10 @@ def _limit(call: RouteCall, default: int, most: int) -> int:
     return whole_number("limit", call.query.get("limit"), default, least=1, most=most)
 
 
-# --- calls of a session, and nothing else
+# --- direct calls of a session
 
 OfferedReply: TypeAlias = Callable[[RouteCall, Any], object]
-"""Makes the value that a call is answered with, of its result."""
+"""Converts the result of a call to the response value."""
 
 
 def passes(
@@ -371,7 +371,7 @@ def passes(
     reply: OfferedReply | None = None,
     status: int = 200,
 ) -> RouteHandler:
-    """Make the handler of a route that does nothing but call a session."""
+    """Return the handler of a route that only calls a session."""
 
     async def handle(call: RouteCall) -> WholeAnswer:
         names = operation.takes.__struct_fields__
@@ -401,7 +401,7 @@ def _compaction_asked(call: RouteCall, _: Any) -> CompactionAsked:
     return CompactionAsked(session_id=_session(call))
 
 
-# --- what a command of a socket says more exactly than its route
+# --- commands with more options than their routes
 
 
 async def _asked_session(call: RouteCall, *, only_root: bool = False) -> Session:
@@ -552,16 +552,16 @@ SESSION_ROUTES: Final = (
 
 @frozen
 class Offer:
-    """What a socket offers: a call of a session, or a route that has more to do.
+    """A command that sockets offer: a call of a session, or a route with more work.
 
     Attributes:
-        call: The row of the call, or the name of the command.
-        route: What does it: a route, or the method and path of one that HTTP has too.
-        is_ordered: Whether it waits for the commands of its session that came before it. What reads, what stops and what a person
-            decides does not.
-        is_read: Whether it changes nothing, and is done anew each time.
-        is_named: Whether it is done once by its name although its route takes that too: there it is of what the command says, and `/fork`
-            says nothing.
+        call: Row of the call, or name of the command.
+        route: Its implementation: a route, or method and path of an HTTP route.
+        is_ordered: Whether it waits for earlier commands of its session. Queries, stops and user decisions do
+            not.
+        is_read: Whether it changes nothing, so that a repetition runs again.
+        is_named: Whether it runs once per `client_id` although its route has that field too. There the field
+            belongs to the command's message, and `/fork` has none.
     """
 
     call: Operation[Any] | str
@@ -576,12 +576,12 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """The name of the command: that of the method of `Session` where there is one."""
+        """Name of the command: the name of the `Session` method if there is one."""
         return self.call if isinstance(self.call, str) else self.call.name
 
 
 def _only(does: str, handler: Any, body: Any = None, **given: Any) -> CallRoute:
-    """Make the route of a command that HTTP does not have, or has with less."""
+    """Return the route of a command without an equivalent HTTP route."""
     return CallRoute("POST", _ONE, handler, does=does, body=body, **given)
 
 
@@ -604,7 +604,7 @@ OFFERS: Final = (
     Offer("commands", ("GET", "/commands"), is_ordered=False, is_read=True),
     Offer("run_command", ("POST", "/commands/{name}"), is_named=True),
     Offer("prompt", _only("takes a message", _prompt, PromptCommandBody, operation="prompt", replies={200: (AcceptedForm, SteerReply)}, asks_plugins=True)),
-    # It costs what a message does.
+    # It costs as much as a message.
     Offer(GO_ON, _only("lets the model answer without new words", passes(GO_ON, asks="root", reply=_result), GoOnBody, operation="prompt")),
     Offer(RECEIPT_OF, _only("says what was sent before under a name", _receipt_of, ReceiptBody), is_ordered=False),
     Offer(ABORT, _only("stops what runs", _abort_exactly, AbortCommandBody, operation="abort", query=("wait",), replies={200: AbortReceipt}), is_ordered=False),
@@ -619,5 +619,5 @@ OFFERS: Final = (
     Offer(JOURNAL, _only("shows a journal", _journal, query=("after", "limit"), scope="inspect"), is_ordered=False),
     Offer(STATE_AT, _only("says what the session was", _state_at, StateAtBody, scope="inspect"), is_ordered=False),
 )
-"""What sockets offer, by row: the names of commands stand in this order on the page of the interface."""
+"""Commands of sockets. The interface page lists their names in this order."""
 # fmt: on

@@ -1,7 +1,8 @@
-"""Commands of a socket as calls of routes: what a command does is what its route does over HTTP, so each guard is passed here too.
+"""Socket commands as calls of routes: a command runs its HTTP route, so all the same checks apply.
 
-A command has the fields of its route's body, query and path side by side. Only what stands around a call differs: who calls was judged when
-the socket was opened, and a reply goes back in place of an answer. No command does anything by itself.
+A command has the fields of its route's body, query and path in one object. Only the envelope differs: the
+caller was authenticated when the socket was opened, and the result is a reply frame instead of a response. No
+command has behaviour of its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,21 +23,22 @@ from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
 
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
-"""Headers that speak of one call: those of the upgrade do not speak of each command."""
+"""Headers of a single call: those of the upgrade must not apply to each command."""
 
 _REFUSED_FROM: Final = 400
 
 
 @frozen(kw_only=True)
 class SocketCommand:
-    """One thing that a socket can be told to do.
+    """A command that a socket accepts.
 
     Attributes:
-        name: Of the command.
-        route: What does it.
-        is_ordered: Whether it waits for the commands of its session that came before it.
-        is_named: Whether it is done once under the name that its client gives; messages have theirs in the journal of their session.
-        params: The parts of the path.
+        name: Name of the command.
+        route: Route that implements it.
+        is_ordered: Whether it waits for earlier commands of its session.
+        is_named: Whether it runs only once per `client_id`. Messages have theirs in the journal of their
+            session.
+        params: Parts of the path.
     """
 
     name: str
@@ -52,7 +54,7 @@ class SocketCommand:
 
 
 def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
-    """Find the route of each command."""
+    """Return the commands with their routes."""
     by_path = {(route.method, route.path): route for route in routes}
     found = (
         (offer, by_path.get(offer.route) if isinstance(offer.route, tuple) else offer.route)
@@ -75,9 +77,9 @@ def _is_named(offer: Offer, route: CallRoute) -> bool:
 async def carry_out(
     command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
 ) -> bytes:
-    """Do what a command says.
+    """Run a command.
 
-    Cancellation: As of the route.
+    Cancellation: Same as for the route.
     """
     route = known.route
     call = RouteCall(
@@ -97,7 +99,7 @@ async def carry_out(
 
 
 def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
-    """Take what a command costs, out of the same buckets as over HTTP."""
+    """Charge a command to the same rate limits as over HTTP."""
     draw = gateway.allowances.take(SessionOwner.of(principal), operation, outside.monotonic())
     if draw is not None and not draw.is_allowed:
         wait = {"retry-after": f"{draw.retry_after_seconds}"}
@@ -107,13 +109,13 @@ def charge_command(gateway: Gateway, principal: Principal, operation: str) -> No
 
 
 def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
-    """Make path, query and body of the fields of a command."""
+    """Convert the fields of a command to path, query and body."""
     fields = dict(command.fields)
     route = known.route
     of_body: tuple[str, ...] = () if route.body is None else route.body.__struct_fields__
     if command.session_id is not None and "session_id" not in known.params:
         fields["session_id"] = command.session_id
-    if "client_id" not in of_body:  # every command may have one: its client sends it again by that name
+    if "client_id" not in of_body:  # every command may have one, so that its client can send it again
         given = fields.pop("client_id", None)
         if given is not None:
             check_id("client_id", _text("client_id", given))
@@ -132,7 +134,7 @@ def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
             tenant_id=getattr(call.body, "tenant_id", None),
             user_id=getattr(call.body, "user_id", None),
         )
-        if isinstance(found, ErrorAnswer):  # else it is who opened the socket, who names no other user
+        if isinstance(found, ErrorAnswer):  # otherwise it is the socket's caller
             raise CallRefused(found)
 
 
@@ -170,7 +172,7 @@ def _result_of(result: Result) -> bytes:
 
 
 def _answer_of_plugin(handled: HandledResponse, body: Any) -> ErrorAnswer:
-    """Tell what an interceptor has answered as an error, its body beside it."""
+    """Return an interceptor's response as an error, with its body in an extra field."""
     headers = {name.lower(): value for name, value in handled.headers.items()}
     return ErrorAnswer(
         status=handled.status,
@@ -186,11 +188,11 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-async def _no_body() -> NoReturn:  # noqa: ASYNC124 - in the place of one that reads
+async def _no_body() -> NoReturn:  # noqa: ASYNC124 - replaces the receive function
     message = "the handler of a command asked for a body, which it has"
     raise AssertionError(message)
 
 
-async def _no_answer(_: object) -> NoReturn:  # noqa: ASYNC124 - in the place of one that writes
+async def _no_answer(_: object) -> NoReturn:  # noqa: ASYNC124 - replaces the send function
     message = "the handler of a command wrote an answer of its own"
     raise AssertionError(message)

@@ -1,9 +1,9 @@
-"""The frames of the WebSocket, subprotocol `agentrail.v1`: what a client may send, what it is sent, and with which codes a socket closes.
+"""Frames of the WebSocket, subprotocol `agentrail.v1`: client frames, server frames, and close codes.
 
-Pure: text in, values out, and the other way round. Each frame is one JSON object in one text message; `type` says which. A command is the
-name of a method, with `id`, `session_id` and the fields of the body that its route has over HTTP, side by side; `id` is a text or a
-whole number of the client's own, and comes back in the reply. An event has its wire form in the field `event`. Who may send what, and when
-a frame goes out, is decided elsewhere.
+Pure: text in, values out, and vice versa. Each frame is one JSON object in one text message, with its kind in
+    `type`. A command has the name of a method, `id`, `session_id`, and the fields that its route's body has
+    over HTTP, in one object. `id` is a string or a whole number of the client's choice, repeated in the reply.
+    An event has its wire form in the field `event`. Access and timing are decided elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ from agentrail.wire.server_frames import (
 MIN_HEARTBEAT_SECONDS: Final = 5.0
 MAX_HEARTBEAT_SECONDS: Final = 60.0
 USUAL_HEARTBEAT_SECONDS: Final = 15.0
-"""Where the client asks for none."""
+"""Heartbeat for clients that request none."""
 
 MAX_TOKEN_CHARACTERS: Final = 4_096
 MAX_ID_CHARACTERS: Final = 128
@@ -66,7 +66,7 @@ class Hello(Value, frozen=True, kw_only=True):
     replay_frames: bool = False
 
     def __repr__(self) -> str:
-        """Say whether there is a token, and not which."""
+        """Return a text that hides the token."""
         told = f"token={'…' if self.token is not None else None}, heartbeat={self.heartbeat}"
         return f"Hello({told}, replay_frames={self.replay_frames})"
 
@@ -90,7 +90,7 @@ class Subscribe(Value, frozen=True, kw_only=True):
 
     @property
     def event_classes(self) -> tuple[type[Event], ...] | None:
-        """The classes of `kinds`."""
+        """The event classes of `kinds`."""
         return None if self.kinds is None else tuple([_CLASSES[kind] for kind in self.kinds])
 
 
@@ -174,25 +174,25 @@ _OWN: Final[Mapping[str, type[OwnFrame]]] = {
 
 
 class FrameMalformed(CallRefused):
-    """What came is no frame at all: binary, no JSON object, or of an unknown type. The third one closes the socket."""
+    """A malformed frame: binary, not a JSON object, or of an unknown type. The third one closes the socket."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None = None) -> None:
-        """Keep what is replied."""
+        """Store the error reply."""
         super().__init__(answer)
         self.frame_id = frame_id
 
 
 class FrameRefused(CallRefused):
-    """A frame whose fields cannot be: it gets an error reply, and the socket goes on."""
+    """A frame with invalid fields. It gets an error reply, and the socket stays open."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None) -> None:
-        """Keep what is replied."""
+        """Store the error reply."""
         super().__init__(answer)
         self.frame_id = frame_id
 
 
 def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> ClientFrame:
-    """Read what a client sent."""
+    """Parse a client frame."""
     try:
         plain = read_object(text, limits)
     except CallRefused as refused:
@@ -229,7 +229,7 @@ def _own_frame(kind: type[OwnFrame], plain: dict[str, Any]) -> ClientFrame:
     try:
         made = converter_of(kind)(plain)
     except msgspec.ValidationError as error:
-        # What it says names fields and types, and no values, so no token either.
+        # The message has names of fields and types only, no values, so no token either.
         refuse_call("field_invalid", f"{error}"[:300])
     match made:
         case Hello(token=token) if token is not None and len(token) > MAX_TOKEN_CHARACTERS:
@@ -280,7 +280,7 @@ def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
 
 
 def limits_told(limits: Limits) -> SocketLimits:
-    """Say what a client is told of limits."""
+    """Return the limits to report to a client."""
     return SocketLimits(
         frame_bytes=limits.max_frame_bytes,
         subscriptions=limits.max_subscriptions,
@@ -289,7 +289,7 @@ def limits_told(limits: Limits) -> SocketLimits:
 
 
 def welcome_frame(heartbeat_seconds: float, limits: Limits, *, version: str, instance: str) -> bytes:
-    """Make the answer to `hello`."""
+    """Return the reply to `hello`."""
     return encode_plain(
         Welcome(
             protocol=PROTOCOL,

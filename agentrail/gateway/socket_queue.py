@@ -1,8 +1,10 @@
-"""What waits to be sent on one socket: bounded, and what goes when there is no room is decided here.
+"""Bounded send queue of one socket, and the rules for a full queue.
 
-Pure. Frames go out in the order in which they came in. What a session published before a client came is not among them: it waits apart, one
-frame of each session at a time, so that catching up takes no room from what is live, and never ends a socket. From half full on, ephemeral events are left out, and the client is told how many;
-a frame that may not be left out and has no room ends the socket: the last frame then says where each session is to be gone on with.
+Pure. Frames are sent in the order in which they were queued. Past events, published before the client
+connected, are held separately, one frame per session at a time. Catching up therefore takes no room from live
+events and never closes a socket. When the queue is half full, ephemeral events are dropped and the client is
+told their number. A frame that must not be dropped and has no room closes the socket, with a last frame that
+has the position to resume from in each session.
 """
 
 from collections import deque
@@ -13,15 +15,18 @@ from agentrail.wire.server_frames import REASONS, CloseCode, Closing, Lag
 
 MAX_QUEUED_FRAMES: Final = 256
 MAX_QUEUED_BYTES: Final = 1 << 20
-"""Of all that waits. One frame may be larger by itself: below the bound there is room for one more, whatever its size."""
+"""Limit on all queued frames, in bytes.
+
+A single frame may be larger: below the limit there is room for one more of any size.
+"""
 
 
 class SendQueue:
-    """The frames that wait for one socket.
+    """Queued frames of one socket.
 
     Attributes:
-        closing: The code that the socket closes with behind what waits; None while it is open.
-        cursors: For each session that is read, the number of the last committed event that was put in.
+        closing: Close code to send after the queued frames, or None while the socket is open.
+        cursors: For each subscribed session, the number of the last committed event that was queued.
     """
 
     __slots__ = (
@@ -37,7 +42,7 @@ class SendQueue:
     )
 
     def __init__(self, *, max_frames: int = MAX_QUEUED_FRAMES, max_bytes: int = MAX_QUEUED_BYTES) -> None:
-        """Begin with none."""
+        """Create an empty queue."""
         self._frames: deque[bytes] = deque()
         self._apart: dict[str, tuple[int | None, bytes]] = {}
         self._is_turn_of_apart = False
@@ -49,33 +54,33 @@ class SendQueue:
         self.cursors: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many frames wait."""
+        """Return the number of queued frames."""
         return len(self._frames) + len(self._apart)
 
     @property
     def size_bytes(self) -> int:
-        """How much waits."""
+        """Size of the queued frames in bytes."""
         return self._bytes
 
     @property
     def has_room(self) -> bool:
-        """Whether one more frame is taken."""
+        """Whether there is room for one more frame."""
         return len(self._frames) < self._max_frames and self._bytes < self._max_bytes
 
     @property
     def is_half_full(self) -> bool:
-        """Whether ephemeral events are left out."""
+        """Whether ephemeral events are dropped."""
         return 2 * len(self._frames) >= self._max_frames or 2 * self._bytes >= self._max_bytes
 
     @property
     def is_low(self) -> bool:
-        """Whether so little waits that what can be told later, and otherwise, may be told now."""
+        """Whether the queue is nearly empty, so that deferrable updates may be queued."""
         return 4 * len(self._frames) < self._max_frames and 4 * self._bytes < self._max_bytes
 
     # --- in
 
     def put(self, frame: bytes) -> bool:
-        """Take a frame that may not be left out."""
+        """Queue a frame that must not be dropped. Return False if the socket is closing."""
         if self.closing is not None:
             return False
         if not self.has_room:
@@ -85,25 +90,25 @@ class SendQueue:
         return True
 
     def put_event(self, session_id: str, seq: int, frame: bytes) -> bool:
-        """Take a committed event, as `put` does; the session is to be gone on with behind it."""
+        """Queue a committed event like `put`, and advance the session's cursor to it."""
         is_taken = self.put(frame)
         if is_taken:
             self.cursors[session_id] = seq
         return is_taken
 
     def put_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
-        """Take a frame of the past of a session; `has_apart` says when the next one may come."""
+        """Hold a frame of past events of a session. `has_apart` tells when the next one can be passed."""
         if self.closing is not None:
             return False
         self._apart[session_id] = (seq, frame)
         return True
 
     def has_apart(self, session_id: str) -> bool:
-        """Whether a frame of the past of a session waits."""
+        """Whether a frame of past events of a session is waiting."""
         return session_id in self._apart
 
     def put_delta(self, session_id: str, frame: bytes) -> bool:
-        """Take an ephemeral event, or leave it out and count it."""
+        """Queue an ephemeral event, or drop and count it."""
         if self.closing is not None:
             return False
         if self.is_half_full:
@@ -114,20 +119,20 @@ class SendQueue:
         return True
 
     def count_dropped(self, session_id: str, count: int = 1) -> None:
-        """Note that ephemeral events were left out."""
+        """Count dropped ephemeral events."""
         self._dropped[session_id] = self._dropped.get(session_id, 0) + count
 
     def forget(self, session_id: str) -> None:
-        """Note that a session is not read any more; what waits of it still goes out."""
+        """Stop tracking a session. Its queued frames are still sent."""
         self.cursors.pop(session_id, None)
         self._apart.pop(session_id, None)
         self._dropped.pop(session_id, None)
 
     def close(self, code: CloseCode) -> None:
-        """Take nothing more, and end with a frame that says why, and where to go on. The first code that is said holds."""
+        """Accept no more frames, and end with a frame that has the reason and the cursors. The first code is used."""
         if self.closing is None:
             self.closing = code
-            self._apart.clear()  # the cursors do not count them: they come again
+            self._apart.clear()  # the cursors exclude them, so they are sent again
             for session_id in tuple(self._dropped):
                 self._tell_lag(session_id)
             self._append(encode_plain(Closing(reason=REASONS[code], cursors=self.cursors)))
@@ -135,9 +140,9 @@ class SendQueue:
     # --- out
 
     def take(self) -> bytes | None:
-        """Give the next frame; None where nothing waits.
+        """Return the next frame, or None if there is none.
 
-        Where all has gone out and events were left out meanwhile, the next frame says so.
+        When the queue is empty and events were dropped, the next frame reports their number.
         """
         if self._apart and (self._is_turn_of_apart or not self._frames):
             return self._take_apart()
@@ -145,7 +150,7 @@ class SendQueue:
             self._tell_lag(next(iter(self._dropped)))
         if not self._frames:
             return None
-        self._is_turn_of_apart = True  # by turns: neither keeps the other waiting
+        self._is_turn_of_apart = True  # alternately, so that neither delays the other
         frame = self._frames.popleft()
         self._bytes -= len(frame)
         return frame

@@ -1,6 +1,7 @@
-"""One reader of a stream: where it stands in the frames of its session, what it is given next, and how its stream ends.
+"""One reader of a stream: its position in the frames of its session, its next piece, and the end of its stream.
 
-Trio, and no HTTP. A reader decides nothing about others: who makes frames, who wakes it and who cuts it stands in `hub`.
+Uses Trio, but no HTTP. A reader decides nothing about others: `hub` encodes frames, wakes readers and cuts
+them.
 """
 
 from collections import deque
@@ -17,46 +18,47 @@ from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.messages import SessionId
 
 MAX_WRITE_BYTES: Final = 256 << 10
-"""How much a reader joins into one write; a frame alone may be larger."""
+"""Limit on the bytes that a reader joins into one write. A single frame may be larger."""
 
 
 class FrameSource(Protocol):
-    """What a reader reads from: a hub."""
+    """Source of a reader's frames: a hub."""
 
     @property
     def session_id(self) -> SessionId:
-        """Of which session."""
+        """Id of the session."""
         ...
 
     @property
     def ring(self) -> FrameRing:
-        """The frames that not all have read."""
+        """Frames that some readers have not read."""
         ...
 
     @property
     def ended(self) -> DoneReason | None:
-        """How the session's streams end; None while it lives."""
+        """How the session's streams end, or None while it lives."""
         ...
 
     @property
     def waiting(self) -> "MutableMapping[StreamReader, None]":
-        """The readers that wait."""
+        """Waiting readers."""
         ...
 
     def frame_of(self, event: Event) -> RingFrame:
-        """Give the frame of an event."""
+        """Return the frame of an event."""
         ...
 
 
 class StreamReader(WatchedStream):
-    """One stream: an async iterator over what is to be written, which ends behind the frame `done`.
+    """One stream: an async iterator over the bytes to write, which ends after the `done` frame.
 
-    Made by `Hubs.open_reader`, and read by one task, which writes each piece before it asks for the next.
+    Created by `Hubs.open_reader`, and read by one task, which writes each piece before it requests the next.
 
     Attributes:
-        hub: Whose frames it reads.
-        is_followed: Whether a request ends the stream: its end says more than that of the session, which may come first.
-        seq: The number of the last committed event that it gave; what the reader comes back with.
+        hub: Source of its frames.
+        is_followed: Whether a request ends the stream. The end of a request has more information than that of
+            the session, which may come first.
+        seq: Number of the last committed event that it returned, from which the reader can resume.
     """
 
     __slots__ = (
@@ -77,7 +79,7 @@ class StreamReader(WatchedStream):
         after: int,
         pending: "deque[Event | RingFrame]",
     ) -> None:
-        """Begin in a hub that is level with its session."""
+        """Create a reader on a hub that is up to date with its session."""
         super().__init__()
         self.hub: FrameSource = hub
         self._pending = pending
@@ -90,21 +92,21 @@ class StreamReader(WatchedStream):
 
     @property
     def has_nothing_more(self) -> bool:
-        """Whether its session has ended, and published nothing after the number that the reader came with."""
+        """Whether its session has ended without events after the number of the reader."""
         is_read = self._position == self.hub.ring.end and not any(
             not isinstance(one, RingFrame) or one.seq is not None for one in self._pending
         )
         return is_read and self.hub.ended == "session_ended"
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
-        """End the stream with a frame `done`. The first one that is said holds."""
+        """End the stream with a `done` frame. The first call counts."""
         if self._done is None:
             session_id = self.hub.session_id
             self._done = StreamEnd(reason=reason, session_id=session_id, seq=self.seq, **told)
             self._done_behind = behind
             self.wake()
 
-    # --- what is given
+    # --- pieces
 
     def _next_piece(self) -> bytes:
         parts: list[bytes] = []
@@ -126,7 +128,7 @@ class StreamReader(WatchedStream):
         return b"".join(parts)
 
     def _frames(self) -> Iterator[RingFrame]:
-        """Give what waits, frame by frame, up to the number that the stream ends behind; each one given counts as read."""
+        """Yield the ready frames, up to the number after which the stream ends. Each one counts as read."""
         while self._pending and not self._is_at_end:
             first = self._pending.popleft()
             yield first if isinstance(first, RingFrame) else self.hub.frame_of(first)
@@ -140,16 +142,16 @@ class StreamReader(WatchedStream):
         return self._done is not None and self.seq >= self._done_behind
 
     def _decide_done(self) -> StreamEnd | None:
-        """Say how the stream ends here, if it does: because it was told to, was overtaken, or its session has ended."""
+        """Return the end of the stream if it ends here: on request, when overtaken, or with its session."""
         if self._is_at_end:
-            assert self._done is not None  # noqa: S101 - it was told to
+            assert self._done is not None  # noqa: S101 - `finish` was called
             return replace(self._done, seq=self.seq)
         hub = self.hub
         reason: DoneReason | None = None
         if self._position < hub.ring.first:
             reason = "slow_reader"
         elif self._position == hub.ring.end and hub.ended is not None:
-            if self._done is not None:  # the number that it was to end behind does not come any more
+            if self._done is not None:  # the number to end after will not come any more
                 return replace(self._done, seq=self.seq)
             reason = None if self.is_followed and hub.ended == "session_ended" else hub.ended
         if reason is None:
@@ -160,22 +162,22 @@ class StreamReader(WatchedStream):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has given all that there was, and its task waits for more."""
+        """Whether all pieces were written, and its task waits for more."""
         return self._task is not None
 
     @property
     def is_due_to_end(self) -> bool:
-        """Whether its stream cannot go on, so that a write which takes long is cut."""
+        """Whether its stream cannot continue, so that a slow write is cut."""
         hub = self.hub
         return self._done is not None or self._position < hub.ring.first or hub.ended is not None
 
     @property
     def position(self) -> int:
-        """Where it stands in the ring of its hub."""
+        """Position in the ring of its hub."""
         return self._position
 
     def wake(self) -> None:
-        """Let it look again; fine if it does not wait."""
+        """Wake its task if it waits."""
         if self._task is not None:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)

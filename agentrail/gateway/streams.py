@@ -1,7 +1,7 @@
-"""Streams of events over HTTP: opens one on the hub, writes what its reader gives, and ends it with one `done`, whatever happens.
+"""Event streams over HTTP: opens a reader on the hub, writes its pieces, and always ends with one `done` frame.
 
-What is in a frame stands in `frames`, who is given which in `hub`. Here a connection is written to: one that does not take what is
-written is cut, because a write that is stuck hears no cancellation.
+`frames` encodes frames, `hub` distributes them. This module writes to a connection. A connection that does not
+accept writes is cut, because a blocked write ignores cancellation.
 """
 
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ _REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType
 async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
     """Write a stream to its end.
 
-    Cancellation: The connection is cut where a write is stuck.
+    Cancellation: The connection is cut if a write is blocked.
     """
     hubs = call.gateway.opened()[1]
     async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
@@ -63,7 +63,10 @@ async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
 
 
 async def write_no_more(call: RouteCall) -> None:
-    """Answer 204: the only answer after which a browser's `EventSource` stays away. Any other brings it back at once, for ever."""
+    """Answer 204, the only status after which a browser's `EventSource` stops.
+
+    After any other it reconnects indefinitely.
+    """
     await call.write(start_of(204, {"cache-control": "no-store", **call.more_headers}))
     await call.write({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -84,13 +87,13 @@ async def _write_pieces(call: RouteCall, reader: StreamReader) -> None:
     try:
         async for piece in reader:
             await _send(call, reader, piece)
-    except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
+    except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
         if what_travels(raised) is not None or reader.reason is not None:
             raise
-        # The head is out, so it cannot be an error any more: it ends as failed, and not in the middle of a word.
+        # The response has started, so it cannot become an error. It ends as failed, between two frames.
         log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
         reader.reason = "failed"
-        await _send(  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
+        await _send(  # noqa: ASYNC102 - not cancelled: that was raised above
             call,
             reader,
             done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
@@ -102,10 +105,10 @@ async def _send(call: RouteCall, reader: StreamReader, piece: bytes) -> None:
 
 
 async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: StreamReader) -> None:
-    """Wait for what the stream ends with; where that fails, the stream ends with it."""
+    """Wait for the event that ends the stream. If the wait fails, the stream ends with the failure."""
     try:
         await follow(reader)
-    except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+    except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
         raise_what_travels(raised)
         LOGGER.warning(
             "the end of a stream of session %s is not known: %s",
@@ -116,7 +119,7 @@ async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: Str
 
 
 def finish_with(reader: StreamReader, record: RequestRecord) -> None:
-    """End a stream with the end of a request: behind the event that says so, and with what it came to."""
+    """End a stream with the end of a request: after the event that reports it, and with its outcome."""
     outcome = record.outcome
     assert outcome is not None  # noqa: S101 - it has ended
     is_complete = outcome == "completed"
@@ -132,6 +135,6 @@ def finish_with(reader: StreamReader, record: RequestRecord) -> None:
 
 
 def context_use_of(record: RequestRecord) -> ContextUse:
-    """Say how full the model's window was in the last response of a request."""
+    """Return how full the model's window was in the last response of a request."""
     tokens = None if record.last_usage is None else record.last_usage.input
     return ContextUse(tokens=tokens, window=record.context_window)

@@ -1,6 +1,6 @@
-"""The token file of a running server: it is read again while callers are let in, so that a token can be added or revoked without a restart.
+"""The token file of a running server, read again on changes, so that tokens can be added or revoked without a restart.
 
-Reading happens in a worker thread, and no call waits for it. What a token file may hold stands in `tokens`.
+The file is read in a worker thread, and no call waits for it. `tokens` defines its format.
 """
 
 from collections.abc import Callable
@@ -17,21 +17,24 @@ from agentrail.logs import Logger
 LOGGER: Final = Logger("agentrail.gateway")
 
 FILE_LOOK_SECONDS: Final = 1.0
-"""Seconds between two looks at a token file. A change holds when two looks in a row found it: an editor may be in the middle of writing."""
+"""Seconds between two checks of a token file.
+
+A change is applied when two checks in a row found it, because an editor may still be writing.
+"""
 
 
 class TokenFile:
-    """A token file and the tokens that were last read from it. A file that cannot be used changes nothing."""
+    """A token file and the tokens last read from it. An invalid file changes nothing."""
 
     def __init__(self, tokens: Tokens, path: Path) -> None:
-        """Know the tokens; the file is not read yet."""
+        """Store the tokens. The file is not read yet."""
         self._tokens = tokens
         self._path = path
-        self._seen: bytes | str | None = None  # its text, or why it cannot be read
+        self._seen: bytes | str | None = None  # its text, or the reason why it cannot be read
         self._taken: bytes | str | None = None
 
     def look(self) -> bool:
-        """Read the file and take its entries, once they settled. It blocks."""
+        """Read the file and apply its entries, once they are stable. Blocks."""
         found: bytes | str
         try:
             found = read_private_file(self._path)
@@ -63,9 +66,9 @@ class TokenFile:
 
 
 async def follow_token_file(tokens: Tokens, changed: Callable[[], object] = lambda: None) -> None:
-    """Keep tokens as their file has them, until cancelled; return at once for tokens that came from no file.
+    """Keep tokens in sync with their file, until cancelled. Returns at once for tokens without a file.
 
-    Cancellation: The file is no longer followed; the tokens stay.
+    Cancellation: The file is no longer followed, and the tokens stay valid.
     """
     if tokens.path is None:
         return

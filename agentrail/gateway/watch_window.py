@@ -1,7 +1,8 @@
-"""Which rows one watcher has, and what to tell them next: merged by key, so that a slow reader is told less often and never of the past.
+"""Rows of one watcher, and the next ones to report.
 
-Pure: a source is asked for rows, and nothing is waited for. What is to be told is kept as keys alone; a row is taken at the moment when a
-frame is made of it, so none is ever told that was replaced meanwhile. Frames are bounded, and so is the number of rows.
+Changes are merged by key, so a slow reader gets fewer updates, but never old ones. Pure: rows are read from a
+source without waiting. Pending updates are only keys. A row is read when its frame is built, so a replaced row
+is never reported. Frames are bounded, and so is the number of rows.
 """
 
 from collections.abc import Callable
@@ -13,21 +14,21 @@ from attrs import frozen
 from agentrail.wire.rows import RowFilter
 
 PART_BYTES: Final = 64 << 10
-"""How large the rows of one frame are together, but for a row that is larger by itself."""
+"""Limit on the total size of the rows of one frame. A single row may be larger."""
 
 
 TakeRow: TypeAlias = Callable[[str], bytes | None]
-"""Gives a row as it is now, as JSON; None where there is none, or none that this watcher may see and wants."""
+"""Returns a row in its current state as JSON, or None if this watcher may not see it or does not want it."""
 
 
 @frozen(kw_only=True)
 class WatchPart:
-    """What one frame tells.
+    """Contents of one frame.
 
     Attributes:
-        rows: That are new or other, as JSON.
-        gone: The keys that the watcher has and that are not wanted, or not there, any more.
-        total: How many rows are wanted in all, also those beyond the limit.
+        rows: New or changed rows, as JSON.
+        gone: Keys of rows that the watcher has and that no longer exist or match.
+        total: Number of all matching rows, including those beyond the limit.
     """
 
     rows: tuple[bytes, ...]
@@ -36,12 +37,12 @@ class WatchPart:
 
 
 class WatchWindow:
-    """What one watcher has of a source."""
+    """Rows that one watcher has of a source."""
 
     __slots__ = ("_inside", "_limit", "_matching", "_pending", "_sent", "_told_total")
 
     def __init__(self, wanted: RowFilter) -> None:
-        """Begin with nothing told."""
+        """Create it without reported rows."""
         self._limit = wanted.limit
         self._matching: dict[str, None] = {}
         self._inside: dict[str, None] = {}
@@ -51,16 +52,16 @@ class WatchWindow:
 
     @property
     def total(self) -> int:
-        """How many rows are wanted in all."""
+        """Number of all matching rows."""
         return len(self._matching)
 
     @property
     def has_more(self) -> bool:
-        """Whether something is to be told, or looked at."""
+        """Whether there are rows to report or to examine."""
         return bool(self._pending) or self._told_total != self.total
 
     def note(self, key: str, *, is_wanted: bool) -> None:
-        """Take a change of a key, or what it is at the beginning; in the order in which keys changed."""
+        """Record the initial state or a change of a key, in the order of changes."""
         self._matching.pop(key, None)
         if is_wanted:
             self._matching[key] = None
@@ -68,14 +69,14 @@ class WatchWindow:
             self._pending[key] = None
 
     def begin_anew(self) -> None:
-        """Forget what is wanted, in front of a `note` for each key that there is; what the watcher has is still known."""
+        """Forget all matches, before a `note` for each existing key. The rows that the watcher has are still known."""
         self._matching.clear()
         self._pending = dict.fromkeys(self._sent)
 
     def close_gaps(self) -> None:
-        """Keep those that changed last, behind one or more `note`: rows beyond the limit go, and others come where there is room.
+        """Apply the limit after one or more `note`: keep the latest changed rows and drop the others.
 
-        It costs what the limit is, however many rows there are.
+        The cost depends on the limit, not on the number of rows.
         """
         self._inside = dict.fromkeys(islice(reversed(self._matching), self._limit))
         for key in (*self._sent, *self._inside):
@@ -83,7 +84,7 @@ class WatchWindow:
                 self._pending[key] = None
 
     def next_part(self, take: TakeRow) -> WatchPart | None:
-        """Give what the next frame tells; None where the watcher has all that there is."""
+        """Return the contents of the next frame, or None if the watcher is up to date."""
         rows: list[bytes] = []
         gone: list[str] = []
         size = 0

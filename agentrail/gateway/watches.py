@@ -1,6 +1,7 @@
-"""Watches of all sockets: the rows of one tenant are read once, and sent to every socket that watches them.
+"""Watches of all sockets: the rows of a tenant are read once, and sent to every socket that watches them.
 
-Trio, without ASGI frames: each row goes to a function that queues it when there is room. `watch_window` decides which row is next.
+Uses Trio, without ASGI frames: each row goes to a function that queues it when there is room. `watch_window`
+    decides which row is next.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -24,27 +25,27 @@ from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.wire.inspected_rows import PluginRow
 from agentrail.wire.rows import RowFilter
 
-# Kinds of watched rows, by name: the scope that each needs, and its source of rows.
-#
-# A new kind is a new `WatchKind` with its own `RowSource`. No other module knows of it.
+# Kinds of watched rows, by name: the required scope and the source of rows.
 
 
 def _itself(feed: Any) -> RowSource:
-    assert isinstance(feed, RowSource)  # noqa: S101 - where a kind says nothing, its feed is its source
+    assert isinstance(feed, RowSource)  # noqa: S101 - without a `source`, the feed itself is the source
     return feed
 
 
 @frozen(kw_only=True)
 class WatchKind:
-    """One thing that can be watched.
+    """A kind of rows that can be watched.
 
     Attributes:
-        name: As `what` of the frame.
-        open_feed: Makes what follows it in a tenant; called when the first watcher comes, and run until the last one has left.
-        feed: The name of that: kinds of one feed share it.
-        source: Gives the rows of a feed; left out where it is one.
-        scope: What a token needs. Under `use` a caller is shown their own rows, and with `inspect` besides those of the tenant.
-        also: Another scope that is enough; it shows the rows of the tenant too.
+        name: Value of `what` in the frame.
+        open_feed: Creates its feed for a tenant. Called for the first watcher, and run until the last one has
+            left.
+        feed: Name of the feed. Several kinds can share one.
+        source: Returns the rows of a feed. Omit it if the feed itself is the source.
+        scope: Required scope of the token. With `use`, callers see only their own rows, with `inspect` also
+            those of the tenant.
+        also: Another sufficient scope, which also shows the rows of the tenant.
     """
 
     name: str
@@ -88,17 +89,17 @@ WATCH_KINDS: Final[Mapping[str, WatchKind]] = {
         ),
     )
 }
-"""All that there are."""
+"""All kinds of watches."""
 
 
 ROUND_SECONDS: Final = 0.25
-"""How long a watcher is told nothing after it was told something: changes are merged meanwhile."""
+"""Minimum interval between two updates of a watcher. Changes in between are merged."""
 
 ROWS_A_TURN: Final = 500
-"""After how many rows that are looked at other tasks get a turn."""
+"""Rows examined before other tasks run."""
 
 TellPart: TypeAlias = Callable[[WatchPart], Awaitable[None]]
-"""Puts what a frame tells where it goes out."""
+"""Queues the contents of a frame."""
 
 WaitRoom: TypeAlias = Callable[[], Awaitable[None]]
 """Waits until there is room for a frame."""
@@ -106,28 +107,28 @@ WaitRoom: TypeAlias = Callable[[], Awaitable[None]]
 
 @define(eq=False)
 class _Followed:
-    """A feed that is followed, and by how many."""
+    """A followed feed with the number of its watchers."""
 
     feed: RowFeed
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     up: trio.Event = field(factory=trio.Event)
     watchers: int = 0
     over: str = ""
-    """With which code its watchers end; empty while it goes on."""
+    """Code with which its watchers end; empty while it continues."""
 
     def check(self) -> None:
-        """Let pass as long as it is followed."""
+        """Raise if the feed has ended."""
         if self.over:
             refuse_call(self.over, "what is watched cannot be followed any more: watch it again")
 
 
 class Watches:
-    """What is watched in a process. Made by `open_watches`."""
+    """All watches of a process. Created by `open_watches`."""
 
     def __init__(
         self, host: Host, nursery: trio.Nursery, *, kinds: Mapping[str, WatchKind], has_inspector: bool
     ) -> None:
-        """Begin without watchers."""
+        """Create it without watchers."""
         self._host = host
         self._nursery = nursery
         self._kinds = {name: kind for name, kind in kinds.items() if has_inspector or kind.scope != "inspect"}
@@ -136,11 +137,11 @@ class Watches:
 
     @property
     def open_feeds(self) -> int:
-        """How many feeds are followed."""
+        """Number of followed feeds."""
         return len(self._followed)
 
     def kind_of(self, what: str, principal: Principal) -> WatchKind:
-        """Find what is to be watched."""
+        """Return the kind of a watch, or refuse it."""
         kind = self._kinds.get(what)
         if kind is None:
             refuse_field("what", f"is {what!r:.40}: expected one of {', '.join(self._kinds)}")
@@ -149,7 +150,7 @@ class Watches:
             raise CallRefused(refused)
         return kind
 
-    async def watch(  # noqa: PLR0913 - what a socket says of one watch
+    async def watch(  # noqa: PLR0913 - # the settings of one watch
         self,
         kind: WatchKind,
         wanted: RowFilter,
@@ -159,9 +160,9 @@ class Watches:
         begin: TellPart,
         tell: TellPart,
     ) -> None:
-        """Tell what there is, and then what changes, until cancelled.
+        """Report the current rows, and then changes, until cancelled.
 
-        Cancellation: At once. The watcher has been told of a part of it, and begins anew if it comes back.
+        Cancellation: At once. The watcher has part of the rows, and starts again if it returns.
         """
         is_for_all = (
             kind.scope == "inspect"
@@ -178,7 +179,7 @@ class Watches:
             while True:
                 while look.window.has_more:
                     await wait_room()
-                    await look.at_changes()  # how things are now, and not when there was no room
+                    await look.at_changes()  # the current state, not that of the time without room
                     part = look.next_part()
                     if part is not None:
                         await tell(part)
@@ -210,7 +211,7 @@ class Watches:
             with followed.scope:
                 await followed.feed.run(followed.up)
             followed.over = "draining"
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             followed.over = "internal"
             raise_what_travels(raised)
             log_crash(f"what is watched as {kind.feed!r} cannot be followed", raised, keep)
@@ -227,15 +228,15 @@ class Watches:
 
 
 class _Look:
-    """How far one watcher has looked at a source.
+    """Progress of one watcher in a source.
 
     Attributes:
-        window: What it has.
-        version: Of the last change that it has looked at.
+        window: Rows that the watcher has.
+        version: Version of the last examined change.
     """
 
     def __init__(self, source: RowSource, wanted: RowFilter, *, user_id: str | None) -> None:
-        """Begin in front of all."""
+        """Create it before the first row."""
         self._source = source
         self._wanted = wanted
         self._user_id = user_id
@@ -243,7 +244,7 @@ class _Look:
         self.version = 0
 
     async def at_all(self) -> None:
-        """Look at all rows."""
+        """Examine all rows."""
         await self._source.settle()
         self.version = self._source.log.version
         self.window.begin_anew()
@@ -254,7 +255,7 @@ class _Look:
         self.window.close_gaps()
 
     async def at_changes(self) -> None:
-        """Look at the rows that have changed since; at all, where it is not remembered which those are."""
+        """Examine the rows changed since the last version, or all rows if those are not known."""
         await self._source.settle()
         changed = self._source.log.since(self.version)
         if changed is None:
@@ -266,11 +267,14 @@ class _Look:
         self.window.close_gaps()
 
     def next_part(self) -> WatchPart | None:
-        """Give what to tell next; None where the watcher is level with what was looked at."""
+        """Return the next part to report, or None if the watcher is up to date."""
         return self.window.next_part(self.written)
 
     def written(self, key: str) -> bytes | None:
-        """Give a row as it is now, where this watcher may see it: by now it may be another user's, or none that is wanted."""
+        """Return a row in its current state if this watcher may see it.
+
+        It may have changed its user, or no longer match.
+        """
         return self._source.written(key) if self._is_wanted(key) else None
 
     def _is_wanted(self, key: str) -> bool:
@@ -284,7 +288,7 @@ class _Look:
 async def open_watches(
     host: Host, *, has_inspector: bool = True, kinds: Mapping[str, WatchKind] = WATCH_KINDS
 ) -> AsyncIterator[Watches]:
-    """Open what sockets watch through."""
+    """Open the watches for the duration of the block."""
     async with trio.open_nursery() as nursery:
         yield Watches(host, nursery, kinds=kinds, has_inspector=has_inspector)
         nursery.cancel_scope.cancel(reason="nothing is watched any more")

@@ -93,7 +93,7 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
     text: str
     messages: tuple[Message, ...]
     before: int
-    # What came later has a default: an older server does not say it, and older clients pass it over.
+    # Later fields have defaults: an older server omits them, and older clients ignore them.
     title: str | None = None
     agent_id: str | None = None
     first_seq: int = 1
@@ -219,7 +219,7 @@ def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
 _RULES: Final = decoder_of(RuleList)
 
 
-# --- how a session stands
+# --- session status
 
 
 def encode_snapshot(

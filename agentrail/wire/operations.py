@@ -72,7 +72,7 @@ def already_decided(status: str) -> Callable[[AgentrailError], bool]:
     return was_ours
 
 
-# --- what users decide
+# --- decisions of users
 
 
 class ApproveArguments(Value, frozen=True, kw_only=True):
@@ -166,7 +166,7 @@ DECLINE: Final[Operation[None]] = Operation(
 )
 
 
-# --- what stops, and what changes
+# --- stops and changes
 
 
 class AbortArguments(Value, frozen=True, kw_only=True):
@@ -311,7 +311,7 @@ REVOKE_RULE: Final[Operation[None]] = Operation(
 )
 
 
-# --- what only reads
+# --- queries
 
 
 class ReceiptBody(Value, frozen=True, kw_only=True):

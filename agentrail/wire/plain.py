@@ -29,7 +29,7 @@ def _mended(value: object) -> object:
 
 
 def _name_of_class(value: object) -> object:
-    # A `Secret` among the options of a plugin, say: nothing else may be told of an object.
+    # For example a `Secret` among the options of a plugin: nothing else of an object may be shown.
     return f"{type(value).__name__}(…)"
 
 

@@ -22,14 +22,14 @@ FrameId: TypeAlias = str | int
 class CloseCode(IntEnum):
     """With what a socket is closed; behind each stands whose move it is."""
 
-    GOING_DOWN = 1001  # the client's: come back, the cursors say where from
-    TOO_LARGE = 1009  # the client's: send less in one frame
-    SERVER_FAULT = 1011  # ours: the log says what
-    MALFORMED = 4400  # the client's: its program is wrong, so coming back does not help
-    UNAUTHORIZED = 4401  # the client's: it needs another token
-    SILENT = 4408  # the client's: send pings, come back
-    SLOW = 4409  # the client's: read faster, or ask for less; come back, the cursors say where from
-    FLOOD = 4429  # the client's: send fewer frames a second
+    GOING_DOWN = 1001  # the client should reconnect; the cursors tell where to resume
+    TOO_LARGE = 1009  # the client should send less in one frame
+    SERVER_FAULT = 1011  # our fault; the cause is in the log
+    MALFORMED = 4400  # a bug in the client; reconnecting does not help
+    UNAUTHORIZED = 4401  # the client needs another token
+    SILENT = 4408  # the client should send pings and reconnect
+    SLOW = 4409  # the client should read faster or subscribe to less, and reconnect; the cursors tell where to resume
+    FLOOD = 4429  # the client should send fewer frames per second
 
 
 REASONS: Final[Mapping[CloseCode, str]] = {

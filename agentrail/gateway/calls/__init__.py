@@ -1,6 +1,6 @@
-"""What routes and sockets share: one function for each call, from a host, a principal and decoded arguments to a wire value.
+"""Calls shared by routes and sockets: one function each, from a host, a principal and decoded arguments to a wire value.
 
-No word of HTTP but statuses and names of headers. Whose a session is, the host says, for each call anew.
+The only traces of HTTP are statuses and header names. The host checks the ownership of a session for each call.
 """
 
 from agentrail.gateway.calls.answering import CallAnswer as CallAnswer

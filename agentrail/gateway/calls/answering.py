@@ -1,4 +1,4 @@
-"""What a call comes to: a status, a value as JSON, and headers. HTTP sends them as they are, a socket the value in its reply."""
+"""Result of a call: a status, a JSON value, and headers. HTTP sends all of them, a socket the value in its reply."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,11 +16,11 @@ def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 @frozen(kw_only=True)
 class CallAnswer:
-    """What a call is answered with that was carried out.
+    """Result of a successful call.
 
     Attributes:
-        status: Of HTTP.
-        body: JSON; empty where there is nothing to say.
+        status: HTTP status.
+        body: JSON, or empty.
         headers: Such as `x-session-id`; names in lower case.
     """
 
@@ -33,11 +33,11 @@ NOTHING: Final = b""
 
 
 def answer_with(value: object, *, status: int = 200, **headers: str) -> CallAnswer:
-    """Answer with a value."""
+    """Return a result with this value."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return CallAnswer(status=status, body=encode_plain(value), headers=named)
 
 
 def answer_handled(handled: HandledResponse) -> CallAnswer:
-    """Answer as an interceptor said."""
+    """Return the response of an interceptor as a result."""
     return CallAnswer(status=handled.status, body=encode_plain(handled.body), headers=handled.headers)

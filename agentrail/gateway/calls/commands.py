@@ -1,4 +1,4 @@
-"""Calls of slash commands: all that there are, and one that is run."""
+"""Calls of slash commands: the list, and running one."""
 
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import CommandBody

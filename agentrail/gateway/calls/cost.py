@@ -1,4 +1,4 @@
-"""`GET /inspect/cost`: what the sessions of a tenant have used, added up. The sums are those of `agentrail cost`."""
+"""`GET /inspect/cost`: usage of a tenant's sessions, in total. The sums are the same as those of `agentrail cost`."""
 
 from msgspec import UNSET
 
@@ -16,7 +16,7 @@ from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_
 MAX_BUDGETS = 20
 
 
-async def inspect_cost(  # noqa: PLR0913 - what a query may say, by name
+async def inspect_cost(  # noqa: PLR0913 - # the query parameters, by name
     host: Host,
     principal: Principal,
     *,
@@ -58,7 +58,7 @@ async def inspect_cost(  # noqa: PLR0913 - what a query may say, by name
                 limit_usd=one.limit_usd,
                 resets_at_ms=one.resets_at_ms,
             )
-            for one in of_days[: MAX_BUDGETS + 1]  # that of the tenant stands in front
+            for one in of_days[: MAX_BUDGETS + 1]  # that of the tenant comes first
         ]),
         names=_names_of(host, principal.tenant_id, sessions) or UNSET,
     )  # fmt: skip
@@ -79,7 +79,7 @@ def _read_query(by: str, since: str | None, until: str | None, tz: str, at_ms: i
 
 
 def cost_item(key: str, amount: SpentAmount) -> CostItem:
-    """Write an amount with its money as a number."""
+    """Return an amount with its money as a number."""
     return CostItem(
         key=key,
         tokens_in=amount.tokens_in,

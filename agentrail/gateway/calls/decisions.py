@@ -1,4 +1,7 @@
-"""Calls into what runs: stop it, decide on what waits for people, ask how a request stands. Nothing here takes a new message."""
+"""Calls on running work: stopping it, decisions on pending approvals and questions, request status.
+
+None takes a new message.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
@@ -34,14 +37,14 @@ from agentrail.wire.operations import Operation, RespondBody
 R = TypeVar("R")
 
 MAX_WAIT_SECONDS: Final = 300
-"""How long a call may wait for the end of a request."""
+"""Time limit for waiting for the end of a request."""
 
 
 AskedSession: TypeAlias = Literal["any", "root", "to_decide"]
 """Which session a call may ask: any of the caller, a root, or one whose pending approvals and questions the caller may decide."""
 
 
-async def call_session(  # noqa: PLR0913 - whose call it is, of what, and with what
+async def call_session(  # noqa: PLR0913 - # the caller, the call and its arguments
     operation: Operation[R],
     host: Host,
     principal: Principal,
@@ -51,7 +54,7 @@ async def call_session(  # noqa: PLR0913 - whose call it is, of what, and with w
     asks: AskedSession = "any",
     via: str = "http",
 ) -> R:
-    """Call a session, and nothing else. The principal names the user who decides."""
+    """Call a session method. The principal names the user who decides."""
     if asks == "to_decide":
         session = await host.session_to_decide(session_id, principal)
     else:
@@ -96,7 +99,7 @@ async def accept_approval(host: Host, principal: Principal, session_id: str, bod
 
 
 async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -> None:
-    # An id is bound to one hash for good, so this cannot race; of one that does not wait the session itself says why.
+    # An id always has the same hash, so there is no race. If it is not pending, the session reports why.
     asked = [one for one in (await session.status()).all_approvals if one.id == approval_id]
     if asked and asked[0].arguments_hash != arguments_hash:
         refuse_call(
@@ -172,7 +175,7 @@ async def cancel_request(
 
 
 def reply_of_request(record: RequestRecord) -> RequestReply:
-    """Say how a request stands: what is not known yet, or does not apply, is left out."""
+    """Return the status of a request, without unknown or inapplicable fields."""
     return RequestReply(
         request_id=record.request_id,
         session_id=record.session_id,

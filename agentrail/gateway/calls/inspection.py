@@ -1,7 +1,7 @@
-"""Calls of who looks after a product: all sessions of their tenant, the tree of actors, the plugins of the host, journals. Reads only.
+"""Read-only calls for operators: all sessions of their tenant, the tree of actors, host plugins, journals.
 
-Each of them needs the scope `inspect`, and shows no other tenant. None wakes a session: what sleeps is read in its journal. Options of plugins
-are not shown: keys may be among them.
+Each needs the scope `inspect`, and shows no other tenant. None wakes a session: a hibernated one is read from
+its journal. Options of plugins are not shown, because they may contain keys.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ from agentrail.wire.plain import encode_plain
 
 
 def check_may_inspect(principal: Principal) -> None:
-    """Let who may inspect pass."""
+    """Refuse a principal without the scope `inspect`."""
     refused = require_scope(principal, "inspect")
     if refused is not None:
         raise CallRefused(refused)
@@ -62,7 +62,7 @@ async def inspect_tree(
 
 
 def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
-    """Say of a node of the tree what people look for, with all below it."""
+    """Return the public facts of a node of the tree, with everything below it."""
     row = row_of_node(node, None, tenant_id, abouts)
     return TreeItem(
         id=row.name,
@@ -107,7 +107,7 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # no
     return answer_with(HostPluginList(plugins=tuple(items), rows=rows))
 
 
-async def inspect_trace(  # noqa: PLR0913 - by keyword, as the query has them
+async def inspect_trace(  # noqa: PLR0913 - # by keyword, same as the query
     host: Host,
     principal: Principal,
     session_id: str,
@@ -154,7 +154,7 @@ async def inspect_explanation(host: Host, principal: Principal, session_id: str,
 
 
 async def _answer_aside(value: object) -> CallAnswer:
-    """Answer with what may be long: it is written in a thread, so that no other caller waits for it."""
+    """Return a value that may be large. It is encoded in a thread, so that other calls do not wait."""
     return CallAnswer(body=await outside.offload(encode_plain, value, abandon_on_cancel=True))
 
 

@@ -1,6 +1,6 @@
-"""Calls about what a session has published: pages of its events, and all that is known of one call. They wake no session.
+"""Calls about published events: pages of a session's events, and the details of one call. They wake no session.
 
-What stands in an event was cleaned of secrets before it was published, and is not cleaned once more.
+Secrets were removed from events before publication, and are not removed again here.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ from agentrail.runtime.past_events import PageAsked
 
 MAX_EVENTS_OF_A_PAGE: Final = 1_000
 MAX_RESULT_PART_BYTES: Final = 1 << 20
-"""Of one part of a result."""
+"""Maximum size of one part of a result."""
 
 USUAL_RESULT_BYTES: Final = 256 << 10
-"""Where a caller does not say how much."""
+"""Default size of a part."""
 
 MAX_BYTES_OF_DETAILS: Final = 64 << 10
 
@@ -47,7 +47,7 @@ _LOOKED_AT_ONCE: Final = 5_000
 
 
 def kinds_of_query(text: str | None) -> frozenset[type[Event]] | None:
-    """Read kinds of events, with commas between them; None for all."""
+    """Parse event kinds, separated by commas; None for all."""
     if text is None:
         return None
     names = [one for one in text.split(",") if one]
@@ -65,7 +65,7 @@ async def read_events(
     return CallAnswer(body=encode_event_page(page, is_forth=asked.after is not None, is_whole=is_whole))
 
 
-async def read_call_details(  # noqa: PLR0913 - which one, and which part of it
+async def read_call_details(  # noqa: PLR0913 - # the call, and the part of its result
     host: Host,
     principal: Principal,
     session_id: str,
@@ -84,7 +84,7 @@ async def read_call_details(  # noqa: PLR0913 - which one, and which part of it
 
 
 async def _story_of(host: Host, principal: Principal, session_id: str, call_id: str) -> CallStory | None:
-    """Read back to the response that asked for a call."""
+    """Read events backwards to the response that requested a call."""
     before: int | None = None
     behind: tuple[Event, ...] = ()
     while True:
@@ -93,18 +93,19 @@ async def _story_of(host: Host, principal: Principal, session_id: str, call_id: 
         story = story_of_call(call_id, (*page.events, *behind))
         if story is not None or not page.more:
             return story
-        # Of what is kept while reading back only this call matters: else a long session would be in memory at once.
+        # Only events of this call are kept while reading back: otherwise a long session would be in memory at
+        # once.
         behind = (*(one for one in page.events if _tells_of(one, call_id)), *behind)
         before = page.first
 
 
-# --- what else is made of them
+# --- derived from events
 
 
 async def read_context(host: Host, principal: Principal, session_id: str) -> CallAnswer:
     """GET /sessions/{id}/context."""
     session = await host.session(session_id, principal)
-    await session.status()  # one that sleeps wakes: what it will send is known to nothing else
+    await session.status()  # wakes a hibernated session, because only the session knows its next request
     draw = hold_next_request(session)
     if draw is None:
         refuse_call("session_ended", "the session has ended: it will send no request any more")
@@ -141,7 +142,7 @@ async def inspect_spans(
 ) -> CallAnswer:
     """GET /inspect/sessions/{id}/spans."""
     check_may_inspect(principal)
-    # The prompt stands in front of the cycle that it began; what says how an abort settled behind it.
+    # The prompt comes before the cycle that it started, and the settlement of an abort after it.
     first = (
         PageAsked(limit=_LOOKED_AT_ONCE)
         if cycle is None
@@ -171,7 +172,7 @@ def _has_ended(spans: Sequence[TimelineSpan], cycle: int) -> bool:
 
 
 def _of_cycle(spans: Sequence[TimelineSpan], cycle: int) -> tuple[TimelineSpan, ...]:
-    """Give a cycle with all below it. What is above stands in front of what is below, but for gates, whose call comes later."""
+    """Return a cycle with all spans below it. Parents come before children, except that a gate comes before its call."""
     below = {f"cycle:{cycle}"}
     grown = -1
     while grown != len(below):
@@ -212,7 +213,7 @@ def _tells_of(event: Event, call_id: str) -> bool:
 
 
 def reply_of_story(story: CallStory, result_from: int, result_to: int) -> CallDetails:
-    """Write down what is known of a call, with a part of its result."""
+    """Return the facts of a call, with a part of its result."""
     effective = story.effective
     return CallDetails(
         call_id=story.call.call_id,
@@ -257,8 +258,8 @@ def _part_of_result(story: CallStory, start: int, end: int) -> CallResult | None
 
 
 def _at_character(text: bytes, place: int) -> int:
-    """Give the first place from one on at which a character begins."""
+    """Return the first position from `place` on at which a character starts."""
     place = min(place, len(text))
-    while place < len(text) and text[place] & 0xC0 == 0x80:  # noqa: PLR2004 - the bytes that go on with a character
+    while place < len(text) and text[place] & 0xC0 == 0x80:  # noqa: PLR2004 - continuation bytes of a character
         place += 1
     return place

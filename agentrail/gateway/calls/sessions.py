@@ -1,4 +1,4 @@
-"""Calls about sessions as wholes: created, listed, looked at, forked, rewound, deleted. Whose they are, the host says."""
+"""Calls on whole sessions: create, list, show, fork, rewind, delete. The host checks their ownership."""
 
 import re
 from collections.abc import Sequence
@@ -42,17 +42,17 @@ from agentrail.runtime.looking_back import record_of_event
 from agentrail.wire.forms import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 
-# Calls that read the workspace of a session: what may be read, the host and the sandbox say.
+# Calls that read the workspace of a session. The host and the sandbox check the access.
 
 
 @frozen(kw_only=True)
 class FileAnswer:
-    """A file that is given out, for a browser to keep and never to show: it may be a page with scripts.
+    """A file to download, which browsers must never display, because it may be a page with scripts.
 
     Attributes:
-        content: All of it.
-        etag: What the same content has always.
-        name: What it is called, for the header `content-disposition`.
+        content: The whole file.
+        etag: The same for the same content.
+        name: File name for the header `content-disposition`.
     """
 
     content: bytes = field(repr=False)
@@ -60,7 +60,7 @@ class FileAnswer:
     name: str
 
 
-async def list_workspace(  # noqa: PLR0913 - a page of one directory of one session
+async def list_workspace(  # noqa: PLR0913 - # a page of one directory of one session
     host: Host, principal: Principal, session_id: str, path: str = "", *, after: int = 0, limit: int = 1_000
 ) -> CallAnswer:
     """GET /sessions/{id}/files?path=: `{entries, next}`; `next` is `after` of the page behind."""
@@ -77,7 +77,7 @@ async def read_workspace_file(host: Host, principal: Principal, session_id: str,
     return FileAnswer(content=found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
 
 
-# Calls about a user, and not about one of their sessions.
+# Calls about a user instead of a session.
 
 
 async def forget_user(host: Host, principal: Principal) -> CallAnswer:
@@ -170,8 +170,12 @@ async def fork_session(host: Host, principal: Principal, session_id: str, body: 
 async def record_to_fork(
     host: Host, principal: Principal, session_id: str, *, at: int | None, event: int | None
 ) -> int | None:
-    """Give the record that a session is to be forked behind; None where none is said. One that has ended can be forked too."""
-    # A handle is needed for an event alone: without one, nothing is woken before it is known whether the fork may be made.
+    """Return the record after which a session is to be forked, or None for the last one.
+
+    Ended sessions can be forked too.
+    """
+    # Only an event number needs a handle. Without one, no session is woken before the fork is known to be
+    # allowed.
     if event is None:
         return at
     return await record_of_place(await host.session_to_read(session_id, principal), "at", at, event)
@@ -195,7 +199,7 @@ async def rewind_session(host: Host, principal: Principal, session_id: str, body
 
 
 async def record_of_place(session: Session, name: str, number: int | None, event: int | None) -> int | None:
-    """Give the record that is meant: by its number, or by that of an event, which readers have who may not read journals."""
+    """Return the record meant by its number or by an event's number, which clients know without access to journals."""
     if event is None:
         return number
     if number is not None:
@@ -215,13 +219,13 @@ async def resume_session(host: Host, principal: Principal, session_id: str, body
 
 @frozen(kw_only=True)
 class AskedSessions:
-    """Which page of a list is asked for.
+    """Parameters of a page of a list.
 
     Attributes:
-        wanted: Which sessions; without a phase, and where nothing is said of the end, those that have not ended.
-        limit: How many.
-        cursor: Where it begins, as the page before said; None for the first.
-        sort: One of `SORTS`, with `-` in front for the greatest first.
+        wanted: Filter. Without a phase or `ended`, only sessions that have not ended.
+        limit: Maximum number of sessions.
+        cursor: Start of the page, from the previous page; None for the first.
+        sort: One of `SORTS`, with a leading `-` for descending order.
     """
 
     wanted: RowFilter = ALL_ROWS
@@ -232,7 +236,7 @@ class AskedSessions:
     async def find(
         self, host: Host, principal: Principal, *, of_tenant: bool = False
     ) -> Sequence[ListedSession]:
-        """Find them, and one more where there are more."""
+        """Return the sessions, and one more if there are more."""
         wanted = self.wanted
         check_filter(wanted)
         if wanted.ended is None and wanted.phase is None:
@@ -258,11 +262,11 @@ async def list_own_sessions(
 
 
 CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
-"""What a cursor looks like: when a session was created, and which one it is."""
+"""Format of a cursor: creation time and id of a session."""
 
 
 def place_of_cursor(cursor: str | None) -> ListPlace | None:
-    """Read where a page begins; None for the first."""
+    """Parse the start of a page; None for the first."""
     if cursor is None:
         return None
     found = CURSOR.fullmatch(cursor)
@@ -272,7 +276,7 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
 
 
 def known_sort(sort: str) -> str:
-    """Let pass what sessions are sorted by."""
+    """Return a valid sort key, or refuse it."""
     if sort.removeprefix("-") not in SORTS:
         refuse_field("sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, or that with - in front")
     return sort
@@ -281,7 +285,7 @@ def known_sort(sort: str) -> str:
 def page_of_sessions(
     found: Sequence[ListedSession], asked: AskedSessions, *, with_users: bool = False
 ) -> CallAnswer:
-    """Write a page: `{sessions, next_cursor}`."""
+    """Encode a page: `{sessions, next_cursor}`."""
     shown = found[: asked.limit]
     last = shown[-1].row if len(found) > asked.limit else None
     number, session_id = (0, "") if last is None else place_in_list(last, asked.sort)
@@ -291,7 +295,7 @@ def page_of_sessions(
 
 
 def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
-    """Say of a session what stands in a list; of one that is not awake without what only that knows."""
+    """Return a session as a list item. Facts known only in memory are omitted for a hibernated session."""
     item = SessionItem(
         session_id=listed.session_id,
         user_id=listed.user_id if with_user else UNSET,

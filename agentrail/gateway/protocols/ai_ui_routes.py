@@ -1,7 +1,7 @@
-"""`/ai-ui`, which `useChat` of the `ai` SDK calls: a chat is a session, and a response is one cycle of it.
+"""`/ai-ui`, called by `useChat` of the `ai` SDK: a chat is a session, and a response is one of its cycles.
 
-Nothing is decided here about a message. `agentrail.protocols.ai_ui_messages` finds its new parts, and the host takes it like any other,
-with its plugins, its limits and its ownership.
+This module decides nothing about a message. `agentrail.protocols.ai_ui_messages` finds its new parts. The host
+handles it like any other message, with the same plugins, limits and ownership checks.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -71,11 +71,12 @@ from agentrail.wire.plain import encode_plain
 
 # One response: reads its session and writes the frames.
 #
-# What a part says is decided in `agentrail.protocols.ai_ui`. Here is who waits, how much goes into one write, and that a stream which cannot
-# go on says so. Each response has a subscription of its own, and no hub: what it shows of an event depends on all that came before.
+# `agentrail.protocols.ai_ui` defines the parts. This section covers waiting, the size of a write, and streams
+# that cannot continue. Each response has its own subscription instead of a hub, because the parts of an event
+# depend on all earlier events.
 
 UI_BUFFER: Final = 4_096
-"""How many events may wait for a response; behind that its deltas are left out, and come with the whole message."""
+"""Buffered events of a response. After an overflow its deltas are dropped, and the text comes with the whole message."""
 
 _BROKEN_OFF: Final[dict[DoneReason, str]] = {
     "shutdown": "the server is going down: read the response again in a moment",
@@ -90,7 +91,7 @@ _LOST: Final = "events of this session are kept no longer, and this response may
 
 
 class UiReader(WatchedStream):
-    """An async iterator over what is to be written, which ends behind the last frame."""
+    """Async iterator over the bytes to write, which ends after the last frame."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class UiReader(WatchedStream):
         first: Sequence[UiPart] = (),
         is_muted: bool = False,
     ) -> None:
-        """Take what was published by now, without a checkpoint: so no delta is missed, and none is shown twice."""
+        """Read the events published so far, without a checkpoint, so that no delta is missed or shown twice."""
         super().__init__()
         self._events = events
         self._response = response
@@ -120,7 +121,7 @@ class UiReader(WatchedStream):
                     self._lose()
                 self._response, shown = show_event(self._response, event)
                 if shown and shown[0]["type"] == "start":
-                    parts.clear()  # another message of the same cycle: the one before is complete
+                    parts.clear()  # another message of the same cycle: the previous one is complete
                 parts.extend(shown)
         except trio.WouldBlock:
             snapshot = self._events.snapshot
@@ -134,7 +135,7 @@ class UiReader(WatchedStream):
         return parts
 
     def _lose(self) -> None:
-        """Go on behind events that are gone, where the response cannot have ended with them."""
+        """Continue after lost events, unless the response may have ended with them."""
         ref, snapshot = self._response.ref, self._events.snapshot
         status = None if snapshot is None else snapshot.status
         waits = status is not None and (
@@ -144,7 +145,7 @@ class UiReader(WatchedStream):
             self._response = fail_response(self._response, _LOST)
 
     async def go_on(self, message_id: str, apply: Callable[[], Awaitable[bool]]) -> None:
-        """Go on with a message that the client has, behind what it answers."""
+        """Continue a message that the client has, after its answers."""
         self._response, parts = resume_response(self._response, message_id)
         self._pending = [_frame_of(part) for part in (*self._first, *parts)]
         waits = await apply()
@@ -167,7 +168,7 @@ class UiReader(WatchedStream):
         return b"".join(pending)
 
     def _take_waiting(self) -> None:
-        """Take what was published, up to the end of the response or what fits into one write."""
+        """Read published events, up to the end of the response or the size of one write."""
         size = sum(map(len, self._pending))
         try:
             while self._response.end is None and size < MAX_WRITE_BYTES:
@@ -180,7 +181,7 @@ class UiReader(WatchedStream):
             self._break_off("slow_reader")
 
     def _take(self, event: Event) -> int:
-        if isinstance(event, EventsLost):  # the session went back
+        if isinstance(event, EventsLost):  # the session was rewound
             self._response = fail_response(self._response, _LOST)
             return 0
         self._response, parts = show_event(self._response, event)
@@ -189,7 +190,7 @@ class UiReader(WatchedStream):
         return sum(map(len, frames))
 
     async def _wait(self) -> None:
-        # A scope for each wait: one task reads each response, so that it is not a thousand of them that are woken at once.
+        # One scope per wait: each response has only one task, so there are never a thousand to wake at once.
         scope = self._wait_scope = trio.CancelScope()
         try:
             with scope:
@@ -204,25 +205,25 @@ class UiReader(WatchedStream):
     def _break_off(self, reason: DoneReason) -> None:
         self._response = fail_response(self._response, _BROKEN_OFF.get(reason, _BROKEN_OFF["failed"]))
 
-    # --- for who watches all streams
+    # --- for the watcher of all streams
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has given all that there was, and its task waits for more."""
+        """Whether all pieces were written, and its task waits for more."""
         return self._wait_scope is not None
 
     @property
     def is_due_to_end(self) -> bool:
-        """Whether its stream has ended, so that a write which takes long is cut."""
+        """Whether its stream has ended, so that a slow write is cut."""
         return self._response.end is not None
 
     def finish(self, reason: DoneReason) -> None:
-        """End the stream, if it has not ended: its cycle goes on, or ends with its host."""
+        """End the stream, unless it has ended. Its cycle continues, or ends with its host."""
         self._break_off(reason)
         self.wake()
 
     def fail(self) -> bytes:
-        """Give the last frames of a stream in which something of ours failed."""
+        """Return the last frames of a stream in which our code failed."""
         self._break_off("failed")
         self._pending = []
         self._end("failed")
@@ -230,7 +231,7 @@ class UiReader(WatchedStream):
         return b"".join([*parts, text_frame(LAST_FRAME.encode())])
 
     def wake(self) -> None:
-        """Let its task look again; fine if it does not wait."""
+        """Wake its task if it waits."""
         if self._wait_scope is not None:
             self._wait_scope.cancel(reason="there is something to write")
 
@@ -240,7 +241,7 @@ def _frame_of(part: UiPart) -> bytes:
 
 
 NAME: Final = "ai-ui"
-"""Of the protocol; also the door that its messages come through."""
+"""Name of the protocol, and channel of its messages."""
 
 _WINDOW: Final = 512
 _DIFFERS: Final[UiPart] = {"type": "data-history-differs", "data": {}, "transient": True}
@@ -248,16 +249,16 @@ _DIFFERS: Final[UiPart] = {"type": "data-history-differs", "data": {}, "transien
 
 @frozen(kw_only=True)
 class _UiStream:
-    """A response that is to be written.
+    """A response to write.
 
     Attributes:
-        session: Whose.
-        after: The number behind which its events are read.
-        response: What it begins with.
-        first: What goes out in front.
-        message_id: The message that goes on behind answers; empty for one that begins.
-        apply: Gives these answers to the session.
-        headers: Besides the usual ones.
+        session: Session of the response.
+        after: Event number after which it reads.
+        response: Its initial state.
+        first: Parts to send first.
+        message_id: The message that continues after answers; empty for a new one.
+        apply: Passes these answers to the session.
+        headers: Additional headers.
     """
 
     session: Session
@@ -300,7 +301,7 @@ async def _answer_message(call: RouteCall) -> Result:
 
 
 async def _find_session(call: RouteCall, session_id: str, *, is_new: bool) -> Session | None:
-    """Give the session of a chat; None where there is none and a message may begin it, which the host judges."""
+    """Return the session of a chat, or None if a message may create it, which the host checks."""
     try:
         return await call.host.session(session_id, call.principal, only_root=True)
     except SessionUnknown:
@@ -317,7 +318,7 @@ def _check_profile(session: Session, agent_id: str) -> None:
 
 
 async def _known_of(session: Session, read: UiCallBody) -> frozenset[str]:
-    """Say which of the user's last messages a session has taken; the very last one is for the host to find."""
+    """Return which of the user's last messages the session already has. The host checks the very last one."""
     return frozenset([one.id for one in read.past[:-1] if await session.receipt_of(one.id) is not None])
 
 
@@ -330,7 +331,7 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, words: UiWords) -
         session_id=SessionId(session_id),
         client_id=words.client_id,
     )
-    # A page that is reloaded closes its connection as one that is told to stop does: stopping has a call of its own.
+    # Reloading a page closes its connection just like a stop would. Stopping therefore has its own call.
     submitted = await call.host.submit(
         request, call.principal, kind="stream", on_disconnect="continue", via=NAME
     )
@@ -351,7 +352,7 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, words: UiWords) -
 
 async def _go_on(call: RouteCall, session: Session, status: Status, plan: UiPlan) -> Result:
     began = await _find_cycle(session, status.last_seq)
-    # Where its beginning is kept no longer, it is known to be shown all the same: it waits for what is answered here.
+    # If its beginning is no longer stored, it must still have been shown, because it waits for these answers.
     response = UiResponse(read_text=_reads(session), is_live=True)
 
     async def apply() -> bool:
@@ -375,7 +376,7 @@ async def _go_on(call: RouteCall, session: Session, status: Status, plan: UiPlan
 
 
 async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...]) -> HandledResponse | None:
-    """Give answers to a session; what an interceptor says instead of one is given back."""
+    """Pass answers to a session. Return an interceptor's response, if there is one."""
     for answer in answers:
         match answer:
             case UiVerdict(is_approved=True):
@@ -429,15 +430,15 @@ async def _own(call: RouteCall) -> Session:
     return session
 
 
-# --- small things
+# --- helpers
 
 
 async def _find_cycle(session: Session, last_seq: int) -> int | None:
-    """Give the number of the event with which the last cycle began; None where none did, or it is kept no longer.
+    """Return the event number at which the last cycle started, or None if there was none or it is no longer stored.
 
-    It is looked for from the end backwards, in steps that grow: a session may be long, and its last cycle seldom is.
+    Searches backwards from the end in growing steps: a session may be long, but its last cycle seldom is.
 
-    Cancellation: Nothing has changed.
+    Cancellation: Safe, changes nothing.
     """
     window = _WINDOW
     while True:
@@ -485,7 +486,7 @@ def _stream(stream: _UiStream) -> OwnStream:
 async def _write_stream(stream: _UiStream, call: RouteCall) -> None:
     """Write a response to its end.
 
-    Cancellation: The connection is cut where a write is stuck.
+    Cancellation: The connection is cut if a write is blocked.
     """
     hubs = call.gateway.opened()[1]
     async with stream.session.subscribe(after=stream.after, buffer=UI_BUFFER) as events:
@@ -514,12 +515,13 @@ async def _write(call: RouteCall, stream: _UiStream, reader: UiReader) -> None:
     try:
         async for piece in reader:
             await _send(call, piece, is_last=reader.reason is not None)
-    except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
+    except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
         if what_travels(raised) is not None or reader.reason is not None:
             raise
-        # The head is out, so it cannot be an error of HTTP any more: it ends with a part that says so.
+        # The response has started, so it cannot become an HTTP error. It ends with a part that reports the
+        # failure.
         log_crash(f"a response of session {stream.session.session_id} failed", raised, keep)
-        await _send(call, reader.fail(), is_last=True)  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
+        await _send(call, reader.fail(), is_last=True)  # noqa: ASYNC102 - not cancelled: that was raised above
 
 
 async def _send(call: RouteCall, piece: bytes, *, is_last: bool) -> None:

@@ -1,6 +1,7 @@
-"""A local sandbox served over HTTP: what `agentrail sandbox serve` runs, and `agentrail.sandboxes.remote` asks.
+"""A local sandbox served over HTTP: run by `agentrail sandbox serve`, used by `agentrail.sandboxes.remote`.
 
-- `leases.py` is what is kept for each client: its workspace, and which of its operations have begun, ended, or may not begin any more.
-- `operations.py` carries one operation out on a sandbox, `processes.py` lets a process be talked to; `workspaces.py` makes a directory for a lease and removes it.
-- `app.py` is the application, as of ASGI: it knows tokens and paths of HTTP, and no path of a file.
+- `leases.py` holds the state of each client: its workspace, and the status of its operations.
+- `operations.py` runs one operation on a sandbox, `processes.py` connects a process to a WebSocket,
+  `workspaces.py` creates and removes the directory of a lease.
+- `app.py` is the ASGI application: it knows tokens and HTTP paths, but no file paths.
 """

@@ -1,8 +1,9 @@
-"""A sandbox as an application, as of ASGI: who may ask, for what, and what becomes of who leaves.
+"""A sandbox as an ASGI application: access, operations, and clients that disconnect.
 
-Every request is judged by its token first, which is compared in constant time and stands in no path; then its body is read, bounded in size, in
-speed and in what all of them take. What fails in a sandbox is its result; a status of HTTP other than 200 is about the connection, the lease
-or the request as such. Nothing that comes is repeated in an answer or a log.
+Every request is authenticated first, with a token that is compared in constant time and never part of a path.
+Then its body is read, with limits on its size, its speed and the total of all bodies. A failure in the sandbox
+is a result. An HTTP status other than 200 is about the connection, the lease or the request itself. No input is
+repeated in a response or a log.
 """
 
 import re
@@ -51,7 +52,7 @@ from agentrail.sandboxes.remote.operations import (
 T = TypeVar("T")
 
 _WAIT_GONE_SECONDS: Final = STOP_SECONDS - 0.3
-"""How long a stop waits until all is gone; a little less than its client waits for the answer."""
+"""Time limit for a stop to complete, slightly below the client's own limit."""
 
 _LEASE_PATH: Final = re.compile(
     r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
@@ -62,7 +63,7 @@ _CRASHED: Final = ErrorAnswer(status=500, code="internal", message="something we
 
 
 class SandboxApp:
-    """The application: workspaces for clients that have a token."""
+    """The application: workspaces for clients with a token."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class SandboxApp:
         is_for_one: bool = False,
         idle_seconds: float | None = None,
     ) -> None:
-        """Keep nothing yet."""
+        """Create the application without leases."""
         self._tokens = tokens
         self._open_workspace = open_workspace
         self._is_for_one = is_for_one
@@ -83,13 +84,13 @@ class SandboxApp:
         self._is_done = trio.Event()
 
     async def wait_done(self) -> None:
-        """Wait until no client needs it any more; for ever, where it was not told when that is."""
+        """Wait until no client needs it any more; indefinitely if no idle time was configured."""
         await self._is_done.wait()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer a call; as of ASGI.
+        """Handle a call. An ASGI application.
 
-        Cancellation: Is passed on; an operation that changes something goes on with its lease.
+        Cancellation: Passed on. An operation with side effects continues with its lease.
         """
         if scope["type"] == "lifespan":
             await self._live(receive, send)
@@ -115,7 +116,7 @@ class SandboxApp:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})
 
-    # --- its life
+    # --- lifecycle
 
     async def _live(self, receive: AsgiReceive, send: AsgiSend) -> None:
         await receive()
@@ -142,16 +143,16 @@ class SandboxApp:
         nursery.start_soon(self._live_lease, lease_id, lease)
 
     async def _live_lease(self, lease_id: str, lease: Lease) -> None:
-        """Have a workspace made, let operations run in it, and end them and remove it when the lease is over."""
+        """Create a workspace, run its operations, and remove everything when the lease ends."""
         try:
             with lease.scope:
                 async with self._open_workspace() as lease.sandbox, trio.open_nursery() as lease.nursery:
                     lease.is_ready.set()
                     await trio.sleep_forever()
-        except (OSError, SandboxError) as error:  # no space, or no right to make one
+        except (OSError, SandboxError) as error:  # no space, or no permission
             lease.failure = True
             log_crash("a workspace could not be made or removed", error, keep)
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
             lease.failure = True
             log_crash("a workspace crashed", raised, keep)
@@ -166,8 +167,8 @@ class SandboxApp:
     # --- one call
 
     def _admit(self, scope: MutableMapping[str, Any]) -> tuple[CallHead, Principal, re.Match[str], Leases]:
-        """Judge who asks, and for what, before anything else is looked at."""
-        too_many = judge_headers(scope)  # before all that goes through them
+        """Authenticate the caller and parse the path, before anything else."""
+        too_many = judge_headers(scope)  # before any code iterates over them
         if too_many is not None:
             raise CallRefused(too_many)
         head = head_of(scope)
@@ -180,7 +181,7 @@ class SandboxApp:
         return head, owner, found, self._leases
 
     def _process_of(self, scope: MutableMapping[str, Any]) -> tuple[Lease, int]:
-        """Find where the process of a WebSocket is to run."""
+        """Return the lease and the number of a WebSocket's process."""
         head, owner, found, leases = self._admit(scope)
         lease_id, _, number, name = found.groups()
         if name != "open_process":
@@ -273,7 +274,7 @@ class SandboxApp:
         return operation.reply
 
     async def _look(self, lease: Lease, asked: AskedOperation) -> LeaseReply | ErrorAnswer:
-        """Carry out what changes nothing, as long as the caller waits for it and the lease lasts."""
+        """Run an operation without side effects, while the caller is connected and the lease lasts."""
         is_over = trio.Event()
         operation = OpenOperation(asked.digest, is_over=is_over)
         lease.reading += 1
@@ -292,14 +293,14 @@ class SandboxApp:
         return operation.reply
 
     async def _run(self, lease: Lease, operation: OpenOperation, asked: AskedOperation) -> None:
-        """Carry out an operation, apart from the connection that brought it: what comes of it stays with it."""
+        """Run an operation independently of its connection, and store the result with it."""
         try:
             with operation.scope:
                 if lease.sandbox is not None:
                     operation.reply = await carry_out_operation(lease.sandbox, asked)
         except CallRefused as refused:
             operation.reply = refused.answer
-        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; what travels is asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; cancellation is raised again
             raise_what_travels(raised)
             log_crash(f"the sandbox crashed in {asked.name}", raised, keep)
             operation.reply = _CRASHED
@@ -308,7 +309,7 @@ class SandboxApp:
 
 
 async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
-    """Do what a caller waits for, until they have left."""
+    """Run work for a caller until the caller disconnects."""
     results: list[T] = []
     refusals: list[CallRefused] = []
 
@@ -331,7 +332,7 @@ async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) ->
 
 
 def _settle(lease: Lease, head: CallHead, number: int) -> None:
-    """Take what a client says of its operations: which of them it has heard the end of."""
+    """Record up to which operation the client has received the outcomes."""
     settled = head.headers.get(SETTLED_HEADER, "0")
     if not _SETTLED.fullmatch(settled) or number > MAX_NUMBER:
         refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is no number")
@@ -347,6 +348,6 @@ def _encode(stopped: StoppedOperation) -> bytes:
 
 
 def unknown_path() -> CallRefused:
-    """Make the answer to a path that there is not, or not for this method."""
+    """Return the error for an unknown path or method."""
     message = "there is no such path here: this is a sandbox, for the client of agentrail"
     return CallRefused(ErrorAnswer(status=405, code="route_unknown", message=message))

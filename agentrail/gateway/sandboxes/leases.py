@@ -1,7 +1,8 @@
-"""What a server keeps for each client: whose it is, how long still, and which operations have begun, have ended, or may not begin any more.
+"""State of each client: the owner of its lease, the expiry, and the status of its operations.
 
-An operation that changes something is carried out once for its number, apart from the connection that brought it: who asks again under the
-number gets the same answer. It is remembered until the client says that it has heard. Decided here in plain functions; no byte is read or sent.
+An operation with side effects runs once per number, independently of its connection. A repeated request with
+the same number gets the same result. The result is kept until the client confirms it. Plain functions without
+I/O.
 """
 
 from collections.abc import Callable
@@ -16,19 +17,19 @@ from agentrail.host.payloads import Principal
 from agentrail.sandboxes.remote.operations import LEASE_SECONDS
 
 MAX_LEASES: Final = 64
-"""At a time; each may run commands."""
+"""Limit on leases at a time. Each may run commands."""
 
 MAX_OPERATIONS: Final = 256
-"""Of one lease that are under way, or whose end its client has not heard of yet."""
+"""Limit on operations of one lease that are running or unconfirmed."""
 
 
 @frozen(kw_only=True)
 class LeaseReply:
-    """What is sent for an operation.
+    """Response to an operation.
 
     Attributes:
-        body: All of it.
-        content_type: Of that.
+        body: The whole body.
+        content_type: Type of the body.
     """
 
     body: bytes
@@ -37,13 +38,13 @@ class LeaseReply:
 
 @define(eq=False)
 class OpenOperation:
-    """An operation that changes something, from its arrival until its client has heard of its end.
+    """An operation with side effects, from its arrival until the client confirms its outcome.
 
     Attributes:
-        digest: Of what was asked; None for one that was stopped before it arrived.
-        scope: It runs in.
-        is_over: Whether nothing of it is left.
-        reply: What it came to; None for one that was stopped, and while it runs.
+        digest: Digest of the request; None if it was stopped before it arrived.
+        scope: Its cancel scope.
+        is_over: Set when it has ended completely.
+        reply: Its result; None while it runs, and if it was stopped.
     """
 
     digest: bytes | None
@@ -54,19 +55,19 @@ class OpenOperation:
 
 @define(eq=False)
 class Lease:
-    """What is kept for one client.
+    """State of one client.
 
     Attributes:
-        owner: Whose it is: no other client learns that there is one of this name.
-        scope: Its life; its deadline is put off by whatever its client says.
-        is_ready: Whether the workspace is there, or `failure` says that there will be none.
-        is_gone: Whether nothing of it is left.
+        owner: Its owner. Other clients get the same error as for an unknown lease.
+        scope: Its lifetime. Every request of its client extends the deadline.
+        is_ready: Set when the workspace exists, or when `failure` is set.
+        is_gone: Set when everything has been removed.
         sandbox: Its files and commands, once it is ready.
-        nursery: Its operations run in.
-        failure: Whether no workspace could be made.
-        settled: Its client has heard of the end of all operations below this number.
-        operations: By number, those from `settled` on that change something.
-        reading: How many others are under way.
+        nursery: Nursery of its operations.
+        failure: Whether no workspace could be created.
+        settled: The client has received the outcomes of all operations below this number.
+        operations: Operations with side effects from `settled` on, by number.
+        reading: Number of other running operations.
     """
 
     owner: Principal
@@ -81,25 +82,28 @@ class Lease:
     reading: int = 0
 
     def renew(self, now: float) -> None:
-        """Keep it for its time from now on."""
+        """Extend the lease by its full duration from now."""
         if not self.scope.cancel_called:
             self.scope.deadline = now + LEASE_SECONDS
 
     @property
     def is_busy(self) -> bool:
-        """Whether something of it is under way."""
+        """Whether an operation is running."""
         return self.reading > 0 or any(not one.is_over.is_set() for one in self.operations.values())
 
     def settle(self, number: int) -> None:
-        """Hear from its client that it waits for nothing below a number: that is forgotten, and does not begin any more."""
-        # Also when it says nothing new: what was still at work the last time may be over by now.
+        """Record that the client waits for nothing below a number.
+
+        Those operations are forgotten and can no longer start.
+        """
+        # Even if the number is unchanged: operations that were running before may have ended.
         self.settled = max(self.settled, number)
         for one in [one for one in self.operations if one < self.settled]:
             if self.operations[one].is_over.is_set():
                 del self.operations[one]
 
     def arrive(self, number: int, digest: bytes) -> tuple[OpenOperation, bool]:
-        """Take an operation that changes something."""
+        """Register an operation with side effects. Return it, and whether it is new."""
         known = self.operations.get(number)
         if known is not None:
             if known.digest != digest:
@@ -110,12 +114,12 @@ class Lease:
         return self._add(number, OpenOperation(digest)), True
 
     def stop(self, number: int) -> OpenOperation:
-        """End an operation, and see that it does not begin if it has not arrived yet."""
+        """Stop an operation, and prevent its start if it has not arrived yet."""
         known = self.operations.get(number)
         if known is None:
             known = OpenOperation(None)
             known.is_over.set()
-            if number >= self.settled:  # else it does not begin anyway
+            if number >= self.settled:  # otherwise it cannot start anyway
                 self._add(number, known)
         known.scope.cancel(reason="its client stopped it")
         return known
@@ -129,12 +133,12 @@ class Lease:
 
 
 def refuse_late(why: str) -> NoReturn:
-    """Refuse an operation that is not carried out, for good."""
+    """Refuse an operation permanently."""
     raise CallRefused(ErrorAnswer(status=409, code="operation_refused", message=why))
 
 
 def refuse_unknown() -> CallRefused:
-    """Make the answer to a lease that there is not: never was, has ended, or is another client's, without a difference."""
+    """Return the error for an unknown lease: the same for one that has ended and for another client's."""
     return CallRefused(ErrorAnswer(status=404, code="lease_unknown", message="there is no such workspace"))
 
 
@@ -143,15 +147,15 @@ class Leases:
     """All leases of a server.
 
     Attributes:
-        by_id: Those that there are.
-        last_used_at: When something was asked of one that is more than a beat, on Trio's clock.
+        by_id: Existing leases.
+        last_used_at: Time of the last request other than a heartbeat, on Trio's clock.
     """
 
     by_id: dict[str, Lease] = field(factory=dict)
     last_used_at: float = field(factory=trio.current_time)
 
     def find(self, lease_id: str, owner: Principal, now: float) -> Lease:
-        """Find the lease of a client, and keep it for longer."""
+        """Return the lease of a client, and extend it."""
         lease = self.by_id.get(lease_id)
         if lease is None or lease.owner != owner or lease.scope.cancel_called:
             raise refuse_unknown()
@@ -161,7 +165,7 @@ class Leases:
     def begin(
         self, lease_id: str, owner: Principal, start: Callable[[str, Lease], None], now: float
     ) -> Lease:
-        """Find a lease, or begin it."""
+        """Return a lease, or start it."""
         if lease_id in self.by_id:
             return self.find(lease_id, owner, now)
         if len(self.by_id) >= MAX_LEASES:
@@ -177,5 +181,5 @@ class Leases:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way for any client."""
+        """Whether an operation of any client is running."""
         return any(one.is_busy for one in self.by_id.values())

@@ -1,6 +1,6 @@
-"""One operation: read from the bytes that ask for it, carried out on a sandbox, and written as the bytes that answer.
+"""One operation: decoded from its request, run on a sandbox, and encoded as a response.
 
-Which paths may be opened and which commands may run the sandbox judges, as it does for tools beside it. No connection enters here.
+The sandbox checks paths and commands, as it does for local tools. This module knows no connections.
 """
 
 import hashlib
@@ -46,21 +46,21 @@ from agentrail.sandboxes.remote.operations import (
 from agentrail.wire.sandbox_address import WIRE_CAPABILITIES
 
 READ_IN_PLACE_BYTES: Final = 64 << 10
-"""What is read while all others wait."""
+"""Limit for parsing in the event loop."""
 
 _ROOM_FOR_HEADS: Final = 4 << 20
-_HEAD_BYTES: Final = 16 << 10  # of one file that is refused, at most: a path in its message, escaped
+_HEAD_BYTES: Final = 16 << 10  # maximum per refused file: an escaped path in its message
 
 
 @frozen(kw_only=True)
 class AskedOperation:
-    """What a client asks for.
+    """A decoded request.
 
     Attributes:
-        name: Of the operation.
-        request: What.
-        contents: Of an upload, each file.
-        digest: Of all of it: two with one digest are the same.
+        name: Name of the operation.
+        request: Its arguments.
+        contents: Contents of each uploaded file.
+        digest: Digest of the whole request. Equal requests have equal digests.
     """
 
     name: str
@@ -70,9 +70,9 @@ class AskedOperation:
 
 
 async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
-    """Read what a client asks for.
+    """Decode a request, in a thread if it is large.
 
-    Cancellation: A checkpoint where it is large.
+    Cancellation: A checkpoint for a large request.
     """
     try:
         if len(body) > READ_IN_PLACE_BYTES:
@@ -83,7 +83,7 @@ async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperatio
 
 
 def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
-    """Read what a client asks for, from all of its bytes."""
+    """Decode a request from all of its bytes."""
     kind, head = SANDBOX_OPERATIONS[name].request, body
     contents: list[bytes] = []
     boundary = boundary_of(content_type)
@@ -99,7 +99,7 @@ def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
     ):
         message = f"expected {wanted} files, and at most {MAX_FILES_AT_ONCE:,}"
         raise UnreadableWire(message)
-    # Not the boundary, which is another one each time.
+    # Without the boundary, which differs each time.
     digest = hashlib.sha256(f"{name} {len(head)}\n".encode() + head)
     for content in contents:
         digest.update(content)
@@ -107,7 +107,7 @@ def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
 
 
 def facts_of_sandbox(sandbox: Sandbox) -> Facts:
-    """Say of a sandbox what its clients have to know."""
+    """Return the facts of a sandbox that clients need."""
     return Facts(
         can=tuple(sorted(sandbox.capabilities & WIRE_CAPABILITIES)),
         is_unconfined=getattr(sandbox, "is_unconfined", False) is True,
@@ -115,9 +115,9 @@ def facts_of_sandbox(sandbox: Sandbox) -> Facts:
 
 
 async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> LeaseReply:
-    """Carry an operation out, and write its answer.
+    """Run an operation and encode its result.
 
-    Cancellation: As of the operation.
+    Cancellation: Same as for the operation.
     """
     request = asked.request
     if isinstance(request, DownloadRequest):
@@ -144,7 +144,7 @@ async def _result_of(sandbox: Sandbox, name: str, request: WireRequest) -> objec
         case PathRequest(path=path) if name == "list_dir":
             return await sandbox.list_dir(path)
         case PathRequest(path=path):
-            leads_to = getattr(sandbox, "leads_to", None)  # one that has no links says nothing of them
+            leads_to = getattr(sandbox, "leads_to", None)  # a sandbox without links does not have it
             return None if leads_to is None else await leads_to(path)
         case ReadRequest():
             return await sandbox.read(request.path, offset=request.offset, limit=request.limit)
@@ -160,7 +160,7 @@ async def _result_of(sandbox: Sandbox, name: str, request: WireRequest) -> objec
             return await sandbox.execute(request.command, request.options)
         case SnapshotRequest() | RestoreRequest():
             return await _keep(sandbox, request)
-        case _:  # what moves bytes is carried out elsewhere
+        case _:  # transfers are handled elsewhere
             raise AssertionError(name)
 
 
@@ -179,7 +179,7 @@ def _head_of(moved: Transfer) -> FileHead:
 
 
 async def _download(sandbox: Sandbox, paths: Sequence[str]) -> LeaseReply:
-    """Read files until no more fit into one answer; the client asks for the rest."""
+    """Read files up to the size of one response. The client requests the rest."""
     heads: list[FileHead] = []
     contents: list[bytes] = []
     size = _ROOM_FOR_HEADS

@@ -1,6 +1,7 @@
-"""A process of a workspace whose pipes are one WebSocket: bytes in, bytes out, and what else is said of it as text.
+"""A process of a workspace with one WebSocket as its pipes: bytes in, bytes out, and control messages as text.
 
-It belongs to its lease as any operation does: a stop, the end of the lease, and the end of the connection end it, with all that it started.
+It belongs to its lease like any operation. A stop, the end of the lease, or the end of the connection ends it
+with all its child processes.
 """
 
 from typing import Any, Final
@@ -30,11 +31,11 @@ from agentrail.sandboxes.remote.operations import (
 )
 
 FIRST_FRAME_SECONDS: Final = 10.0
-"""How long a client may take to say what it wants opened."""
+"""Time limit for the client's first message."""
 
 
 async def serve_process(lease: Lease, number: int, receive: AsgiReceive, send: AsgiSend) -> None:
-    """Open a process for a WebSocket, and let them talk until one of them ends.
+    """Start a process for a WebSocket, and connect the two until one of them ends.
 
     Cancellation: The process is stopped first.
     """
@@ -77,15 +78,15 @@ class _Talk:
         self._has_left = False
 
     async def say(self, said: FromProcess) -> None:
-        """Say something of the process."""
+        """Send a control message of the process."""
         await self._give({"type": "websocket.send", "text": encode_said(said).decode()})
 
     async def pass_on(self, output: bytes) -> None:
-        """Pass on what it has printed."""
+        """Send output of the process."""
         await self._give({"type": "websocket.send", "bytes": output})
 
     async def next_message(self) -> dict[str, Any] | None:
-        """Give what comes next; None where its client has left."""
+        """Return the next message, or None if the client has disconnected."""
         message = await self.receive()
         if message["type"] != "websocket.receive":
             self._has_left = True
@@ -93,7 +94,7 @@ class _Talk:
         return dict(message)
 
     async def close(self) -> None:
-        """Close it, unless its client has."""
+        """Close the WebSocket, unless the client has done so."""
         if not self._has_left:
             await self._give({"type": "websocket.close", "code": 1000})
 
@@ -120,7 +121,7 @@ async def _run(lease: Lease, operation: OpenOperation, request: OpenRequest, tal
                     await _talk_with(process, talk)
     except ProcessRefused as refused:
         refusal = ProcessRefusal(code=refused.code, message=str(refused))
-    except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; what travels is asked
+    except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; cancellation is raised again
         raise_what_travels(raised)
         log_crash("the sandbox crashed in open_process", raised, keep)
     try:
@@ -132,7 +133,7 @@ async def _run(lease: Lease, operation: OpenOperation, request: OpenRequest, tal
 
 
 async def _talk_with(process: ToolProcess, talk: _Talk) -> None:
-    """Pass on what is said in both directions, until the client has left."""
+    """Forward data in both directions, until the client disconnects."""
     await talk.say(ProcessOpened(pid=process.pid))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_pass_out, process, talk)
@@ -149,7 +150,7 @@ async def _pass_in(process: ToolProcess, talk: _Talk) -> None:
             elif _is_end(message.get("text") or ""):
                 await process.stdin.aclose()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # it reads no more, which its client sees by its end
+            pass  # it no longer reads, which the client notices at its end
 
 
 def _is_end(text: str) -> bool:

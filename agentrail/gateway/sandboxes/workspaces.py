@@ -1,4 +1,4 @@
-"""A directory for each lease, where the commands of no other lease see it, and its removal, whatever its commands have left there."""
+"""One directory per lease, hidden from commands of other leases, and its removal, whatever its contents."""
 
 import contextlib
 import os
@@ -21,17 +21,14 @@ from agentrail.sandboxes.local import LocalSandbox
 LOGGER: Final = Logger("agentrail.gateway")
 
 OpenWorkspace: TypeAlias = Callable[[], AbstractAsyncContextManager[Sandbox]]
-"""Makes a workspace that is new and empty, for a block; after it nothing of it is left."""
+"""Creates a new, empty workspace for a block, and removes it completely afterwards."""
 
 
 @asynccontextmanager
 async def open_local_workspace(
     *, shell_fallback: ShellFallback = "refuse", network: Network = "none"
 ) -> AsyncIterator[LocalSandbox]:
-    """Make a directory for a block, with the rules of `LocalSandbox`.
-
-    It lies in the temporary directory of this machine (`TMPDIR`), because that is hidden from confined commands: one client's command sees
-    nothing of another's files.
+    """Create a directory for a block, with the rules of `LocalSandbox`.
 
     Cancellation: The directory is removed, shielded, however long that takes.
     """
@@ -39,26 +36,26 @@ async def open_local_workspace(
     try:
         sandbox = LocalSandbox(directory, shell_fallback=shell_fallback, network=network)
         try:
-            await sandbox.confinement()  # so that the first answer says how commands run
+            await sandbox.confinement()  # so that the first response reports how commands run
             yield sandbox
         finally:
-            with trio.CancelScope(shield=True):  # it waits for nothing
+            with trio.CancelScope(shield=True):  # it does not block
                 await sandbox.aclose()
     finally:
-        with trio.CancelScope(shield=True):  # else files of a client stay
+        with trio.CancelScope(shield=True):  # otherwise files of a client would remain
             await outside.offload(remove_tree, directory)
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all that is in it, also where a command has taken the rights to that away. Blocks; links are not followed."""
+    """Remove a directory tree, even if a command has removed its permissions. Blocks. Links are not followed."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:
         return
     except OSError:
         for place, names, _ in os.walk(directory):
-            for name in names:  # before they are gone into
-                _grant(os.path.join(place, name))  # noqa: PTH118 - no path of ours is made of what a command has called it
+            for name in names:  # before descending into them
+                _grant(os.path.join(place, name))  # noqa: PTH118 - the names are arbitrary, chosen by commands
         try:
             shutil.rmtree(directory)
         except OSError as error:
@@ -66,10 +63,10 @@ def remove_tree(directory: Path) -> None:
 
 
 def _grant(path: str) -> None:
-    """Take the rights to a directory back; a link, and what it leads to, stays as it is."""
-    with contextlib.suppress(OSError, AttributeError):  # gone, another user's, or another system than Linux
+    """Restore the permissions of a directory. Links and their targets are unchanged."""
+    with contextlib.suppress(OSError, AttributeError):  # missing, owned by another user, or not Linux
         descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - it is no path of a file
+            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - it is not a path of a file
         finally:
             os.close(descriptor)
