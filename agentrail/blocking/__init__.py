@@ -1,11 +1,11 @@
-"""Sessions for asyncio programs, threads, notebooks and scripts: a supervisor in a thread of its own, and calls that block.
+"""Sessions for asyncio programs, threads, notebooks and scripts: a supervisor in its own thread, with blocking calls.
 
     with blocking.Supervisor() as supervisor:
         session = supervisor.start_session(model="demo:")
         print(session.ask("Hi"))  # waits in this thread
         future = session.futures.ask("And again")  # a `concurrent.futures.Future`; asyncio: `await asyncio.wrap_future(future)`
 
-This is the door. Each call is that of `agentrail.open_supervisor` and its sessions, and so are its arguments and errors.
+Import everything from here. Calls, arguments and errors are those of `agentrail.open_supervisor` and its sessions.
 """
 
 from agentrail.blocking.handles import (

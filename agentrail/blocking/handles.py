@@ -1,7 +1,7 @@
-"""The handles: each call of a session and of a supervisor, once as a future and once blocking.
+"""The handles: each call of a session and of a supervisor, as a future and as a blocking call.
 
-What each takes, gives and raises is said where it is defined, in `agentrail.runtime`, and follows from there, for type checkers
-too. What may not enter: a decision about a session.
+Arguments, results and errors are defined in `agentrail.runtime` and derived from there, also for type checkers. This module
+makes no decisions about sessions.
 """
 
 import os
@@ -36,12 +36,12 @@ from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
 
-# The two forms of a call. Their signatures are those of the call.
+# The two forms of a call, with the signature of the call.
 #
-# Written out, sixty methods would have to follow each change of the sixty that they stand for. What may not enter: any of them.
+# Derived rather than written out: otherwise sixty methods would have to follow each change of the sixty originals.
 
 GIVEN_UP: Final = "its caller gave it up"
-"""The reason of an abort behind a future that was cancelled."""
+"""Abort reason for a future that was cancelled."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class Twin(Protocol[P, _R_co]):
-    """What type checkers see of a twin; when the program runs it is a plain function, and bound like one."""
+    """The type of a twin for type checkers. At run time it is a plain function, bound like one."""
 
     @overload
     def __get__(self, holder: None, owner: Any) -> Callable[Concatenate[Any, P], _R_co]: ...
@@ -59,10 +59,10 @@ class Twin(Protocol[P, _R_co]):
 
 
 class Far:
-    """Stands for something that lives in the thread.
+    """A handle for an object in the supervisor's thread.
 
     Attributes:
-        noun: What it is called in messages.
+        noun: Its name in messages.
     """
 
     noun = ""
@@ -77,7 +77,7 @@ def later(
     *,
     within: Callable[[SupervisorThread, Awaitable[R]], Awaitable[R]] | None = None,
 ) -> Twin[P, Future[R]]:
-    """Make the twin of a call that gives a future."""
+    """Return the twin of a call that returns a future."""
 
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
@@ -91,7 +91,7 @@ def later(
 
 
 def later_or_aborted(call: Callable[Concatenate[Any, P], Awaitable[R]]) -> Twin[P, Future[R]]:
-    """Make the twin of a call that waits for the cycle of a prompt: who cancels its future wants no such cycle any more."""
+    """Return the twin of a call that waits for a prompt's cycle. Cancelling its future aborts that cycle."""
 
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
@@ -114,7 +114,7 @@ def later_or_aborted(call: Callable[Concatenate[Any, P], Awaitable[R]]) -> Twin[
 
 
 def waits(of: Callable[Concatenate[Any, P], Future[R]]) -> Twin[P, R]:
-    """Make the twin of a call that blocks, out of the one that gives a future."""
+    """Return the blocking twin of a call, from the twin that returns a future."""
     name: str = cast("Any", of).__name__
 
     @wraps(of)
@@ -127,7 +127,7 @@ def waits(of: Callable[Concatenate[Any, P], Future[R]]) -> Twin[P, R]:
 
 
 def looks(call: Callable[Concatenate[Any, P], T], made: Callable[[SupervisorThread, T], R]) -> Twin[P, R]:
-    """Make the twin of a call that does not wait: it is made in the thread, where nothing changes meanwhile."""
+    """Return the twin of a call that does not wait. It runs in the thread, where no state changes meanwhile."""
 
     @wraps(call)
     def look(self: Far, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -137,14 +137,14 @@ def looks(call: Callable[Concatenate[Any, P], T], made: Callable[[SupervisorThre
 
 
 def as_it_is(_: SupervisorThread, value: T) -> T:
-    """Make nothing of what was looked at."""
+    """Return the value unchanged."""
     return value
 
 
-# Calls with typed keywords, as type checkers see them.
+# Calls with typed keywords, for type checkers.
 #
-# `ParamSpec` keeps one signature of a call, and these have several. What they say is what `agentrail.runtime.prompting` says; when
-# the program runs they are twins like all others.
+# `ParamSpec` keeps one signature of a call, and these have several, as in `agentrail.runtime.prompting`. At run time they
+# are ordinary twins.
 
 E = TypeVar("E", bound=Event)
 Started_co = TypeVar("Started_co", covariant=True)
@@ -178,7 +178,7 @@ class AsksLater(Protocol):
 
 
 class Asks(Protocol):
-    """`ask`, waiting."""
+    """`ask`, blocking."""
 
     @overload
     def __call__(
@@ -232,7 +232,7 @@ class RunsLater(Protocol):
 
 
 class Runs(Protocol):
-    """`run`, waiting."""
+    """`run`, blocking."""
 
     @overload
     def __call__(
@@ -276,7 +276,7 @@ class WaitsLater(Protocol):
 
 
 class WaitsFor(Protocol):
-    """`wait_for`, waiting."""
+    """`wait_for`, blocking."""
 
     @overload
     def __call__(
@@ -293,7 +293,7 @@ class WaitsFor(Protocol):
 
 
 class Starts(Protocol[Started_co]):
-    """`start_session`, which gives a session, or a future of one."""
+    """`start_session`, which returns a session, or a future of one."""
 
     @overload
     def __call__(self, options: SessionOptions, /) -> Started_co: ...
@@ -322,7 +322,7 @@ class Resumes(Protocol[Started_co]):
         model: str | Provider | None = None,
         **given: Unpack[SessionKeywords],
     ) -> Started_co:
-        """Bring a stored session back; as of `SessionSupervisor.resume_session`."""
+        """Resume a stored session, like `SessionSupervisor.resume_session`."""
 
 
 class MonitorFutures(Far):
@@ -332,12 +332,12 @@ class MonitorFutures(Far):
 
 
 class SessionMonitor(Far):
-    """Watches one session. There is exactly one `SessionGone` to be told, however often it is asked for."""
+    """Monitors one session. It delivers exactly one `SessionGone`, however often it is called."""
 
     noun = "monitor"
 
     def __init__(self, thread: SupervisorThread, monitor: AsyncMonitor) -> None:
-        """Made by `Session.monitor` and `Supervisor.monitor`."""
+        """Created by `Session.monitor` and `Supervisor.monitor`."""
         super().__init__(thread, lambda: monitor)
 
     @property
@@ -348,7 +348,7 @@ class SessionMonitor(Far):
     wait: Final = waits(MonitorFutures.wait)
 
 
-# --- agents in the background
+# --- background agents
 
 
 class AgentsFutures(Far):
@@ -362,7 +362,7 @@ class AgentsFutures(Far):
 
 
 class BackgroundAgents(Far):
-    """The agents in the background of a session, from outside of its supervisor's thread."""
+    """The background agents of a session, for use outside of its supervisor's thread."""
 
     noun = "agents"
 
@@ -384,7 +384,7 @@ class BackgroundAgents(Far):
 def _later_forked(
     call: Callable[Concatenate[AsyncSession, P], Awaitable[AsyncSession]],
 ) -> Twin[P, "Future[Session]"]:
-    """Make the twin of the call that begins a fork; one that is wanted no more when it comes is stopped."""
+    """Return the twin of the call that creates a fork. A fork whose future was cancelled meanwhile is stopped."""
 
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
@@ -398,7 +398,7 @@ def _later_forked(
 
 
 class SessionFutures(Far):
-    """The calls of a session as futures. Cancelling one ends the wait; that of `ask` and `run` aborts the cycle of its prompt."""
+    """The calls of a session as futures. Cancelling one ends the wait. For `ask` and `run` it also aborts the prompt's cycle."""
 
     prompt: Final = later(AsyncSession.prompt)
     go_on: Final = later(AsyncSession.go_on)
@@ -439,28 +439,28 @@ class SessionFutures(Far):
 
 
 class Session(Far):
-    """A session, from outside of its supervisor's thread; any thread may call it. It stays good when the session comes back."""
+    """A session, for use from any thread outside of its supervisor's thread. It stays valid when the session is resumed."""
 
     noun = "session"
 
     def __init__(self, thread: SupervisorThread, handle: AsyncSession) -> None:
-        """Made by the supervisor; use `start_session` or `supervisor.session(id)`."""
+        """Created by the supervisor. Use `start_session` or `supervisor.session(id)`."""
         super().__init__(thread, lambda: handle)
         self._handle = handle
 
     @property
     def session_id(self) -> SessionId:
-        """Which session this is."""
+        """Id of this session."""
         return self._handle.session_id
 
     @property
     def scope(self) -> str:
-        """The scope in which its id is the only one; empty for a session without one."""
+        """The scope in which its id is unique. Empty for a session without one."""
         return self._handle.scope
 
     @property
     def facts(self) -> SessionFacts:
-        """What is known of it without asking it: its own or its root's `user_data`, and which session is its root."""
+        """Session facts that need no call: the `user_data` of the session or its root, and its root session."""
         return self._handle.facts
 
     @property
@@ -469,12 +469,12 @@ class Session(Far):
         return SessionFutures(self._thread, self._near)
 
     def __repr__(self) -> str:
-        """Show id and phase."""
+        """Return a text with id and phase."""
         return f"<blocking {self._handle!r}>"
 
     @property
     def agents(self) -> BackgroundAgents:
-        """Its agents in the background."""
+        """Its background agents."""
         return BackgroundAgents(self._thread, lambda: self._handle.agents)
 
     reads_answers: Final = looks(AsyncSession.reads_answers, as_it_is)
@@ -520,12 +520,12 @@ class Session(Far):
 
 
 def _stop_unread(session: Session) -> None:
-    """Stop a session that was started for a caller who had just left; in the thread."""
+    """Stop a session that was started for a caller who has given up. Runs in the thread."""
     session.futures.stop("its caller gave up the start")
 
 
 def _leave_unread(_: Session) -> None:
-    """Leave a session alone that came back for a caller who had just left: to stop it would end it for good."""
+    """Leave a session alone that was resumed for a caller who has given up: stopping it would end it for good."""
 
 
 def _sessions(thread: SupervisorThread, handles: tuple[AsyncSession, ...]) -> tuple[Session, ...]:
@@ -536,7 +536,7 @@ def _sessions(thread: SupervisorThread, handles: tuple[AsyncSession, ...]) -> tu
 
 
 async def _with_twin(thread: SupervisorThread, work: Awaitable[R]) -> R:
-    """Let the handle in an error be one that can be used where it is raised."""
+    """Replace the handle in an error by one that is usable where the error is raised."""
     try:
         return await work
     except AlreadyStarted as error:
@@ -549,7 +549,7 @@ def _later_started(
     call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
     unread: Callable[[Session], None] = _stop_unread,
 ) -> Twin[P, "Future[Session]"]:
-    """Make the twin of a call that gives a session; one that is wanted no more when it comes is stopped, unless it was there before."""
+    """Return the twin of a call that returns a session. A new session whose future was cancelled meanwhile is stopped."""
 
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
@@ -562,7 +562,7 @@ def _later_started(
 
 
 class SupervisorFutures(Far):
-    """The calls of a supervisor as futures. Cancelling one cancels the call, as it says."""
+    """The calls of a supervisor as futures. Cancelling one cancels the call, as described there."""
 
     start_session: Final = cast(
         "Starts[Future[Session]]", _later_started(cast("Any", SessionSupervisor.start_session))
@@ -594,9 +594,9 @@ class SupervisorFutures(Far):
 
 
 class Supervisor(Far):
-    """A supervisor of sessions in a thread of its own, for programs that are no Trio programs. Any thread may call it.
+    """A supervisor of sessions in its own thread, for programs that do not use Trio. Any thread may call it.
 
-    `with blocking.Supervisor() as supervisor:` opens it; leaving the block ends all its sessions, in order, and the thread.
+    `with blocking.Supervisor() as supervisor:` opens it. Leaving the block ends all its sessions, in order, and the thread.
     """
 
     noun = "supervisor"
@@ -622,26 +622,26 @@ class Supervisor(Far):
         keep_bytes: int | None = None,
         hibernate_after: float | None = None,
     ) -> None:
-        """Make one that is not open yet.
+        """Create a supervisor that is not open yet.
 
         Args:
-            environ: As of `agentrail.open_supervisor`.
-            shell_fallback: As of `agentrail.open_supervisor`.
-            scripts: As of `agentrail.open_supervisor`.
-            deps_for: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
-            memories: As of `agentrail.open_supervisor`.
-            notes: As of `agentrail.open_supervisor`.
-            knowledge: As of `agentrail.open_supervisor`.
-            embedder: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
-            store: As of `agentrail.open_supervisor`.
-            data_dir: As of `agentrail.open_supervisor`.
-            store_patience: As of `agentrail.open_supervisor`.
-            resume: As of `agentrail.open_supervisor`.
-            revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
-            on_drift: As of `agentrail.open_supervisor`.
-            keep_days: As of `agentrail.open_supervisor`.
-            keep_bytes: As of `agentrail.open_supervisor`.
-            hibernate_after: As of `agentrail.open_supervisor`.
+            environ: The same as in `agentrail.open_supervisor`.
+            shell_fallback: The same as in `agentrail.open_supervisor`.
+            scripts: The same as in `agentrail.open_supervisor`.
+            deps_for: The same as in `agentrail.open_supervisor`. Called in the thread of the supervisor.
+            memories: The same as in `agentrail.open_supervisor`.
+            notes: The same as in `agentrail.open_supervisor`.
+            knowledge: The same as in `agentrail.open_supervisor`.
+            embedder: The same as in `agentrail.open_supervisor`. Called in the thread of the supervisor.
+            store: The same as in `agentrail.open_supervisor`.
+            data_dir: The same as in `agentrail.open_supervisor`.
+            store_patience: The same as in `agentrail.open_supervisor`.
+            resume: The same as in `agentrail.open_supervisor`.
+            revive: The same as in `agentrail.open_supervisor`. Called in the thread of the supervisor.
+            on_drift: The same as in `agentrail.open_supervisor`.
+            keep_days: The same as in `agentrail.open_supervisor`.
+            keep_bytes: The same as in `agentrail.open_supervisor`.
+            hibernate_after: The same as in `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -668,27 +668,27 @@ class Supervisor(Far):
         super().__init__(thread, thread.near)
 
     def open(self) -> Self:
-        """Open it without a block, as in a notebook; `close` it in the end, or the interpreter does at its exit.
+        """Open it without a block, for example in a notebook. Call `close` in the end, or the interpreter does so at exit.
 
         Raises:
-            HoldsLoop: Your move: a Trio runs in this thread; use `agentrail.open_supervisor()`.
-            YourMove: It was opened before: make another one.
-            OptionError: As of `agentrail.open_supervisor`; the thread is gone again.
+            HoldsLoop: Your move: Trio is running in this thread. Use `agentrail.open_supervisor()`.
+            YourMove: It was opened before. Create another one.
+            OptionError: The same as in `agentrail.open_supervisor`. The thread has ended.
         """
         self._thread.open()
         return self
 
     def close(self) -> None:
-        """End all sessions in order, and the thread. Again if you like.
+        """End all sessions in order, and the thread. Idempotent.
 
-        Waits for that, twelve seconds at most unless a tool cannot be stopped; in asyncio, `await asyncio.to_thread(supervisor.close)`
-        before the block is left.
+        Waits for the end, at most twelve seconds unless a tool cannot be stopped. In asyncio, call
+        `await asyncio.to_thread(supervisor.close)` before leaving the block.
 
         Raises:
-            CallingSelf: Your move: a tool of one of its sessions called it.
-            BaseException: What its Trio run ended with, if it crashed; such as the `SystemExit` of a tool. Once.
+            CallingSelf: Your move: called by a tool of one of its sessions.
+            BaseException: The exception of a crashed Trio run, such as the `SystemExit` of a tool. Raised once.
 
-        Cancellation: A first Ctrl-C waits for the end all the same, and is raised then; a second one leaves at once.
+        Cancellation: After a first Ctrl-C it still waits for the end, and then raises. A second one leaves at once.
         """
         self._thread.close()
 
@@ -699,11 +699,11 @@ class Supervisor(Far):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close it; see `close`. An error of the body leaves as it is."""
+        """Close it; see `close`. An error of the body passes unchanged."""
         self._thread.close(tell=error is None)
 
     def __repr__(self) -> str:
-        """Show whether it is open."""
+        """Return a text that shows whether it is open."""
         return f"<blocking.Supervisor {self._thread.state}>"
 
     @property
@@ -713,24 +713,24 @@ class Supervisor(Far):
 
     @property
     def providers(self) -> ProviderProfiles:
-        """The named profiles that `registry:<profile>:<model>` stands for."""
-        # Each of its calls is one step on a dict, so any thread may make it.
+        """The named profiles for `registry:<profile>:<model>`."""
+        # Each call is a single step on a dict, so any thread may make it.
         return self._thread.near().providers
 
     def twin_of(self, session: AsyncSession) -> Session:
-        """Give the handle that blocks for one that is awaited, such as `last_words(…).session`."""
+        """Return the blocking handle for an async one, such as `last_words(…).session`."""
         return Session(self._thread, session)
 
     def monitor(self, session: Session | str, *, scope: str = NO_SCOPE) -> SessionMonitor:
-        """Watch a session; `monitor.wait()` tells its end, once it is gone for good. A restart is no end.
+        """Monitor a session. `monitor.wait()` returns its end, once it is gone for good. A restart is not an end.
 
         Args:
-            session: A handle, also of a session that has ended; or the id of a live one.
-            scope: Of an id: the scope that its session was started in.
+            session: A handle, also of a session that has ended, or the id of a live session.
+            scope: For an id: the scope in which its session was started.
 
         Raises:
-            OptionError: Your move: neither a handle nor an id, or a scope that can be none.
-            SessionDown: There is no live session of this id in this scope.
+            OptionError: Your move: neither a handle nor an id, or an invalid scope.
+            SessionDown: No live session has this id in this scope.
         """
         return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
 

@@ -1,6 +1,6 @@
-"""What is read in one thread and lives in another: events and reports, pulled a handful at a time.
+"""Events and reports read from another thread, a few at a time.
 
-The buffer and its bound are those of the twin in the other thread; so is what becomes of a reader who is too slow.
+The buffer, its limit and the treatment of slow readers are those of the twin in the other thread.
 """
 
 import math
@@ -26,7 +26,7 @@ from agentrail.runtime.session_reports import SessionReport, SessionReports as A
 from agentrail.runtime.subscription import Subscription as AsyncSubscription
 
 MAX_TAKEN: Final = 64
-"""How many that wait already come along with the one that is asked for: the way to the other thread costs more than they do."""
+"""Maximum number of waiting events fetched along with a requested one: the trip to the other thread costs more than they do."""
 
 T = TypeVar("T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -47,16 +47,16 @@ class NextFuture(Generic[T]):
     """The next event as a future."""
 
     def __init__(self, later: Callable[[float | None], "Future[T | None]"]) -> None:
-        """Made by what is read."""
+        """Created by the feed."""
         self._later = later
 
     def next(self, *, timeout_seconds: float | None = None) -> "Future[T | None]":
-        """Give what comes next, as the call of this name that blocks; cancelled, nothing is lost by it."""
+        """Return the next event, like the blocking call of this name. Cancelling the future loses no event."""
         return self._later(timeout_seconds)
 
 
 class Pulled(Generic[T]):
-    """What is read in one thread and comes from another, to iterate over."""
+    """A feed from another thread, to iterate over."""
 
     def __init__(self, thread: SupervisorThread, source: _Next[T]) -> None:
         self._thread = thread
@@ -65,38 +65,38 @@ class Pulled(Generic[T]):
 
     @property
     def futures(self) -> NextFuture[T]:
-        """The same with a future, for asyncio: `await asyncio.wrap_future(events.futures.next())`."""
+        """The same calls as futures, for asyncio: `await asyncio.wrap_future(events.futures.next())`."""
         return NextFuture(self._later)
 
     def __iter__(self) -> Self:
-        """Iterate over oneself: there is one position, and two readers would share it."""
+        """Return itself: there is a single position, which two readers would share."""
         return self
 
     def __next__(self) -> T:
-        """Wait for what comes next; see `next`."""
+        """Wait for the next event; see `next`."""
         item = self.next()
         if item is None:
             raise StopIteration
         return item
 
     def next(self, *, timeout_seconds: float | None = None) -> T | None:
-        """Wait for what comes next.
+        """Wait for the next event.
 
         Args:
-            timeout_seconds: How long; None for as long as it takes.
+            timeout_seconds: Time limit. None waits indefinitely.
 
         Returns:
-            It; None when nothing comes any more.
+            The event. None at the end of the feed.
 
         Raises:
-            ReplyTimeout: The time was up. Nothing is lost by it: ask again.
-            SubscriberTooSlow: Your move: the buffer was full. What it held has been given; go on from `resume_after`.
-            SupervisorClosed: The run of the supervisor has crashed. What it had given has been given here too.
-            YourMove: Its block was not entered, or another thread waits here already.
-            OptionError: Your move: a time that cannot be.
-            HoldsLoop, CallingSelf: Your move: this thread may not wait; the message says what may be done here.
+            ReplyTimeout: The time limit has passed. No event is lost: call again.
+            SubscriberTooSlow: Your move: the buffer was full. Its content was delivered. Continue from `resume_after`.
+            SupervisorClosed: The run of the supervisor has crashed. Its published events were delivered before.
+            YourMove: Its block was not entered, or another thread is already waiting here.
+            OptionError: Your move: an invalid time limit.
+            HoldsLoop, CallingSelf: Your move: this thread must not wait. The message says which calls are allowed here.
 
-        Cancellation: Ctrl-C ends the wait, and nothing is lost by it.
+        Cancellation: Ctrl-C ends the wait, and no event is lost.
         """
         if not self._taken:
             self._thread.refuse_to_hold("events.next")
@@ -132,12 +132,12 @@ class Pulled(Generic[T]):
         raise ReplyTimeout(message)
 
     def _take_waiting(self) -> None:
-        with suppress(SubscriberTooSlow):  # said again when all of it is read
+        with suppress(SubscriberTooSlow):  # raised again once all of it is read
             while len(self._taken) < MAX_TAKEN and (item := self._take_nowait()) is not None:
                 self._taken.append(item)
 
     def _take_nowait(self) -> T | None:
-        """Take what waits; None if there is nothing, or there is no way to know."""
+        """Take a waiting event. None if there is none, or the thread cannot be reached."""
         return None
 
     def _put_back(self, item: T | None) -> None:
@@ -145,7 +145,7 @@ class Pulled(Generic[T]):
             self._taken.appendleft(item)
 
     def _next_left(self) -> T | None:
-        """Take what came along, or was left when the thread ended: nothing changes it any more."""
+        """Take an event that was fetched before, or left when the thread ended. These no longer change."""
         with suppress(IndexError):
             return self._taken.popleft()
         item = self._take_nowait()
@@ -156,18 +156,18 @@ class Pulled(Generic[T]):
 
 
 class Feed(Pulled[T]):
-    """What lives in another thread for as long as a block lasts, which is entered once."""
+    """A feed that lives in another thread for the duration of a block, which is entered once."""
 
     def __init__(self, thread: SupervisorThread, source: _Source[T]) -> None:
         super().__init__(thread, source)
         self._block = source
 
     def __enter__(self) -> Self:
-        """Begin: what happens from now on is read.
+        """Start the feed: later events are read.
 
         Raises:
-            AgentrailError: As of entering its twin.
-            CallingSelf: Your move: this is the thread of the supervisor.
+            AgentrailError: The errors of entering its twin.
+            CallingSelf: Your move: called in the thread of the supervisor.
         """
         self._thread.refuse_inside("reading")
         self._thread.wait(self._thread.submit(self._block.__aenter__, self._leave_unread))
@@ -176,7 +176,7 @@ class Feed(Pulled[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let go of it."""
+        """Release it."""
         with suppress(SupervisorClosed):
             self._thread.wait(self._thread.submit(partial(self._block.__aexit__, None, None, None)))
 
@@ -185,21 +185,21 @@ class Feed(Pulled[T]):
 
 
 class Subscription(Feed[Event]):
-    """What one subscriber reads: a block, entered once, to iterate over in one thread. Iteration ends when the session does."""
+    """The events of one subscriber: a block, entered once, to iterate over in one thread. Ends with the session."""
 
     def __init__(self, thread: SupervisorThread, source: AsyncSubscription) -> None:
-        """Made by `Session.subscribe`, `Supervisor.subscribe_all` and `subscribe_group`."""
+        """Created by `Session.subscribe`, `Supervisor.subscribe_all` and `subscribe_group`."""
         super().__init__(thread, source)
         self._events = source
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """How the session stood when the block was entered; None before. As of its twin."""
+        """State of the session when the block was entered, like its twin. None before."""
         return self._thread.look(lambda: self._events.snapshot)
 
     @property
     def dropped_deltas(self) -> int:
-        """How many ephemeral events were left out because the buffer was full."""
+        """Number of ephemeral events dropped because the buffer was full."""
         return self._events.dropped_deltas
 
     @property
@@ -218,48 +218,48 @@ class SessionReports(Feed[SessionReport]):
     """The reports of one reader: a block, entered once, to iterate over. Iteration ends when the supervisor closes."""
 
     def __init__(self, thread: SupervisorThread, source: AsyncReports) -> None:
-        """Made by `Supervisor.reports`."""
+        """Created by `Supervisor.reports`."""
         super().__init__(thread, source)
         self._reports = source
 
     @property
     def dropped(self) -> int:
-        """How many reports were left out, the oldest first, because the buffer was full."""
+        """Number of reports dropped because the buffer was full, oldest first."""
         return self._reports.dropped
 
 
 class CycleStream(Feed[Event]):
-    """What one cycle publishes: a block, entered once, which sends the prompt; iteration ends with the cycle, whatever that is."""
+    """The events of one cycle: a block, entered once, which sends the prompt. Iteration ends with the cycle, whatever its outcome."""
 
     def __init__(self, thread: SupervisorThread, source: AsyncStream) -> None:
-        """Made by `Session.stream`."""
+        """Created by `Session.stream`."""
         super().__init__(thread, source)
         self._stream = source
 
     @property
     def ref(self) -> PromptRef:
-        """Which prompt this is, as `AgentStart` says."""
+        """Reference of this prompt, the same as in `AgentStart`."""
         return self._stream.ref
 
     @property
     def reply(self) -> CycleReply[str]:
-        """What came of the cycle; raises as its twin."""
+        """The outcome of the cycle. Raises like its twin."""
         return self._thread.look(lambda: self._stream.reply)
 
     def text(self) -> Iterator[str]:
-        """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
+        """Iterate over the model's spoken text as it arrives. Without deltas, one response at a time.
 
-        The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
+        The texts of two responses are separated by an empty line, as in `CycleReply.all_text`.
 
         Raises:
-            CycleFailed: The cycle failed, with what had been said by then behind it.
-            CycleAborted: It was aborted.
-            SessionDown, SubscriberTooSlow: As of iteration.
+            CycleFailed: The cycle failed; raised after the text so far.
+            CycleAborted: The cycle was aborted.
+            SessionDown, SubscriberTooSlow: The same as in iteration.
         """
         pieces = cast("AsyncGenerator[str, None]", self._stream.text())
         try:
             yield from Pulled(self._thread, pieces)
-        except GeneratorExit:  # left in the middle: nothing is under way there
+        except GeneratorExit:  # abandoned in the middle: no work is in progress there
             with suppress(SupervisorClosed):
                 self._thread.wait(self._thread.submit(pieces.aclose))
             raise

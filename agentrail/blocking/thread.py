@@ -1,6 +1,6 @@
-"""The thread in which a supervisor lives, and the way there: what is to be done goes in, a future tells what came of it.
+"""The thread of a supervisor, and calls into it: a call goes in, and a future delivers its outcome.
 
-What may not enter: what the calls are. That a thread waits here, and Trio there, is all that is known.
+This module does not know what the calls do. It only knows that a thread waits here, and Trio there.
 """
 
 import atexit
@@ -25,33 +25,33 @@ T = TypeVar("T")
 
 
 class _Call(Generic[T]):
-    """A call on its way: what is to be done in the other thread, and the future that tells what came of it."""
+    """A call in transit: the work for the other thread, and the future of its outcome."""
 
     def __init__(
         self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
     ) -> None:
-        # Never set to running: a future that is can be cancelled no more, and here that is what stops the work.
+        # Never set to running: a running future cannot be cancelled, and here a cancellation must stop the work.
         self.future: Future[T] = Future()
         self._home = home
         self._make = make
         self._unread = unread
-        # What the caller works for comes along: a tool that asks its own session would wait for itself, here as there.
+        # Copies the caller's context: a tool that calls its own session would wait for itself, in both threads.
         self._context = copy_context()
         self._scope = trio.CancelScope()
 
     def on_done(self, future: Future[T]) -> None:
-        """End the work of a future that was cancelled."""
+        """Cancel the work of a cancelled future."""
         if future.cancelled():
-            future.set_running_or_notify_cancel()  # else who waits with `concurrent.futures.wait` waits for ever
+            future.set_running_or_notify_cancel()  # otherwise `concurrent.futures.wait` would wait indefinitely
             self._home.soon(self._scope.cancel)
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Start the task; in the other thread."""
+        """Start the task. Runs in the other thread."""
         self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
         self._context.run(nursery.start_soon, self._work)
 
     def fail(self, error: BaseException) -> None:
-        """Say that it came to nothing, and why; a future that is settled stays as it is."""
+        """Fail the call. A settled future stays unchanged."""
         with suppress(InvalidStateError):
             self.future.set_exception(error)
 
@@ -62,7 +62,7 @@ class _Call(Generic[T]):
                 self._give(await self._make())
             if isinstance(failure.error, Exception):
                 self.fail(failure.error)
-            else:  # a cancellation, or what ends the whole run: that settles what is left, and knows the cause
+            else:  # a cancellation, or an exception that ends the run: the run settles the remaining calls, and knows the cause
                 failure.release()
         if self.future.done():
             self._home.forget(self)
@@ -70,13 +70,13 @@ class _Call(Generic[T]):
     def _give(self, value: T) -> None:
         try:
             self.future.set_result(value)
-        except InvalidStateError:  # its caller left in this very moment
+        except InvalidStateError:  # its caller gave up in this very moment
             if self._unread is not None:
                 self._unread(value)
 
 
 class SupervisorThread:
-    """The thread in which a supervisor lives, and the way there."""
+    """The thread of a supervisor, and calls into it."""
 
     def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[SessionSupervisor]]) -> None:
         self._open_one = open_one
@@ -94,7 +94,7 @@ class SupervisorThread:
         self._supervisor: SessionSupervisor | None = None
         self.nursery: trio.Nursery | None = None
 
-    # --- its life
+    # --- life cycle
 
     def open(self) -> None:
         """Start the thread, and wait until the supervisor is open."""
@@ -109,7 +109,7 @@ class SupervisorThread:
             raise YourMove(message)
         ready: Future[None] = Future()
         context = copy_context()
-        # A daemon, because a program may end without closing it; then `close` is called by the interpreter.
+        # A daemon, because a program may end without closing it. Then the interpreter calls `close`.
         self._thread = threading.Thread(
             target=context.run, args=(self._live, ready), name="agentrail supervisor", daemon=True
         )
@@ -122,7 +122,7 @@ class SupervisorThread:
             raise
 
     def close(self, *, tell: bool = True) -> None:
-        """End all sessions in order, wait until the thread is gone, and raise what its run ended with, once."""
+        """End all sessions in order, wait for the end of the thread, and raise the error of its run, once."""
         if self in _RUNS_IN.get(()):
             message = "a tool that closes the supervisor which runs it would wait for itself: return, and close it outside"
             raise CallingSelf(message)
@@ -141,24 +141,24 @@ class SupervisorThread:
         if self._thread is None:
             return
         interrupt: BaseException | None = None
-        # Not `join`: one that is interrupted takes the thread for ended from then on (CPython, before 3.13).
+        # Not `join`: after an interruption, it considers the thread ended (CPython, before 3.13).
         while not self._over.is_set():
             try:
                 self._over.wait()
-            except (KeyboardInterrupt, SystemExit) as error:  # of signal handlers, in the main thread
-                if interrupt is not None:  # a second one means it, also where a tool cannot be stopped
+            except (KeyboardInterrupt, SystemExit) as error:  # from signal handlers, in the main thread
+                if interrupt is not None:  # the second one is final, also if a tool cannot be stopped
                     raise
-                interrupt = error  # the sessions end in order, which takes ten seconds at most
+                interrupt = error  # the sessions end in order, which takes at most ten seconds
         self._thread.join()
         if interrupt is not None:
             raise interrupt
 
     def _live(self, ready: "Future[None]") -> None:
-        """Be the thread."""
+        """Run the thread."""
         _RUNS_IN.set((*_RUNS_IN.get(()), self))
         run = Kept()
         with run:
-            # No Ctrl-C comes here: it is the main thread that has it, and cancels what it waits for.
+            # Ctrl-C does not arrive here. The main thread receives it, and cancels the call that it waits for.
             trio.run(self._main, ready)
         with self._lock:
             self._way_in = None
@@ -173,7 +173,7 @@ class SupervisorThread:
 
     async def _main(self, ready: "Future[None]") -> None:
         failure = Kept()
-        # Around the supervisor: sessions end first, which answers most who wait, and only then what is left is cancelled.
+        # Outside of the supervisor: sessions end first, which answers most waiting callers. Only then is the rest cancelled.
         async with trio.open_nursery() as nursery:
             with failure:
                 async with self._open_one() as supervisor:
@@ -190,9 +190,9 @@ class SupervisorThread:
         failure.release()
 
     async def _begin_calls(self, nursery: trio.Nursery) -> None:
-        """Start calls in the order in which they came, so that two of one thread are sent in that order.
+        """Start calls in order of arrival, so that two calls of one thread are sent in that order.
 
-        Trio runs what is ready in any order: each has its first turn, in which it is sent, before the next one is there.
+        Trio runs ready tasks in any order. Each call has its first turn, in which it is sent, before the next one starts.
         """
         while True:
             await self._has_come.wait()
@@ -214,7 +214,7 @@ class SupervisorThread:
 
     @property
     def state(self) -> str:
-        """Say for people how it stands."""
+        """Return its state as text for users."""
         if self._thread is None:
             return "new"
         if not self.is_over:
@@ -222,13 +222,13 @@ class SupervisorThread:
         return "closed" if self._failure is None else "crashed"
 
     def near(self) -> SessionSupervisor:
-        """Give the supervisor, for use in its thread; what only looks also finds it when that is over."""
+        """Return the supervisor, for use in its thread. Queries may use it after the end."""
         if self._supervisor is None:
             raise self.closed()
         return self._supervisor
 
     def closed(self) -> AgentrailError:
-        """Make the error of a call that comes too early or too late."""
+        """Build the error for a call that comes too early or too late."""
         if self._thread is None:
             return YourMove(
                 "this supervisor is not open: `with blocking.Supervisor() as supervisor:`, or open()"
@@ -242,7 +242,7 @@ class SupervisorThread:
     def submit(
         self, make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None = None
     ) -> "Future[T]":
-        """Let something be done in the thread."""
+        """Run work in the thread."""
         call = _Call(self, make, unread)
         with self._lock:
             is_open = self._way_in is not None
@@ -263,27 +263,27 @@ class SupervisorThread:
                 way_in(function, *args)
 
     def start(self, work: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Start a task, from within the thread; not where all is being cancelled."""
+        """Start a task from within the thread, unless everything is being cancelled."""
         if self.nursery is not None:
             self.nursery.start_soon(work, *args)
 
     def forget(self, call: "_Call[Any]") -> None:
-        """Let go of a call that is settled."""
+        """Drop a settled call."""
         with self._lock:
             self._calls.pop(call, None)
 
     def wait(self, future: "Future[T]") -> T:
-        """Wait for a future; who is interrupted meanwhile, by Ctrl-C, gives the call up."""
+        """Wait for a future. An interruption such as Ctrl-C cancels the call."""
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # without effect where it is this very error
+            future.cancel()  # no effect if it raised this error
             raise
         finally:
-            del future  # its error has this frame, which would have it again
+            del future  # its error refers to this frame, which would refer back to it
 
     def look(self, look: Callable[[], T]) -> T:
-        """Do something that waits for nothing: in the thread, and right here when there is none any more."""
+        """Run a query that does not wait: in the thread, or right here if the thread has ended."""
 
         async def looked() -> T:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -301,7 +301,7 @@ class SupervisorThread:
         return threading.current_thread() is self._thread
 
     def refuse_inside(self, call: str) -> None:
-        """Refuse a call that would wait for the thread in which it is made."""
+        """Raise for a call that would wait for its own thread."""
         if self.is_here():
             message = (
                 f"{call} in the thread of its own supervisor, such as in a tool, would wait for itself: "
@@ -310,7 +310,7 @@ class SupervisorThread:
             raise CallingSelf(message)
 
     def refuse_to_hold(self, call: str) -> None:
-        """Refuse a call that would block a loop."""
+        """Raise for a call that would block an event loop."""
         self.refuse_inside(call)
         if trio.lowlevel.in_trio_run():
             message = f"{call}(…) would hold the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"
@@ -327,20 +327,20 @@ class SupervisorThread:
 _RUNS_IN: Final[ContextVar[tuple[SupervisorThread, ...]]] = ContextVar(
     "agentrail_blocking_supervisors_that_run_this"
 )
-"""Tasks inherit it, and functions in worker threads from the task that offloads them."""
+"""Tasks inherit it, and functions in worker threads inherit it from the task that started them."""
 
 
 def _asyncio_runs() -> bool:
-    """Whether a loop of asyncio runs in this thread. Only asked of what the program has imported; we import none of it."""
+    """Whether an asyncio loop is running in this thread. Uses asyncio only if the program has imported it."""
     asyncio = sys.modules.get("asyncio")
-    # In a notebook a loop runs each cell, and waits for it anyway.
+    # In a notebook, a loop runs each cell and waits for it anyway.
     if asyncio is None or "ipykernel" in sys.modules:
         return False
-    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the one that raises nothing
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the function that does not raise
 
 
 def _only(error: BaseException | None) -> BaseException | None:
-    """Take an error that is alone in a group out of it."""
+    """Unwrap an error that is alone in a group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

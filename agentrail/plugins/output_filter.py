@@ -40,7 +40,7 @@ class Filter:
 
 
 class OutputFilter(Plugin[Filter]):
-    """Removes unwanted text from responses."""
+    """Takes out of responses what must not be read."""
 
     priority = 110
 

@@ -1,8 +1,8 @@
-"""What a star in a rule never covers: programs that run what they are told, and options that run programs or name a file to write.
+"""What a star in a rule never covers: programs that run other commands, and options that run programs or name a file to write.
 
-One table, each row with its reason, and one of the commands that only read, for which alone "always" writes a star. They are consulted
-for commands that `shell_plain` has read, whose words are therefore certain.
-Of a program that is in no row a star covers everything: who allows `shell(rm *)` has allowed `rm`.
+One table, each row with its reason, and one of the commands that only read. "Always" writes a star only for these. They
+apply to commands parsed by `shell_plain`, whose words are therefore certain.
+For a program without a row, a star covers everything: `shell(rm *)` allows `rm`.
 """
 
 import re
@@ -27,15 +27,15 @@ from agentrail.plugins.shell_programs import (
 
 @frozen(kw_only=True)
 class StarRow:
-    """What a star covers of a program, and what not.
+    """The coverage of a star for one program.
 
     Attributes:
-        commands: The program's own commands that a star covers; None for a program that has none.
+        commands: The program's own commands that a star covers. None for a program without commands.
         short: Letters of short options that it does not cover, also in a bundle.
-        long: Names of long options that it does not cover, without dashes; nor does it cover their beginnings, which getopt takes for them.
-        is_single: Whether the program takes long options behind one dash as well.
-        is_exact: Whether it takes no beginnings of long options.
-        max_operands: How many words that are no options it covers; None for any number.
+        long: Names of long options that it does not cover, without dashes, nor their prefixes, which getopt accepts.
+        is_single: Whether the program also accepts long options with one dash.
+        is_exact: Whether it accepts no prefixes of long options.
+        max_operands: Maximum number of words that are not options. None for any number.
         is_inside: Whether operands must be names below the directory.
     """
 
@@ -127,9 +127,10 @@ ONLY_READS: Final[Mapping[str, tuple[frozenset[str] | None, str]]] = MappingProx
     **dict.fromkeys(["id", "nproc", "pwd", "uname", "uptime", "whoami"], (None, "prints facts about the machine, and no file")),
     **dict.fromkeys(["basename", "dirname"], (None, "prints the names that it is given")),
 })
-"""Programs, or their commands, that only read, each with its reason; their options that do more stand in `STAR_ROWS`.
+"""Programs, or their commands, that only read, each with its reason. `STAR_ROWS` lists their options that do more.
 
-Programs that print any file or folder, such as `cat`, `grep` and `ls`, are not here: with a star they print all that the user can read.
+Programs that print any file or folder, such as `cat`, `grep` and `ls`, are excluded: with a star they print everything
+that the user can read.
 """
 
 _PYTEST: Final = _row(
@@ -201,9 +202,9 @@ STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
 _GIT_SHORT: Final[Mapping[str, str]] = MappingProxyType(
     {"clone": "uc", "grep": "O", "merge": "s", "pull": "s", "cherry-pick": "s", "revert": "s"}
 )
-"""Short options that mean something else in other commands of git."""
+"""Short options with another meaning in other commands of git."""
 _GIT_REMOTES: Final = frozenset({"clone", "fetch", "ls-remote", "pull", "push", "remote"})
-# `ext::`, and any scheme but these, is the name of a program that git runs.
+# `ext::`, and any scheme except these, names a program that git runs.
 _TRANSPORT: Final = re.compile(
     r"::|(?<![a-z0-9+.-])(?!(?:https?|ssh|git|file)://)[a-z0-9+.-]+://", re.IGNORECASE
 )
@@ -219,7 +220,7 @@ _HARMLESS_BUILTINS: Final = frozenset({
     "let", "unset", "continue", "break",
 })
 # fmt: on
-"""Builtins that run nothing, unless a word of theirs has an expansion in the index of a variable."""
+"""Builtins that run no program, unless one of their words has an expansion in the index of a variable."""
 _RUNS: Final = frozenset({"exec", "run"})
 _NO_CODE: Final = frozenset({"-m", "--version", "-V", "--help", "-h"})
 _VERSION: Final = re.compile(r"[-.\d]+\Z")
@@ -228,26 +229,26 @@ _MAY_BECOME_AN_OPTION: Final = ("*", "?", "[", "-")
 
 @lru_cache(maxsize=1024)
 def why_never(program: str) -> str | None:
-    """Say why no star covers any command of a program; None where one may."""
+    """Return why no star covers any command of a program. None if one may."""
     if "/" in program:
         return "is named by its place, where anything may lie"
     if program.startswith("git-"):
         return "is a part of git: write it with a blank"
-    # On some disks case does not count.
+    # Some file systems ignore case.
     name = program.lower()
     known = _REASON_OF.get(name)
     if known is not None or name in STAR_ROWS:
         return known
-    # `python3.11`, `gcc-12`, `x86_64-linux-gnu-gcc-12`; `gxargs` as others call the one of GNU
+    # `python3.11`, `gcc-12`, `x86_64-linux-gnu-gcc-12`; `gxargs` is another name of the GNU version
     base = _VERSION.sub("", name)
     others = (base, base.rpartition("-")[2], name[1:] if name[:1] == "g" else "")
     return next((_REASON_OF[one] for one in others if one in _REASON_OF), None)
 
 
 def runs_its_words(command: PlainCommand) -> str | None:
-    """Return why a command may run another one that its words name, or code in them or on its input; None for others, `make` among them.
+    """Return why a command may run a program or code from its words or its input. None for others, including `make`.
 
-    For a guard without a policy, which would otherwise ask about each `make test`: what such a program does is for the sandbox.
+    For a guard without a policy, which would otherwise ask about each `make test`: the sandbox confines such programs.
     """
     words = command.run
     program = words[0]
@@ -275,7 +276,7 @@ def runs_its_words(command: PlainCommand) -> str | None:
 
 
 def only_reads(command: PlainCommand) -> tuple[str, ...] | None:
-    """Return the words in front of the star that "always" writes for a command: its program, perhaps with a command of it."""
+    """Return the words before the star that "always" writes for a command: its program, perhaps with a subcommand."""
     words = command.words
     row = None if command.behind else ONLY_READS.get(words[0])
     if row is None or uncovered_by_star(command) is not None:
@@ -286,7 +287,7 @@ def only_reads(command: PlainCommand) -> tuple[str, ...] | None:
 
 
 def uncovered_by_star(command: PlainCommand) -> str | None:
-    """Say why a star does not cover a command; None where it does."""
+    """Return why a star does not cover a command. None if it does."""
     words = command.run
     program = words[0]
     why = why_never(program)
@@ -302,7 +303,7 @@ def uncovered_by_star(command: PlainCommand) -> str | None:
 
 
 def _uncovered(row: StarRow, words: tuple[str, ...], patterns: set[int]) -> Iterator[str]:
-    """Give the words that a star does not cover. Options are looked for behind `--` too: which of them takes it as its word is not known."""
+    """Yield the words that a star does not cover. Checks options after `--` too: an option before it may take it as a value."""
     if row.commands is not None and len(words) > 1 and (words[1] not in row.commands or 1 in patterns):
         yield words[1]
     operands, is_past = 0, False
@@ -328,12 +329,12 @@ def _uncovered(row: StarRow, words: tuple[str, ...], patterns: set[int]) -> Iter
                 yield word
             if words[1] == "diff" and _leads_out(
                 word
-            ):  # of such files git compares the contents, as with --no-index
+            ):  # git compares the contents of such files, as with --no-index
                 yield word
 
 
 def _leads_out(word: str) -> bool:
-    """Whether a name may be one of a file outside of the working directory."""
+    """Whether a name may refer to a file outside of the working directory."""
     return word.startswith("/") or ".." in word.split("/")
 
 
@@ -345,7 +346,7 @@ def _is_uncovered_option(row: StarRow, word: str) -> bool:
             return True
     if is_long:
         return False
-    # git takes the rest of a bundle for an option again: `-c-output=x` is `-c --output=x`.
+    # git parses the rest of a bundle as an option again: `-c-output=x` is `-c --output=x`.
     begun = word.find("-", 1)
     if begun > 0 and _is_uncovered_option(row, f"-{word[begun:]}"):
         return True

@@ -1,4 +1,4 @@
-"""`SkillGuard`: which skill is open, and that while it is, only the tools that it allows run."""
+"""`SkillGuard`: while a skill is open, only the tools that it allows run."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -25,14 +25,14 @@ SkillRules: TypeAlias = tuple[str, ...]
 
 @attrs.frozen
 class Skills:
-    """What skills allow.
+    """The permissions of skills.
 
     Attributes:
-        allowed: Rules of tools by skill, None for all tools; as pairs, so that the order is theirs.
-        active: The skills that the session has in use, whatever is opened.
+        allowed: Rules of tools by skill, None for all tools. Pairs, to keep their order.
+        active: Skills always in use, whichever skill is open.
         enforce_mode: Whether other tools are refused, or only reported.
-        denied: Rules of tools that may not be used with a skill, as pairs too.
-        opened: The skill that the model has opened; closed when the cycle ends.
+        denied: Rules of tools that must not be used with a skill, also as pairs.
+        opened: The skill opened by the model. Closed at the end of the cycle.
     """
 
     allowed: tuple[tuple[str, SkillRules | None], ...]
@@ -43,7 +43,7 @@ class Skills:
 
     @property
     def in_use(self) -> tuple[str, ...]:
-        """The skills that count now."""
+        """The skills currently in use."""
         return self.active if self.opened is None else tuple(dict.fromkeys((*self.active, self.opened)))
 
 
@@ -60,11 +60,11 @@ class SkillGuard(Plugin[Skills]):
         enforce_mode: EnforceMode = "strict",
         denied: Mapping[str, Sequence[str]] | None = None,
     ) -> Skills:
-        """Take the tools of each skill, as rules of permissions or None for all, and which skills are in use.
+        """Set the tools of each skill, as permission rules or None for all, and the skills in use.
 
         Raises:
             ValueError: Your move: an unknown mode, or an active skill that is not among the skills.
-            OptionError: Your move: a rule that cannot be read.
+            OptionError: Your move: an unreadable rule.
         """
         known = dict(skills or {})
         unknown = [name for name in active if name not in known]
@@ -77,11 +77,11 @@ class SkillGuard(Plugin[Skills]):
         allowed = tuple((name, None if tools is None else tuple(tools)) for name, tools in known.items())
         refused = tuple((name, tuple(tools)) for name, tools in (denied or {}).items())
         for _, tools in (*allowed, *refused):
-            _policy((), tools or ())  # a rule that cannot be read is refused now, and not by the first call
+            _policy((), tools or ())  # refuse an unreadable rule now rather than at the first call
         return Skills(allowed=allowed, active=tuple(active), enforce_mode=enforce_mode, denied=refused)
 
     def on_config_update(self, options: JsonObject, state: Skills) -> Skills:
-        """Activate other skills, or change what they allow; what is not named stays, and so does what is open."""
+        """Activate other skills, or change their tools. Unnamed parts and the open skill stay."""
         lists = {"skills": dict(state.allowed), "denied": dict(state.denied)}
         now: dict[str, Any] = {"active": state.active, "enforce_mode": state.enforce_mode, **lists}
         made = self.init(**{**now, **options})
@@ -89,7 +89,7 @@ class SkillGuard(Plugin[Skills]):
 
     @on(BeforeTool)
     def check(self, event: BeforeTool, skills: Skills, ctx: Context) -> Action[Skills]:
-        """Look whether an active skill allows the tool. Without an active skill nothing is restricted."""
+        """Check whether an active skill allows the tool. Without an active skill, there is no restriction."""
         names = skills.in_use
         if not names or _looks_at_skills(event, skills):
             return Continue(skills)
@@ -109,7 +109,7 @@ class SkillGuard(Plugin[Skills]):
 
     @on(AfterTool)
     def open(self, event: AfterTool, skills: Skills, ctx: Context) -> Action[Skills]:
-        """Open what a call of `skill` has opened: from here on, in the middle of a cycle, its tools count."""
+        """Open the skill of a `skill` call: its tools count from now on, also within the cycle."""
         name = opened_by(event)
         if name is None or name == skills.opened or name not in dict(skills.allowed):
             return Continue(skills)
@@ -119,12 +119,12 @@ class SkillGuard(Plugin[Skills]):
 
     @on(AfterTurn)
     def close(self, event: AfterTurn, skills: Skills, ctx: Context) -> Action[Skills]:
-        """Close what is open, at the end of the cycle."""
+        """Close the open skill at the end of the cycle."""
         return Continue(attrs.evolve(skills, opened=None), emits=_closing(skills))
 
 
 def _looks_at_skills(event: BeforeTool, skills: Skills) -> bool:
-    """Say whether a call only looks at skills, which none of them forbids: it opens, it searches, or it reads a file of one."""
+    """Return whether a call only looks at skills, which is always allowed: it opens, searches, or reads a file of a skill."""
     if event.name in SKILL_TOOLS:
         return True
     path = event.arguments.get("path") if event.name == "read_file" else None
@@ -135,7 +135,7 @@ def _looks_at_skills(event: BeforeTool, skills: Skills) -> bool:
 
 
 def opened_by(event: AfterTool) -> str | None:
-    """Say which skill a call has opened for the session; None for any other call, and where a sub-agent worked by it."""
+    """Return the skill that a call opened for the session. None for other calls, and for a skill used by a sub-agent."""
     details: Any = event.result.details
     is_one = event.name == "skill" and not event.result.is_error and isinstance(details, Mapping)
     return name if is_one and isinstance(name := details.get("opened"), str) else None

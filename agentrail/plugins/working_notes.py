@@ -1,6 +1,6 @@
-"""`WorkingNotes`: the index of what was noted in this session stands behind the conversation, a line for each topic.
+"""`WorkingNotes`: shows the index of the session's notes after the conversation, one line per topic.
 
-Never in the system prompt: sizes and ages change, and a vendor's cache of all that follows would be lost with each note.
+Never in the system prompt: sizes and ages change, and each note would invalidate the vendor's cache of all later content.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 
 MAX_SHOWN_TOPICS: Final = 50
-"""Of more the ones that were written last are shown."""
+"""Of more topics, the most recently written are shown."""
 
 NOTE_TOOLS: Final = frozenset({"remember", "forget"})
 
@@ -33,12 +33,12 @@ _INTRODUCTION: Final = "What you noted in this session, by topic; recall(topic=â
 
 @attrs.frozen(kw_only=True)
 class NotesShown:
-    """What is known of the notes.
+    """The known index.
 
     Attributes:
-        topics: The index, as it was read last.
-        is_stale: Whether something may have been noted since.
-        is_missing: Whether it was said that the session has none.
+        topics: The index, as last read.
+        is_stale: Whether notes may have changed since.
+        is_missing: Whether the absence of notes was already reported.
     """
 
     topics: tuple[NoteTopic, ...] = ()
@@ -47,35 +47,35 @@ class NotesShown:
 
 
 class WorkingNotes(Plugin[NotesShown]):
-    """Shows the model which working notes it has, so that it can read what it wants of them."""
+    """Shows the model its working notes, so that it can read the relevant ones."""
 
     priority = 325
 
     def init(self) -> NotesShown:
-        """Begin without an index: the first prompt waits for it."""
+        """Return a state without an index. The first prompt waits for it."""
         return NotesShown()
 
     @on(BeforePrompt)
     def read(self, event: BeforePrompt, state: NotesShown, ctx: Context) -> Action[NotesShown]:
-        """Read the index: a person may have edited the notes since the last prompt."""
-        if ctx.prompt_mode != "full":  # who works for another session starts empty
+        """Read the index: a user may have edited the notes since the last prompt."""
+        if ctx.prompt_mode != "full":  # a session that works for another session starts empty
             return Continue(state)
         return Request(ReadNotes(), "index", state, wait=True)
 
     @on(BeforeCompact)
     def expect_more(self, event: BeforeCompact, state: NotesShown, ctx: Context) -> Action[NotesShown]:
-        """Read it again soon: `MemoryFlush` notes what is about to be forgotten."""
+        """Read the index again soon: `MemoryFlush` notes what the compaction removes."""
         return Continue(attrs.evolve(state, is_stale=True))
 
     @on(AfterTool)
     def read_again(self, event: AfterTool, state: NotesShown, ctx: Context) -> Action[NotesShown]:
-        """Read it behind a call that has noted or forgotten something."""
+        """Read the index after a call that wrote or removed a note."""
         is_wanted = (state.is_stale or event.name in NOTE_TOOLS) and ctx.prompt_mode == "full"
         return Request(ReadNotes(), "index", state) if is_wanted else Continue(state)
 
     @on(RequestDone)
     def take(self, event: RequestDone, state: NotesShown, ctx: Context) -> Action[NotesShown]:
-        """Keep the index. What cannot be read stays as it was, and is said once: a session may have no notes for all its life."""
+        """Keep the index. An unreadable index stays as it was, and is reported once: a session may never have notes."""
         match event.result:
             case NotesIndex(topics=topics):
                 return Continue(NotesShown(topics=topics))
@@ -87,7 +87,7 @@ class WorkingNotes(Plugin[NotesShown]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: NotesShown, ctx: Context) -> Action[NotesShown]:
-        """Put the index behind the conversation, for this request alone."""
+        """Append the index after the conversation, for this request only."""
         if not state.topics:
             return Continue(state)
         note = UserMessage(content=(Text(text=show_index(state.topics, ctx.now_ms)),), origin="note")
@@ -95,7 +95,7 @@ class WorkingNotes(Plugin[NotesShown]):
 
 
 def show_index(topics: Sequence[NoteTopic], now_ms: int) -> str:
-    """Write the index for the model: of each topic its size, and how long ago it was written; no name ends the fence."""
+    """Format the index for the model: each topic with its size and age. No name can end the fence."""
     newest = sorted(topics, key=lambda one: -1 if one.at_ms is None else one.at_ms)[-MAX_SHOWN_TOPICS:]
     shown = [one for one in topics if one in newest]
     lines = [
