@@ -1,4 +1,4 @@
-"""`SkillListing`: the system prompt names the skills that there are, a line for each, and no more than a hundredth of the window."""
+"""`SkillListing`: names the skills in the system prompt, one line each, within a hundredth of the context window."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -17,18 +17,18 @@ SKILLS_SECTION: Final = "skills"
 
 SHARE_OF_WINDOW: Final = 100
 SHORTEST_DESCRIPTION: Final = 40
-"""Shorter than that a description says nothing; rather a skill is left to `skill_search`."""
+"""Minimum length of a description. Rather than shorten it further, a skill is left to `skill_search`."""
 
 _HEAD: Final = "Skills. Open one with the tool `skill` before you do what it is for:"
 
 
 @attrs.frozen
 class ListedSkill:
-    """A skill, as it is listed.
+    """A listed skill.
 
     Attributes:
         name: Its name.
-        description: What it is for, in one line.
+        description: Its purpose, in one line.
     """
 
     name: str
@@ -37,11 +37,11 @@ class ListedSkill:
 
 @attrs.frozen
 class Listing:
-    """What is listed.
+    """The list of skills.
 
     Attributes:
-        skills: All that there are, in order.
-        chosen: The names of those that are listed for this prompt; None for all.
+        skills: All skills, in order.
+        chosen: Names of the skills listed for this prompt. None for all.
     """
 
     skills: tuple[ListedSkill, ...]
@@ -49,7 +49,7 @@ class Listing:
 
 
 SkillSelector: TypeAlias = Callable[[tuple[ListedSkill, ...], str], Iterable[ListedSkill]]
-"""A pure function of the skills and of the text of a prompt: those that are listed for it."""
+"""A pure function of the skills and the text of a prompt: returns the skills listed for it."""
 
 
 class SkillListing(Plugin[Listing]):
@@ -61,23 +61,23 @@ class SkillListing(Plugin[Listing]):
     def __init__(
         self, *, selector: SkillSelector | None = None, name: str | None = None, priority: int | None = None
     ) -> None:
-        """Make one.
+        """Create the plugin.
 
         Args:
-            selector: Chooses for each prompt what is listed; None lists all.
-            name: As of `Plugin`.
-            priority: As of `Plugin`.
+            selector: Chooses the listed skills for each prompt. None lists all.
+            name: The same as in `Plugin`.
+            priority: The same as in `Plugin`.
         """
         super().__init__(name=name, priority=priority)
         self._selector = selector
 
     def init(self, *, skills: Mapping[str, str] | None = None) -> Listing:
-        """Take the description of each skill, by its name."""
+        """Set the description of each skill, by its name."""
         return Listing(skills=tuple(ListedSkill(name, text) for name, text in (skills or {}).items()))
 
     @on(BeforePrompt)
     def choose(self, event: BeforePrompt, listing: Listing, ctx: Context) -> Action[Listing]:
-        """Let the selector choose."""
+        """Call the selector."""
         if self._selector is None:
             return Continue(listing)
         chosen: Any = self._selector(listing.skills, event.text)
@@ -88,9 +88,9 @@ class SkillListing(Plugin[Listing]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, listing: Listing, ctx: Context) -> Action[Listing]:
-        """Give the section, each time: another plugin's `Skip` may have taken back the last one."""
+        """Return the section with each request, because a `Skip` of another plugin may have removed the last one."""
         names = listing.chosen
-        # Without the tool nothing could be done about them: a sub-agent may have other tools.
+        # Without the tool, skills are of no use. A sub-agent may have other tools.
         has_tool = "skill" in ctx.tools
         listed = [one for one in listing.skills if has_tool and (names is None or one.name in names)]
         most = ctx.context_window * BYTES_PER_TOKEN // SHARE_OF_WINDOW
@@ -98,14 +98,14 @@ class SkillListing(Plugin[Listing]):
 
 
 def write_listing(skills: Sequence[ListedSkill], most: int) -> str:
-    """Write the list: descriptions are shortened first, all to the same length, and then skills are left to `skill_search`."""
+    """Format the list. First all descriptions are shortened to the same length, then skills are left to `skill_search`."""
     if not skills:
         return ""
     longest = max(len(one.description) for one in skills)
     text = _written(skills, longest)
     if _size(text) <= most:
         return text
-    # The longest that fits, between two that are known: the one does, the other does not.
+    # Binary search for the longest length that fits.
     low, high = min(SHORTEST_DESCRIPTION, longest), longest
     if _size(_written(skills, low)) <= most:
         while high - low > 1:

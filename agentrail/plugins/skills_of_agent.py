@@ -1,4 +1,4 @@
-"""The guard and the listing of skills that an agent has of its own. They stand beside those of its session, under names of their own."""
+"""The guard and the list for the skills of an agent, in addition to those of its session, under separate names."""
 
 from typing import Final
 
@@ -10,10 +10,10 @@ OF_AGENT: Final = "skills_of_agent"
 
 
 class AgentSkillGuard(SkillGuard):
-    """Guards the skills of an agent, beside the guard of its session, which stays: of a skill that both have, both rules hold."""
+    """Guards the skills of an agent, in addition to the guard of its session. For a skill of both, both rules apply."""
 
 
 class AgentSkillListing(SkillListing):
-    """Lists the skills of an agent: they are part of what it is, so it is told of them beside its task too."""
+    """Lists the skills of an agent. They are part of the agent, so they are also listed for its tasks."""
 
     sections: tuple[str, ...] = (OF_AGENT,)

@@ -1,12 +1,12 @@
-"""`check_dialects`: a request is one that every vendor takes, whichever model the session is switched to.
+"""`check_dialects`: checks that every vendor accepts a request, so that the session can switch to any model.
 
-Each format has rules that no type describes: whose turn it is, that nothing is empty, that the results of calls stand right
-behind them, all of them and no others. A vendor refuses the whole conversation for one broken rule, and for ever.
+Each format has rules that no type describes: alternating turns, no empty content, and exactly the results of the calls
+directly after them. For one broken rule, a vendor refuses the whole conversation permanently.
 
     check_dialects(model.requests[-1])  # in all formats that agentrail speaks
     check_dialect("openai-chat", MyProvider().encode(request))  # one body, of a provider of your own
 
-No connection is opened: bodies are made, and read.
+No connection is opened: bodies are encoded and read.
 """
 
 import functools
@@ -23,7 +23,7 @@ from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai", "google"]
-"""A wire format, by the name of the provider that speaks it."""
+"""A wire format, by the name of its provider."""
 
 _Item: TypeAlias = Mapping[str, Any]
 
@@ -32,24 +32,24 @@ def check_dialects(request: ModelRequest) -> None:
     """Check that a request can be sent in every format that agentrail speaks.
 
     Args:
-        request: As a session asks it; `ScriptedModel.requests` has them.
+        request: A request of a session, such as those in `ScriptedModel.requests`.
 
     Raises:
-        AssertionError: The caller's move, who made the conversation: the message names the format, the rule and the place.
+        AssertionError: The caller's mistake in the conversation. The message names the format, the rule and the place.
     """
     for name, provider in _providers().items():
         check_dialect(name, provider.encode(request))
 
 
 def check_dialect(dialect: Dialect, body: bytes) -> None:
-    """Check that a body keeps the rules of its format.
+    """Check that a body follows the rules of its format.
 
     Args:
-        dialect: Which format it is.
-        body: JSON, as `Provider.encode` makes it.
+        dialect: The format.
+        body: JSON, as `Provider.encode` returns it.
 
     Raises:
-        AssertionError: The provider's author's move: the message names the rule and the place.
+        AssertionError: A mistake of the provider's author. The message names the rule and the place.
     """
     read: _Item = json.loads(body)
     try:
@@ -92,7 +92,7 @@ def _anthropic(body: _Item) -> None:
 
 def _openai_chat(body: _Item) -> None:
     messages = body["messages"]
-    # Each result is a message of its own.
+    # Each result is a separate message.
     _turns_alternate(
         [role for role in (message["role"] for message in messages) if role != "tool"], tools=True
     )
@@ -117,7 +117,7 @@ def _openai(body: _Item) -> None:
     kinds = [item.get("type") or item["role"] for item in items]
     leads_to = {
         "reasoning": {"reasoning", "assistant", "function_call"},
-        # What a response says behind its calls stands in front of their results.
+        # Output of a response after its calls comes before their results.
         "function_call": {"reasoning", "assistant", "function_call", "function_call_output", "user"},
         "user": {"reasoning", "assistant", "function_call"},
         "assistant": {"reasoning", "user", "function_call", "function_call_output"},
@@ -162,7 +162,7 @@ _RULES: Final[Mapping[Dialect, Callable[[_Item], None]]] = MappingProxyType(
 
 def _turns_alternate(roles: Sequence[str], *, tools: bool = False) -> None:
     for place, (one, other) in enumerate(itertools.pairwise(roles)):
-        # With results left out, a response may stand behind a response: they stood in between.
+        # With results left out, a response may follow a response: the results were between them.
         assert one != other or (tools and one == "assistant"), f"{one!r} speaks twice, from message {place}"
 
 

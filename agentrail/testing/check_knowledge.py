@@ -1,4 +1,4 @@
-"""`check_knowledge`: the rules of every store of knowledge, ours and yours, tried through the port alone.
+"""`check_knowledge`: tests the rules of every knowledge store through the port alone, for our stores and yours.
 
     def test_mine(tmp_path):
         numbers = itertools.count()
@@ -10,7 +10,7 @@ or one rule at a time, for a report with a line for each:
     def test_mine(rule):
         check_knowledge(MyKnowledge, rules=[rule])
 
-It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.knowledge`.
+It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.knowledge`.
 """
 
 import hashlib
@@ -48,29 +48,29 @@ _TRAVEL: Final = "# Travel\n\n## Trains\n\nFirst class from four hours on.\n"
 
 @define
 class KnowledgeTrial:
-    """A store under trial.
+    """A store under test.
 
     Attributes:
-        store: The store; new and empty.
-        reopen: Closes one and opens again what it kept; None where it keeps nothing.
+        store: The store, new and empty.
+        reopen: Closes a store and opens its stored data again. None if it stores nothing.
     """
 
     store: KnowledgeStore
     reopen: Callable[[KnowledgeStore], KnowledgeStore] | None = None
 
     def add(self, path: str, text: str, base: str = "hers", *readers: str) -> KnowledgeDocument:
-        """Add a document to a base, which is Ada's unless others are named."""
+        """Add a document to a base, which is Ada's unless readers are named."""
         self.store.open_base(TENANT, base, readers or ("ada",))
         return self.store.add(TENANT, base, path, text.encode())
 
     def found(
         self, query: str, base: str = "", *, reader: MemoryOwner = READER_ADA, limit: int = 50
     ) -> list[str]:
-        """Give the paths that a search finds, in order."""
+        """Return the paths that a search finds, in order."""
         return [one.path for one in self.store.search(reader, query, base, limit=limit)]
 
     def states(self, base: str = "hers") -> dict[str, str]:
-        """Give what became of the documents of a base."""
+        """Return the states of the documents of a base."""
         return {one.path: one.state for one in self.store.documents(TENANT, base)}
 
 
@@ -79,7 +79,7 @@ def _digest(text: str) -> str:
 
 
 def _expect(what: str, came: object, wanted: object) -> None:
-    """Say what was expected, and what came."""
+    """Raise if the result differs from the expected one."""
     if came != wanted:
         message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
         raise AssertionError(message)
@@ -107,7 +107,7 @@ def passages_come_with_their_source(trial: KnowledgeTrial) -> None:
 
 
 def any_word_finds_passages(trial: KnowledgeTrial) -> None:
-    """A passage that has any of the words is found; what has more or rarer ones comes first; headings and path are words too."""
+    """A passage with any of the words is found. More or rarer words rank higher. Headings and path count as words too."""
     for number in range(10):
         trial.add(f"{number}.md", "About the weather.")
     trial.add("both.md", "A kingfisher at the harbour.")
@@ -121,7 +121,7 @@ def any_word_finds_passages(trial: KnowledgeTrial) -> None:
 
 
 def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
-    """No query is an error, and none finds what its reader may not read."""
+    """No query is an error, and none finds a passage that its reader must not read."""
     trial.add("a.md", "coffee and tea")
     trial.add("b.md", "coffee and tea", "his", "bob")
     for query in HOSTILE_QUERIES:
@@ -131,7 +131,7 @@ def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
 
 
 def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
-    """To whom may not read it there is no base, no passage and no document; without readers that is everybody."""
+    """Other readers see no base, no passage and no document. Without readers, everybody may read."""
     trial.add("hers.md", "trains", "hers", "ada")
     trial.add("all.md", "trains", "all", "*")
     trial.store.open_base(TENANT, "none")
@@ -156,7 +156,7 @@ def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
 
 
 def readers_are_changed(trial: KnowledgeTrial) -> None:
-    """Who is named may read from then on, and no other user; where none is named it stays as it was."""
+    """Named users may read from then on, and no other user. If none are named, the readers stay."""
     trial.add("a.md", "trains")
     trial.store.open_base(TENANT, "hers")
     _expect("with none named", trial.found("trains"), ["a.md"])
@@ -166,7 +166,7 @@ def readers_are_changed(trial: KnowledgeTrial) -> None:
 
 
 def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
-    """A document that is added again takes the place of the one of its path, with passages of other ids."""
+    """A document that is added again replaces the one at its path, with passages of other ids."""
     trial.add("a.md", "old trains")
     (old,) = trial.store.search(READER_ADA, "trains")
     trial.add("a.md", "new planes")
@@ -176,7 +176,7 @@ def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
 
 
 def what_waits_is_announced(trial: KnowledgeTrial) -> None:
-    """What is new or changed waits, what is the same does not; what waits still is named again."""
+    """New or changed documents are pending, unchanged ones are not. A document still pending is listed again."""
     trial.add("same.md", "same")
     trial.add("other.md", "old")
     listed = [("same.md", _digest("same")), ("other.md", _digest("new")), ("more.md", _digest("x"))]
@@ -188,7 +188,7 @@ def what_waits_is_announced(trial: KnowledgeTrial) -> None:
 
 
 def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
-    """A document that is no text has a reason and no passages, also where it had some; and so has one that could not be had."""
+    """A document that is not text, or could not be fetched, has a reason and no passages, even if it had some before."""
     trial.add("a.md", "trains")
     failed = trial.store.add(TENANT, "hers", "a.md", b"trains \xff")
     _expect("the state", (failed.state, failed.passages, bool(failed.reason)), ("failed", 0, True))
@@ -201,7 +201,7 @@ def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
 
 
 def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
-    """What a document is about is written for the document that was read, shown to readers alone, and gone with what it was about."""
+    """A summary belongs to the version of the document that was read, is shown only to readers, and is removed with its document."""
     store = trial.store
     added = trial.add("a.md", "trains\n\nplanes")
     _expect("how it begins", store.beginning(TENANT, "hers", "a.md", most=6), "trains")
@@ -223,7 +223,7 @@ def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
 
 
 def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
-    """Tags are of a document by its path, whatever becomes of it, until others are given or it is removed."""
+    """Tags belong to a path, whatever happens to its document, until others are set or the document is removed."""
     store = trial.store
     trial.add("a.md", "trains")
     trial.add("b.md", "trains")
@@ -261,7 +261,7 @@ def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
 
 
 def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
-    """A folder holds what is below it and nothing that only begins like it; all tags have to be there; who may not read sees nothing still."""
+    """A folder contains only paths below it, not similar names. All tags must match. Other readers still see nothing."""
     store = trial.store
     paths = (
         "docs/travel/eu.md",
@@ -316,7 +316,7 @@ def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
 
 
 def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
-    """As many in front of it and behind it as wanted, in order, and none of another document."""
+    """A passage comes with the requested number of passages before and after it, in order, from the same document."""
     trial.add("long.md", "\n\n".join(f"# Part {number}\n\n{f'word{number} ' * 150}" for number in range(5)))
     trial.add("other.md", "word9")
     (middle,) = trial.store.search(READER_ADA, "word2")
@@ -329,7 +329,7 @@ def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
 
 
 def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
-    """A document is removed with its passages; again there is none."""
+    """A document is removed with its passages. Removing it again does nothing."""
     trial.add("a.md", "trains")
     trial.add("b.md", "trains")
     _expect("the first time", trial.store.remove(TENANT, "hers", "a.md"), wanted=True)
@@ -339,9 +339,9 @@ def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
 
 
 def passages_are_limited(trial: KnowledgeTrial) -> None:
-    """What cannot be is refused as the caller's mistake: limits, names, bases and paths."""
+    """Invalid limits, names, bases and paths are refused as the caller's mistake."""
     trial.add("a.md", "trains")
-    store: Any = trial.store  # what is wrong here is wrong for type checkers too
+    store: Any = trial.store  # wrong for type checkers too
     for limit in (0, -1, True, 2.0, "3", None, MAX_FOUND_PASSAGES + 1):
         _refuses(f"a search with limit={limit!r}", partial(store.search, READER_ADA, "x", limit=limit))
     for around in (-1, True, 1.0, MAX_AROUND + 1):
@@ -354,7 +354,7 @@ def passages_are_limited(trial: KnowledgeTrial) -> None:
 
 
 def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> None:
-    """Other threads read beside the one that writes: each sees a document as it was, or as it is."""
+    """Other threads read while one writes: each sees a document before or after the change."""
     trial.add("a.md", "trains 0\n\n" * 50)
     wrong: list[str] = []
     is_over = threading.Event()
@@ -380,14 +380,14 @@ def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> N
 
 
 def knowledge_is_closed_twice(trial: KnowledgeTrial) -> None:
-    """Closing works, and again."""
+    """Closing is idempotent."""
     trial.add("a.md", "trains")
     trial.store.close()
     trial.store.close()
 
 
 def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
-    """A store that keeps something has it again when it is opened again: passages, readers, tags, and what waits."""
+    """A persistent store has its data again when it is reopened: passages, readers, tags, and pending documents."""
     if trial.reopen is None:
         return
     trial.add("a.md", "trains")
@@ -422,11 +422,11 @@ KNOWLEDGE_RULES: Final[tuple[KnowledgeRule, ...]] = (
     knowledge_is_closed_twice,
     what_was_added_is_there_again,
 )
-"""What is tried, each on a store of its own."""
+"""The rules, each tested on its own store."""
 
 
 def knowledge_rule_name(rule: KnowledgeRule) -> str:
-    """Give the name of a rule, for a report."""
+    """Return the name of a rule, for a report."""
     return rule.__name__
 
 
@@ -436,15 +436,15 @@ def check_knowledge(
     reopen: Callable[[KnowledgeStore], KnowledgeStore] | None = None,
     rules: Sequence[KnowledgeRule] = KNOWLEDGE_RULES,
 ) -> None:
-    """Hold a store of knowledge against the port.
+    """Test a knowledge store against the port.
 
     Args:
-        make: Gives a new, empty store each time; it is closed here.
-        reopen: Closes a store and opens again what it kept; it is closed here. None for one that keeps nothing.
-        rules: Which of them are tried.
+        make: Returns a new, empty store on each call. It is closed here.
+        reopen: Closes a store and opens its stored data again. It is closed here. None if it stores nothing.
+        rules: The rules to test.
 
     Raises:
-        AssertionError: A rule is broken; the message is the rule, and what came instead. What else a store raises travels, with
+        AssertionError: A rule is broken. The message contains the rule and the result. Other errors of a store propagate, with
             the rule as a note.
     """
     for rule in rules:

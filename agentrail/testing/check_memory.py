@@ -1,4 +1,4 @@
-"""`check_memory`: the rules of every store of memories, ours and yours, tried through the port alone.
+"""`check_memory`: tests the rules of every memory store through the port alone, for our stores and yours.
 
     def test_mine(tmp_path):
         numbers = itertools.count()
@@ -10,7 +10,7 @@ or one rule at a time, for a report with a line for each:
     def test_mine(rule):
         check_memory(MyRecall, rules=[rule])
 
-It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.recall`.
+It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.recall`.
 """
 
 import threading
@@ -85,23 +85,23 @@ HOSTILE_QUERIES: Final = (
         "coffee " * 20_000,
     ),
 )
-"""What a query may be that means something to an index."""
+"""Queries with special meaning for an index."""
 
 
 @define
 class MemoryTrial:
-    """A store under trial.
+    """A store under test.
 
     Attributes:
-        store: The store; new and empty.
-        reopen: Closes one and opens again what it kept; None where it keeps nothing.
+        store: The store, new and empty.
+        reopen: Closes a store and opens its stored data again. None if it stores nothing.
     """
 
     store: RecallStore
     reopen: Callable[[RecallStore], RecallStore] | None = None
 
     def put(self, entry_id: str, text: str, *tags: str, owner: MemoryOwner = ADA, **rest: Any) -> MemoryEntry:
-        """Put an entry, and give it."""
+        """Put an entry, and return it."""
         entry = MemoryEntry(id=entry_id, text=text, tags=tags, **({"at_ms": 1} | rest))
         self.store.put(owner, entry)
         return entry
@@ -115,17 +115,17 @@ class MemoryTrial:
         owner: MemoryOwner = ADA,
         limit: int = 100,
     ) -> list[str]:
-        """Give the ids that a search finds, in order."""
+        """Return the ids that a search finds, in order."""
         tags = TagFilter(any_of=tuple(any_of), all_of=tuple(all_of))
         return [one.id for one in self.store.search(owner, query, tags, limit=limit)]
 
     def listed(self, owner: MemoryOwner = ADA, **rest: Any) -> list[str]:
-        """Give the ids of a list, in order."""
+        """Return the ids of a list, in order."""
         return [one.id for one in self.store.list(owner, **rest)]
 
 
 def _expect(what: str, came: object, wanted: object) -> None:
-    """Say what was expected, and what came."""
+    """Raise if the result differs from the expected one."""
     if came != wanted:
         message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
         raise AssertionError(message)
@@ -141,7 +141,7 @@ def _refuses(what: str, call: Callable[[], object]) -> None:
 
 
 def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
-    """What is given back is what was put, in all of its fields, whatever the text is."""
+    """An entry is returned exactly as it was put, in all of its fields, whatever its text."""
     texts = (
         "tea",
         "a\0b",
@@ -163,7 +163,7 @@ def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
 
 
 def what_is_put_again_takes_the_place(trial: MemoryTrial) -> None:
-    """An entry with the id of another takes its place: nothing of the other is found any more."""
+    """An entry with an existing id replaces the other: the old one is no longer found."""
     trial.put("m1", "green tea", "drink")
     second = trial.put("m1", "black coffee", "morning", at_ms=5)
     _expect("get", trial.store.get(ADA, "m1"), second)
@@ -174,21 +174,21 @@ def what_is_put_again_takes_the_place(trial: MemoryTrial) -> None:
 
 
 def lists_begin_with_the_newest(trial: MemoryTrial) -> None:
-    """A list is in the order of times, the newest first; within one millisecond by falling id."""
+    """A list is ordered by time, newest first. Within one millisecond, by descending id."""
     for entry_id, at_ms in (("b", 20), ("a", 30), ("c", 10), ("d", 20)):
         trial.put(entry_id, "tea", at_ms=at_ms)
     _expect("the list", trial.listed(), ["a", "d", "b", "c"])
 
 
 def lists_are_read_in_pages(trial: MemoryTrial) -> None:
-    """Pages follow on each other without gaps or repeats, also when an entry of the page before is gone."""
+    """Pages follow each other without gaps or repeats, even if an entry of the previous page was deleted."""
     for number in range(7):
         trial.put(f"m{number}", "tea", *(["even"] if number % 2 == 0 else []), at_ms=number // 2)
     whole = trial.listed()
     for tags, wanted in ((TagFilter(), whole), (TagFilter(any_of=("even",)), ["m6", "m4", "m2", "m0"])):
         seen: list[str] = []
         after: tuple[int, str] | None = None
-        for _ in wanted:  # a store that gives the same page again would be asked for ever
+        for _ in wanted:  # a store that returns the same page again would loop indefinitely
             page = trial.store.list(ADA, tags, limit=2, after=after)
             if not page:
                 break
@@ -200,7 +200,7 @@ def lists_are_read_in_pages(trial: MemoryTrial) -> None:
 
 
 def what_fits_best_comes_first(trial: MemoryTrial) -> None:
-    """Words that few entries have weigh more than those that many have, and two words more than one."""
+    """Rare words weigh more than common ones, and two words more than one."""
     for number in range(20):
         trial.put(f"m{number}", "the report of the week", at_ms=100 + number)
     trial.put("rare", "the kingfisher", at_ms=1)
@@ -210,7 +210,7 @@ def what_fits_best_comes_first(trial: MemoryTrial) -> None:
 
 
 def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
-    """Of entries that fit a query alike the one that was put last comes first."""
+    """Of entries that match a query equally, the most recently put one comes first."""
     for entry_id in ("m2", "m1", "m3"):
         trial.put(entry_id, "tea")
     trial.put("m1", "tea")
@@ -219,7 +219,7 @@ def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
 
 
 def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
-    """One word is enough; small letters and capitals, accents and what stands between words make no difference."""
+    """One word is enough. Case, accents and separators between words make no difference."""
     trial.put("m1", "Müller prefers green-tea, e\u0301tage 7")
     trial.put("m2", "我喜欢绿茶")
     for query in (
@@ -245,7 +245,7 @@ def tags_are_searched_too(trial: MemoryTrial) -> None:
 
 
 def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
-    """`any_of`, `all_of` and the query all have to fit."""
+    """`any_of`, `all_of` and the query must all match."""
     trial.put("m1", "green tea", "drink", "hot")
     trial.put("m2", "iced tea", "drink", "cold")
     trial.put("m3", "hot stove", "hot", "kitchen")
@@ -257,7 +257,7 @@ def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
 
 
 def tags_are_compared_exactly(trial: MemoryTrial) -> None:
-    """A tag is what was written, sign for sign."""
+    """A tag is compared exactly, character by character."""
     tags = ("c", "c++", "C", "c c", "ç", '"c"', "c*", "c OR d")
     for number, tag in enumerate(tags):
         trial.put(f"m{number}", "text", tag)
@@ -267,7 +267,7 @@ def tags_are_compared_exactly(trial: MemoryTrial) -> None:
 
 
 def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
-    """No query raises, none means more than its words, and none finds what another owner has."""
+    """No query raises, none means more than its words, and none finds another owner's entries."""
     trial.put("m1", "green tea")
     trial.put("b1", "black coffee, NOT tea", "coffee", owner=BOB)
     for query in HOSTILE_QUERIES:
@@ -280,7 +280,7 @@ def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
 
 
 def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
-    """What one owner has another can neither read, nor delete, nor put anything in its place."""
+    """Another owner can neither read nor delete nor replace an entry."""
     mine = trial.put("m1", "green tea")
     _expect("get", trial.store.get(BOB, "m1"), None)
     _expect("delete", trial.store.delete(BOB, "m1"), wanted=False)
@@ -291,7 +291,7 @@ def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
 
 
 def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
-    """Tenant and user are two names, and any text may be one: no two pairs are one owner."""
+    """Tenant and user are two names, and each may be any text: no two pairs are the same owner."""
     names = ("", "a", "A", "a/b", "b", "../a", 'a","b', "\0", "é", "e\u0301", "\ud800", "x" * 5000)
     owners = [MemoryOwner(tenant=tenant, user=user) for tenant in names[:4] for user in names]
     for number, owner in enumerate(owners):
@@ -301,7 +301,7 @@ def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
 
 
 def deleting_twice_is_fine(trial: MemoryTrial) -> None:
-    """The caller who deletes hears whether there was something; it is found no more."""
+    """Deleting returns whether there was an entry, which is then no longer found."""
     trial.put("m1", "green tea", "drink")
     trial.put("m2", "green tea", "drink")
     _expect("the first time", trial.store.delete(ADA, "m1"), wanted=True)
@@ -315,7 +315,7 @@ def deleting_twice_is_fine(trial: MemoryTrial) -> None:
 
 
 def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
-    """All entries of the owner are gone, those of others stay, and the owner may begin anew."""
+    """All entries of the owner are removed, those of others stay, and the owner may start again."""
     for number in range(3):
         trial.put(f"m{number}", "green tea", "drink")
     trial.put("m1", "black tea", "drink", owner=BOB)
@@ -330,7 +330,7 @@ def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
 
 
 def limits_are_kept_to(trial: MemoryTrial) -> None:
-    """No more than the limit is given, and a limit that is none is refused."""
+    """At most the limit is returned, and an invalid limit is refused."""
     for number in range(8):
         trial.put(f"m{number}", "tea")
     _expect("a search", len(trial.found("tea", limit=3)), 3)
@@ -349,7 +349,7 @@ def limits_are_kept_to(trial: MemoryTrial) -> None:
 
 
 def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
-    """Other threads read beside the one that writes: each sees an entry as it was, or as it is."""
+    """Other threads read while one writes: each sees an entry before or after the change."""
     trial.put("m1", "tea 0", "n0", at_ms=0)
     wrong: list[str] = []
     is_over = threading.Event()
@@ -379,14 +379,14 @@ def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
 
 
 def memories_are_closed_twice(trial: MemoryTrial) -> None:
-    """Closing works, and again."""
+    """Closing is idempotent."""
     trial.put("m1", "tea")
     trial.store.close()
     trial.store.close()
 
 
 def what_is_remembered_is_there_again(trial: MemoryTrial) -> None:
-    """A store that keeps something has it again when it is opened again."""
+    """A persistent store has its data again when it is reopened."""
     if trial.reopen is None:
         return
     entry = trial.put("m1", "green tea", "drink")
@@ -421,11 +421,11 @@ MEMORY_RULES: Final[tuple[MemoryRule, ...]] = (
     memories_are_closed_twice,
     what_is_remembered_is_there_again,
 )
-"""What is tried, each on a store of its own."""
+"""The rules, each tested on its own store."""
 
 
 def memory_rule_name(rule: MemoryRule) -> str:
-    """Give the name of a rule, for a report."""
+    """Return the name of a rule, for a report."""
     return rule.__name__
 
 
@@ -435,15 +435,15 @@ def check_memory(
     reopen: Callable[[RecallStore], RecallStore] | None = None,
     rules: Sequence[MemoryRule] = MEMORY_RULES,
 ) -> None:
-    """Hold a store of memories against the port.
+    """Test a memory store against the port.
 
     Args:
-        make: Gives a new, empty store each time; it is closed here.
-        reopen: Closes a store and opens again what it kept; it is closed here. None for one that keeps nothing.
-        rules: Which of them are tried.
+        make: Returns a new, empty store on each call. It is closed here.
+        reopen: Closes a store and opens its stored data again. It is closed here. None if it stores nothing.
+        rules: The rules to test.
 
     Raises:
-        AssertionError: A rule is broken; the message is the rule, and what came instead. What else a store raises travels, with
+        AssertionError: A rule is broken. The message contains the rule and the result. Other errors of a store propagate, with
             the rule as a note.
     """
     for rule in rules:

@@ -1,10 +1,10 @@
-"""`check_notes`: what every store of working notes keeps to, ours and yours, tried through the port alone.
+"""`check_notes`: tests the rules of every store of working notes through the port alone, for our stores and yours.
 
     def test_mine(tmp_path):
         numbers = itertools.count()
         check_notes(lambda: MyNotes(tmp_path / str(next(numbers))))
 
-It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.notes`.
+It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.notes`.
 """
 
 import threading
@@ -24,7 +24,7 @@ NoteRule: TypeAlias = Callable[[NoteStore], None]
 
 
 def notes_come_back_as_they_were_written(store: NoteStore) -> None:
-    """What is read is what was written last, byte for byte; where nothing was written it is empty."""
+    """Reading returns the last written text, byte for byte. Without any written text it is empty."""
     _expect("before anything was written", store.read(_ADA, "s1"), "")
     for text in ("one\n", "line\r\n\r\nline", "\ufeff\u2028\0 é 咖啡", "x" * (64 << 10)):
         seen: list[str] = []
@@ -40,7 +40,7 @@ def notes_come_back_as_they_were_written(store: NoteStore) -> None:
 
 
 def an_empty_text_removes_them(store: NoteStore) -> None:
-    """Notes that became empty are as if there had never been any; twice is fine."""
+    """Empty notes are as if they had never existed. Removing them again does nothing."""
     store.change(_ADA, "s1", lambda _: "one")
     for _ in range(2):
         _expect("what change gives", store.change(_ADA, "s1", lambda _: ""), "")
@@ -49,7 +49,7 @@ def an_empty_text_removes_them(store: NoteStore) -> None:
 
 
 def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
-    """What `edit` raises travels, and the notes stay what they were."""
+    """An error from `edit` propagates, and the notes stay unchanged."""
 
     def refuse(_: str) -> NoReturn:
         raise OptionError(["no room"])
@@ -64,7 +64,7 @@ def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
 
 
 def no_two_sessions_share_notes(store: NoteStore) -> None:
-    """Owner and session are names, and any text may be one: no two of them have one file."""
+    """Owner and session are names, and each may be any text: no two of them share a file."""
     names = ("", "a", "A", "_", "a/b", "..", "../a", "a.", "\0", "é", "e\u0301", "\ud800", "x" * 1000)
     places = [(MemoryOwner(tenant=names[n % 4], user=name), "s") for n, name in enumerate(names)]
     places += [(_ADA, name) for name in names[1:]]
@@ -75,7 +75,7 @@ def no_two_sessions_share_notes(store: NoteStore) -> None:
 
 
 def notes_of_an_owner_are_forgotten(store: NoteStore) -> None:
-    """The notes of all sessions of the owner are gone, those of others stay, and the owner may begin anew."""
+    """The notes of all sessions of the owner are removed, those of others stay, and the owner may start again."""
     for session in ("s1", "S/2"):
         store.change(_ADA, session, lambda _: "one")
     store.change(_BOB, "s1", lambda _: "his")
@@ -90,7 +90,7 @@ def notes_of_an_owner_are_forgotten(store: NoteStore) -> None:
 
 
 def changes_come_one_after_the_other(store: NoteStore) -> None:
-    """Several threads change the same notes, and none of what they write is lost; who reads beside them sees whole texts."""
+    """Several threads change the same notes, and no change is lost. Concurrent readers see whole texts."""
     wrong: list[str] = []
 
     def add(sign: str) -> None:
@@ -109,7 +109,7 @@ def changes_come_one_after_the_other(store: NoteStore) -> None:
 
 
 def notes_are_closed_twice(store: NoteStore) -> None:
-    """Closing works, and again."""
+    """Closing is idempotent."""
     store.change(_ADA, "s1", lambda _: "one")
     store.close()
     store.close()
@@ -124,23 +124,23 @@ NOTE_RULES: Final[tuple[NoteRule, ...]] = (
     changes_come_one_after_the_other,
     notes_are_closed_twice,
 )
-"""What is tried, each on a store of its own."""
+"""The rules, each tested on its own store."""
 
 
 def note_rule_name(rule: NoteRule) -> str:
-    """Give the name of a rule, for a report."""
+    """Return the name of a rule, for a report."""
     return rule.__name__
 
 
 def check_notes(make: Callable[[], NoteStore], *, rules: Sequence[NoteRule] = NOTE_RULES) -> None:
-    """Hold a store of working notes against the port.
+    """Test a store of working notes against the port.
 
     Args:
-        make: Gives a new, empty store each time; it is closed here.
-        rules: Which of them are tried.
+        make: Returns a new, empty store on each call. It is closed here.
+        rules: The rules to test.
 
     Raises:
-        AssertionError: A rule is broken; the message is the rule, and what came instead. What else a store raises travels, with
+        AssertionError: A rule is broken. The message contains the rule and the result. Other errors of a store propagate, with
             the rule as a note.
     """
     for rule in rules:

@@ -1,6 +1,6 @@
-"""`check_plugin`: the contract of a plugin, as a test that any plugin can be put to.
+"""`check_plugin`: the contract of a plugin, as a test for any plugin.
 
-It walks a plugin through every hook, several times over, as a session would: each answer's state is the next question's.
+Calls a plugin for every hook, several times, as a session would: each returned state is passed to the next call.
 """
 
 import builtins
@@ -57,7 +57,7 @@ SAMPLES: Final[tuple[h.Lifecycle, ...]] = (
     h.SessionStarted(recovered=True),
     h.SessionEnding(),
 )
-"""At least one of each hook, in an order in which a session might meet them."""
+"""At least one of each hook, in a possible order of a session."""
 
 _IMPURE: Final[tuple[tuple[Any, str], ...]] = (
     *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")),
@@ -76,16 +76,16 @@ def check_plugin(
     options: Sequence[JsonObject] = ({},),
     events: Sequence[h.Lifecycle] = SAMPLES,
 ) -> None:
-    """Put a plugin to the contract.
+    """Test a plugin against the contract.
 
     Args:
         plugin: The class, or an instance.
         options: Sets of options, each of which must work.
-        events: What it is asked; by default at least one of each hook, with common contents.
+        events: Hook events for the plugin. By default at least one of each hook, with common contents.
 
     Raises:
-        PluginError: Its author's: it cannot be loaded with these options.
-        AssertionError: Its author's: a rule is broken, and the message is the rule.
+        PluginError: A mistake of its author: it cannot be loaded with these options.
+        AssertionError: A mistake of its author: a rule is broken, and the message is the rule.
     """
     for given in options:
         entry: PluginEntry = (plugin, given)
@@ -107,7 +107,7 @@ def check_plugin(
 
 
 def _asked(stack: Stack, twin: Member, event: h.Lifecycle, state: Any, moment: int) -> Any:
-    """Ask once through the pipeline, after the handler alone has given the same answer twice."""
+    """Call the plugin through the pipeline, after the handler alone has returned the same action twice."""
     (member,) = stack.members
     what = f"{member.name}, on {type(event).__name__}"
     context = _context(moment)
@@ -145,7 +145,7 @@ def _sound(events: Sequence[object], what: str) -> None:
 
 
 def _no_answer(_plugin_request: Any) -> h.RequestResult:
-    """Every request of a check fails: plugins must bear that, and a check has neither disk nor model."""
+    """Fail every request: plugins must tolerate that, and a check has neither disk nor model."""
     return h.RequestFailed(error=ErrorInfo(code="not_there", message="there is nothing behind a check"))
 
 
@@ -161,14 +161,14 @@ def _context(moment: int) -> Context:
         tools=("list_dir", "read_file", "shell"),
         user_data=frozen_json({"tenant": "acme"}),
         now_ms=1_700_000_000_000 + 60_000 * moment,
-        # A new one for each question, as in a session: asked again it says the same.
+        # A new one for each call, as in a session: a repeated call gets the same numbers.
         random=SeededRandom(moment),
     )
 
 
 @contextlib.contextmanager
 def _watched() -> Iterator[list[str]]:
-    """Note which functions of the outside world this thread calls; they work as ever, and other threads are none of ours."""
+    """Record the outside functions that this thread calls. They still work, and other threads are ignored."""
     touched: list[str] = []
     here = threading.get_ident()
 

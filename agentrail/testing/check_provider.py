@@ -1,4 +1,4 @@
-"""`check_provider`: what a session relies on in every provider, held against yours.
+"""`check_provider`: tests your provider against the requirements of a session.
 
     async def test_my_provider():
         await check_provider(ProviderCase(open_provider=open_mine, request=ask("mine:model"), answer=RECORDED))
@@ -9,8 +9,8 @@ or one demand at a time, for a report with a line for each:
     async def test_my_provider(demand):
         await demand(CASE)
 
-With `answer`, an answer as your vendor sends it, a server on this machine plays the vendor, and cuts, stalls and
-trickles that answer at each border between two events. It needs real time: no virtual clock.
+With `answer`, a recorded answer of your vendor, a local server plays the vendor. It cuts, stalls and trickles that answer
+at each border between two events. It needs real time: no virtual clock.
 
 Source: docs/how-to/write-a-provider.md.
 """
@@ -46,7 +46,7 @@ from agentrail.testing.orphans import no_orphans
 
 # Chunks of a response: one end, sums, order.
 #
-# Pure; nothing that asks a provider enters this file.
+# Pure: no provider is called here.
 
 
 def check_terminal(chunks: Sequence[Chunk], error: ProviderError | None, rule: str) -> None:
@@ -59,7 +59,7 @@ def check_terminal(chunks: Sequence[Chunk], error: ProviderError | None, rule: s
 
 
 def check_message(chunks: Sequence[Chunk], end: Completed) -> None:
-    """Check that a message says what its deltas said."""
+    """Check that a message equals the sum of its deltas."""
     rule = "the message is what the deltas add up to"
     added, said = added_up(chunks), said_in(end.message)
     assert added == said, broken(rule, f"expected {added}", said)
@@ -68,7 +68,7 @@ def check_message(chunks: Sequence[Chunk], end: Completed) -> None:
 
 
 def check_same(came: Sequence[object], expected: Sequence[object], rule: str) -> None:
-    """Check that two lists of chunks, or of messages, are the same, and name the first difference."""
+    """Check that two lists of chunks or messages are equal, and name the first difference."""
     for position, (one, other) in enumerate(zip(came, expected, strict=False)):
         assert one == other, broken(rule, f"expected {other!r} as chunk {position}", one)
     sizes = f"expected {len(expected)} chunks, as of the whole answer"
@@ -76,7 +76,7 @@ def check_same(came: Sequence[object], expected: Sequence[object], rule: str) ->
 
 
 def added_up(chunks: Sequence[Chunk]) -> list[object]:
-    """Return what the deltas say: texts and thoughts, neighbours joined, and calls; these have begun before they go on."""
+    """Return the sum of the deltas: texts and thoughts, neighbours joined, and calls. A call must start before its arguments."""
     said: list[object] = []
     pieces: dict[int, list[str]] = {}
     places: dict[int, int] = {}
@@ -101,7 +101,7 @@ def added_up(chunks: Sequence[Chunk]) -> list[object]:
 
 
 def said_in(message: AssistantMessage) -> list[object]:
-    """Return what a message says, in the same shape; what is not understood here has no deltas."""
+    """Return the content of a message, in the same shape. Unknown content has no deltas."""
     said: list[object] = []
     for block in message.content:
         match block:
@@ -125,14 +125,14 @@ def _join(said: list[object], kind: str, text: str) -> None:
 
 
 def origin_of(chunk: Chunk, events: Sequence[bytes]) -> int | None:
-    """Say which event brought a delta: the only one that has its very text as a value; None when that tells nothing."""
+    """Return the index of the event that brought a delta: the only event with its exact text as a value. None if ambiguous."""
     text = chunk.text if isinstance(chunk, TextDelta | ReasoningDelta | ArgumentsDelta) else ""
     holders = [number for number, event in enumerate(events) if text in _texts(event)]
     return holders[0] if text and len(holders) == 1 else None
 
 
 def _texts(event: bytes) -> set[str]:
-    """Return every text in the JSON of an event; of an event that is no JSON none."""
+    """Return every text in the JSON of an event. Empty for an event that is not JSON."""
     try:
         found: list[object] = [
             json.loads(line[5:]) for line in event.decode().split("\n") if line.startswith("data:")
@@ -149,39 +149,39 @@ def _texts(event: bytes) -> set[str]:
             case dict() as members:
                 found += members.values()
             case _:
-                pass  # numbers and the like
+                pass  # numbers and similar values
     return texts
 
 
 def deltas_of(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """Leave the terminal out."""
+    """Return the chunks without the terminal."""
     return tuple(chunk for chunk in chunks if not isinstance(chunk, Completed))
 
 
 def final_messages(chunks: Sequence[Chunk]) -> list[AssistantMessage]:
-    """Give the messages of all terminals; of a good response the only one."""
+    """Return the messages of all terminals. A good response has one."""
     return [chunk.message for chunk in chunks if isinstance(chunk, Completed)]
 
 
 def broken(rule: str, expected: str, came: object) -> str:
-    """Say which rule is broken, what was expected and what came."""
+    """Return a message with the broken rule, the expectation and the result."""
     return f"{rule}: {expected}, got {came if isinstance(came, str) else repr(came)}"
 
 
 # An HTTP server on a free port that answers with the bytes of a test.
 #
-# It can cut an answer at any byte, send it in pieces of any size, or stay silent in the middle, and says when its client
-# has gone. No wire format enters this file.
+# It can cut an answer at any byte, send it in pieces of any size, or pause in the middle, and reports a client that has
+# disconnected. No wire format is used here.
 
 
 @frozen(kw_only=True)
 class ServedReply:
-    """What one request gets.
+    """The reply to one request.
 
     Attributes:
-        pieces: Sent one after the other, each by its own write.
+        pieces: Sent one after the other, each in its own write.
         stays: Whether the connection then stays open until the client closes it.
-        pause_seconds: Before each piece but the first.
+        pause_seconds: Pause before each piece except the first.
     """
 
     pieces: tuple[bytes, ...]
@@ -191,12 +191,12 @@ class ServedReply:
 
 @define
 class Served:
-    """What a server has seen.
+    """The observations of a server.
 
     Attributes:
-        url: Where it listens.
+        url: Its address.
         requests: Head and body of each request, oldest first.
-        connections: How many were accepted.
+        connections: Number of accepted connections.
         left: Set when a client closed a connection on which a reply stayed open.
         replied: Set when a whole reply was written.
     """
@@ -210,14 +210,14 @@ class Served:
     _deserted: trio.Event = field(factory=trio.Event, init=False)
 
     def headers(self, number: int = -1) -> dict[str, str]:
-        """Read the headers of a request."""
+        """Parse the headers of a request."""
         lines = self.requests[number][0].decode("ascii").split("\r\n")[1:]
         return {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
     async def wait_deserted(self) -> None:
-        """Wait until no connection is open; at once when none is.
+        """Wait until no connection is open. Returns at once if there is none.
 
-        Cancellation: Nothing is lost; ask again.
+        Cancellation: No state is lost. Call it again.
         """
         if self._open:
             await self._deserted.wait()
@@ -238,7 +238,7 @@ class Served:
 def reply(
     body: str | bytes, *, status: str = "200 OK", kind: str = "text/event-stream", **headers: str
 ) -> ServedReply:
-    """Make a whole reply with a length, after which the connection can be used again."""
+    """Create a whole reply with a length, after which the connection can be reused."""
     content = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(content)}"]
     lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
@@ -246,7 +246,7 @@ def reply(
 
 
 def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool = False) -> ServedReply:
-    """Make a stream of events, in chunks or until the connection closes; `ends` says so properly."""
+    """Create an event stream, in chunks or until the connection closes. `ends` terminates it properly."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
     if not chunked:
         return ServedReply(pieces=(head + b"connection: close\r\n\r\n", *pieces), stays=stays)
@@ -257,17 +257,17 @@ def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool
 
 @asynccontextmanager
 async def open_server(*replies: ServedReply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
-    """Serve on a free port; the n-th request gets the n-th reply, later ones the last.
+    """Serve on a free port. The n-th request gets the n-th reply, later requests the last one.
 
     Args:
         replies: At least one.
-        tls: Speak HTTPS, with this certificate.
+        tls: Serve HTTPS, with this certificate.
 
     Yields:
-        What it sees.
+        The server's observations.
 
     Raises:
-        BaseException: What the body raised, as itself.
+        BaseException: An exception from the body, unwrapped.
 
     Cancellation: Closes every connection.
     """
@@ -282,7 +282,7 @@ async def open_server(*replies: ServedReply, tls: ssl.SSLContext | None = None) 
             yield served
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # The nursery wraps what the body raised, and a test that expects it would look for the group.
+        # The nursery wraps an exception from the body, and a test that expects it would have to look inside the group.
         if len(found := leaves(group)) == 1:
             raise found[0] from found[0].__cause__
         raise
@@ -291,7 +291,7 @@ async def open_server(*replies: ServedReply, tls: ssl.SSLContext | None = None) 
 async def _serve(
     served: Served, replies: tuple[ServedReply, ...], tls: ssl.SSLContext | None, plain: trio.SocketStream
 ) -> None:
-    served._enter()  # noqa: SLF001 - what it has seen is read by everybody and written here alone
+    served._enter()  # noqa: SLF001 - read by everyone, and written only here
     connection: trio.abc.Stream = trio.SSLStream(plain, tls, server_side=True) if tls else plain
     try:
         async with connection:
@@ -300,11 +300,11 @@ async def _serve(
     except trio.BrokenResourceError:
         served.left.set()
     finally:
-        served._leave()  # noqa: SLF001 - as above
+        served._leave()  # noqa: SLF001 - see above
 
 
 async def _answer(served: Served, replies: tuple[ServedReply, ...], connection: trio.abc.Stream) -> bool:
-    """Answer one request; tell whether there may be another on this connection."""
+    """Answer one request. Return whether the connection can take another."""
     data = head = body = b""
     missing = 1
     while missing > 0:
@@ -331,24 +331,24 @@ def _length(head: bytes) -> int:
 
 
 _PATIENCE_SECONDS: Final = 10.0
-"""After this long without anything a provider hangs; it is no bound on how fast it is."""
+"""Time without any output after which a provider counts as hanging. Not a limit for its total time."""
 
 _UNHEARD_OF: Final = b'data: {"type": "an_event_of_next_year", "news": [1, {"b": null}]}\n\n'
 
 
 @frozen(kw_only=True)
 class ProviderCase:
-    """A provider to check, and what its vendor would say.
+    """A provider to check, and the answer of its vendor.
 
     Attributes:
-        open_provider: Makes a fresh provider that sends its requests to the address it is given, and closes what it
-            holds when the block is left. A provider without a server ignores the address.
-        request: What it is asked each time; `request_for` makes one.
-        answer: The body of a complete answer of the vendor, as server-sent events; the more kinds of deltas, the more
-            is checked. None for a provider without a server: then only what needs no server is checked.
-        unheard_of: An event that the vendor may invent one day.
-        closes_within_seconds: How soon after a cancellation the vendor's side must see the end. The demand is 100 ms; on a
-            machine with more work than processors, ask for less.
+        open_provider: Opens a new provider that sends its requests to the given address, and closes it at the end of the
+            block. A provider without a server ignores the address.
+        request: The request for each test. `request_for` creates one.
+        answer: Body of a complete answer of the vendor, as server-sent events. More kinds of deltas check more. None for a
+            provider without a server: then only demands without a server are checked.
+        unheard_of: An event of an unknown kind, which the vendor may add one day.
+        closes_within_seconds: Time limit for the vendor's side to see the end after a cancellation. The demand is 100 ms. On a
+            busy machine, set a higher limit.
     """
 
     open_provider: Callable[[str], AbstractAsyncContextManager[Provider]]
@@ -368,11 +368,11 @@ Demand: TypeAlias = Callable[[ProviderCase], Awaitable[None]]
 
 
 def request_for(model: str, prompt: str = "What is the weather in Lisbon?") -> ModelRequest:
-    """Make a request with a prompt and one tool.
+    """Create a request with a prompt and one tool.
 
     Args:
         model: The whole model string, `provider:name`.
-        prompt: What the user says.
+        prompt: Text of the user.
     """
     city: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     weather = ToolSpec(name="get_weather", description="Say how the weather is.", parameters=city)
@@ -383,13 +383,13 @@ def request_for(model: str, prompt: str = "What is the weather in Lisbon?") -> M
 
 
 async def check_provider(case: ProviderCase) -> None:
-    """Hold every demand against a provider, one after the other.
+    """Test every demand on a provider, one after the other.
 
     Args:
-        case: The provider, and what its vendor would say.
+        case: The provider, and the answer of its vendor.
 
     Raises:
-        AssertionError: The provider's author's move: the message names the demand, what was expected and what came.
+        AssertionError: A mistake of the provider's author. The message names the demand, the expectation and the result.
 
     Cancellation: Closes provider and server.
     Source: 7-providers.md, 7.3: what `check_provider` demands.
@@ -408,7 +408,7 @@ def demand_name(demand: Demand) -> str:
     return getattr(demand, "__name__", repr(demand)).replace("_", " ")
 
 
-# --- what holds everywhere
+# --- demands on every provider
 
 
 async def exactly_one_terminal(case: ProviderCase) -> None:
@@ -425,7 +425,7 @@ async def the_message_is_what_the_deltas_add_up_to(case: ProviderCase) -> None:
 
 
 async def calls_begin_before_their_arguments(case: ProviderCase) -> None:
-    """`ToolCallStarted` comes before its arguments, indexes are dense from 0, id and name are always there."""
+    """`ToolCallStarted` comes before its arguments, indexes are dense from 0, and id and name are always set."""
     begun: list[str] = []
     for chunk in (await _hear_whole(case)).chunks:
         if isinstance(chunk, ToolCallStarted):
@@ -441,7 +441,7 @@ async def calls_begin_before_their_arguments(case: ProviderCase) -> None:
 
 
 async def usage_is_a_total(case: ProviderCase) -> None:
-    """`UsageUpdate` has the total of the response so far, and `Completed` the last one: nothing is left to add up."""
+    """`UsageUpdate` has the total of the response so far, and `Completed` the last total: no sum is necessary."""
     totals = [chunk.usage for chunk in (await _hear_whole(case)).chunks if isinstance(chunk, UsageUpdate)]
     ends = [chunk.usage for chunk in (await _hear_whole(case)).chunks if isinstance(chunk, Completed)]
     if totals and ends:
@@ -450,7 +450,7 @@ async def usage_is_a_total(case: ProviderCase) -> None:
 
 
 async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
-    """The iterator holds no nursery and no cancel scope across a `yield`: the caller that iterates may have scopes of its own."""
+    """The iterator holds no nursery and no cancel scope across a `yield`: its caller may have scopes of its own."""
     rule = "no scope is held between chunks"
     async with _open(case, _whole(case)) as (provider, _):
         try:
@@ -458,7 +458,7 @@ async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
                 with _patience(rule):
                     more = True
                     while more:
-                        # Begins before a chunk and ends behind it: one of theirs would tear it.
+                        # Starts before a chunk and ends after it: a scope of the provider would break it.
                         with trio.CancelScope():
                             more = await anext(chunks, None) is not None
         except ProviderError:
@@ -469,9 +469,9 @@ async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
 
 
 async def cancelled_behind_every_chunk_nothing_stays(case: ProviderCase) -> None:
-    """Cancelled behind its n-th chunk, for every n, a request ends as cancelled and leaves no task and no socket."""
+    """Cancelled after its n-th chunk, for every n, a request ends as cancelled and leaves no task and no socket."""
     count = len((await _hear_whole(case)).chunks)
-    # Its body never ends: one that was read to its end may leave its connection to the next request.
+    # Its body never ends: a provider may keep the connection of a finished body for the next request.
     async with _open(case, stream(*case.events, stays=True)) as (provider, server):
         for taken in range(count):
             rule = f"cancelled behind chunk {taken} of {count}, nothing stays"
@@ -481,24 +481,24 @@ async def cancelled_behind_every_chunk_nothing_stays(case: ProviderCase) -> None
                     await _check_closed(server, case, rule)
 
 
-# --- what a server can show
+# --- demands that need a server
 
 
 async def an_end_without_a_terminal_is_transport(case: ProviderCase) -> None:
-    """A connection that ends before the format's own terminal is `Transport`, wherever it ends; it is no success."""
+    """A connection that ends before the format's own terminal is `Transport`, at any point, and never a success."""
     whole = await _hear_whole(case)
     for position, cut in _cuts(case):
         heard = await _hear_from(case, cut)
         rule = f"an end without a terminal is Transport ({position})"
         check_terminal(heard.chunks, heard.error, rule)
-        if heard.error is None:  # behind the terminal, where some formats have more to say
+        if heard.error is None:  # after the terminal, where some formats have more events
             check_same(final_messages(heard.chunks), final_messages(whole.chunks), rule)
         else:
             assert isinstance(heard.error, Transport), broken(rule, "expected Transport", heard.error)
 
 
 async def nothing_is_held_back(case: ProviderCase) -> None:
-    """What came before a failure, or before a silence, was yielded: all of it, in its order, and nothing half."""
+    """All content before a failure or a silence is yielded, in order, and without fragments."""
     whole = deltas_of((await _hear_whole(case)).chunks)
     origins = [origin_of(chunk, case.events) for chunk in whole]
     for before, event in enumerate(case.events):
@@ -531,7 +531,7 @@ async def the_size_of_the_pieces_does_not_matter(case: ProviderCase) -> None:
 
 
 async def unknown_events_are_tolerated(case: ProviderCase) -> None:
-    """An event of a kind that is not known yet, and comment lines, change nothing, wherever they stand."""
+    """An event of an unknown kind, and comment lines, change nothing, at any position."""
     whole = await _hear_whole(case)
     foreign = [piece for event in case.events for piece in (b": a comment\n\n", case.unheard_of, event)]
     heard = await _hear_from(case, stream(*foreign, ends=True, stays=True))
@@ -539,7 +539,7 @@ async def unknown_events_are_tolerated(case: ProviderCase) -> None:
 
 
 async def cancelled_in_every_silence_nothing_stays(case: ProviderCase) -> None:
-    """Cancelled while it waits for the n-th event, for every n, a request closes its connection and leaves nothing."""
+    """Cancelled while it waits for the n-th event, for every n, a request closes its connection and leaves no task."""
     for count in range(len(case.events) + 1):
         rule = f"cancelled in the silence behind event {count} of {len(case.events)}, nothing stays"
         silent = stream(*case.events[:count], stays=True)
@@ -554,7 +554,7 @@ async def cancelled_in_every_silence_nothing_stays(case: ProviderCase) -> None:
 
 
 async def nothing_is_retried_inside(case: ProviderCase) -> None:
-    """A refusal, a broken connection and a cut answer each are one request and one error: the session decides what next."""
+    """A refusal, a broken connection and a cut answer are each one request and one error: the session decides about retries."""
     refused = reply('{"error": {"message": "busy"}}', status="503 Busy", kind="application/json")
     hung_up = ServedReply(pieces=())
     for rule, answer in (("a refusal", refused), ("a connection lost", hung_up), ("a cut", stream())):
@@ -581,7 +581,7 @@ async def redirects_are_not_followed(case: ProviderCase) -> None:
 
 _EVERYWHERE: Final[tuple[Demand, ...]] = (
     exactly_one_terminal,
-    calls_begin_before_their_arguments,  # before the next one, which adds up what belongs together
+    calls_begin_before_their_arguments,  # before the next one, which sums up the parts of each call
     the_message_is_what_the_deltas_add_up_to,
     usage_is_a_total,
     no_scope_is_held_between_chunks,
@@ -603,7 +603,7 @@ _ON_A_WIRE: Final[tuple[Demand, ...]] = (
 
 @frozen(kw_only=True)
 class _Heard:
-    """What came of one request."""
+    """The outcome of one request."""
 
     chunks: tuple[Chunk, ...]
     error: ProviderError | None
@@ -630,7 +630,7 @@ async def _hear(provider: Provider, request: ModelRequest) -> _Heard:
     try:
         async with provider.open_stream(request) as stream_of_chunks:
             async for chunk in stream_of_chunks:
-                chunks.append(chunk)  # noqa: PERF401 - what came before an error counts
+                chunks.append(chunk)  # noqa: PERF401 - chunks before an error count
     except ProviderError as error:
         return _Heard(chunks=tuple(chunks), error=error)
     return _Heard(chunks=tuple(chunks), error=None)
@@ -641,7 +641,7 @@ def _whole(case: ProviderCase) -> ServedReply:
 
 
 def _cuts(case: ProviderCase) -> Iterator[tuple[str, ServedReply]]:
-    """Give the answer cut at each border and in the middle of each event, with the two ways a connection has to end."""
+    """Yield the answer cut at each border and within each event, with both ways for a connection to end."""
     for count, event in enumerate(case.events):
         before = case.events[:count]
         yield f"closed before event {count}", stream(*before, chunked=False)
@@ -653,7 +653,7 @@ def _cuts(case: ProviderCase) -> Iterator[tuple[str, ServedReply]]:
 
 
 async def _cancel_behind(provider: Provider, case: ProviderCase, taken: int, rule: str) -> None:
-    """Take so many chunks of a response, and be cancelled."""
+    """Take a number of chunks of a response, then cancel."""
     with trio.CancelScope() as scope:
         try:
             async with provider.open_stream(case.request) as chunks:
@@ -661,7 +661,7 @@ async def _cancel_behind(provider: Provider, case: ProviderCase, taken: int, rul
                     await anext(chunks)
                 scope.cancel(reason="check_provider")
                 await anext(chunks, None)
-                await trio.lowlevel.checkpoint()  # a chunk that was there already may come without waiting
+                await trio.lowlevel.checkpoint()  # a chunk that is already available may come without waiting
         except ProviderError as error:
             raise AssertionError(broken(rule, "expected the cancellation itself", error)) from error
     assert scope.cancelled_caught, broken(rule, "expected the cancellation to come out", "nothing")
@@ -669,7 +669,7 @@ async def _cancel_behind(provider: Provider, case: ProviderCase, taken: int, rul
 
 @asynccontextmanager
 async def _reading(provider: Provider, case: ProviderCase, rule: str) -> AsyncIterator[trio.CancelScope]:
-    """Read a response in the background; the block cancels the scope that it is given."""
+    """Read a response in the background. The block cancels the scope that it receives."""
     heard: list[_Heard] = []
 
     async def read(scope: trio.CancelScope) -> None:
@@ -692,7 +692,7 @@ async def _check_closed(server: Served, case: ProviderCase, rule: str) -> None:
 
 
 async def _check_yielded_in_silence(case: ProviderCase, came: Sequence[bytes], count: int, rule: str) -> None:
-    """Check that so many chunks come out while the connection stays open and says no more."""
+    """Check that this many chunks arrive while the connection stays open and silent."""
     async with _open(case, stream(*came, stays=True)) as (provider, _):
         seen = 0
         with trio.move_on_after(_PATIENCE_SECONDS):

@@ -1,8 +1,7 @@
-"""`check_requests_extend`: each request of a quiet session is the one before it and more, byte for byte.
+"""`check_requests_extend`: each request of a quiet session extends the one before it, byte for byte.
 
-A vendor's cache keeps the beginning of a request. A clock in a system prompt, a counter in a tool's description, a
-message that is written anew: each makes the vendor read, and the user pay, everything again with every turn. The check
-names the culprit.
+A vendor's cache keeps the beginning of a request. A clock in a system prompt, a counter in a tool's description, or a
+rewritten message makes the vendor read, and the user pay for, everything again with every turn. The check names the cause.
 
     model = ScriptedModel([calls(("add", {"a": 1})), says("1"), says("Bye.")])
     ...  # a session that talks to it
@@ -30,15 +29,15 @@ _WHOSE: Final[Mapping[Origin, str]] = MappingProxyType(
 
 
 def check_requests_extend(requests: Sequence[ModelRequest], providers: Iterable[Provider] = ()) -> None:
-    """Check that no request changes what the one before it said.
+    """Check that no request changes the content of the one before it.
 
     Args:
-        requests: Of one session, in order, such as `ScriptedModel.requests`. Between them nothing happened that rewrites
-            a conversation on purpose: no compaction, no other model, no tools attached.
-        providers: Whose bodies must extend each other too, byte for byte.
+        requests: Requests of one session, in order, such as `ScriptedModel.requests`. No intended rewrite may be between
+            them: no compaction, no other model, no attached tools.
+        providers: Providers whose bodies must also extend each other, byte for byte.
 
     Raises:
-        AssertionError: Something is volatile: the message names which request, what in it, what it was and what it is.
+        AssertionError: Some content is volatile. The message names the request, the part, its old and its new value.
     """
     kinds = list(providers)
     for number, (older, newer) in enumerate(itertools.pairwise(requests), 1):
@@ -54,7 +53,7 @@ def check_requests_extend(requests: Sequence[ModelRequest], providers: Iterable[
 
 
 def _parts(older: ModelRequest, newer: ModelRequest) -> Iterator[tuple[str, object, object]]:
-    """Give what both requests say, with a name for people; in the order in which vendors keep it."""
+    """Yield the parts of both requests, with a name for users, in the order in which vendors cache them."""
     before, after = ({spec.name: spec for spec in request.tools} for request in (older, newer))
     for name in sorted({*before, *after}):
         yield f"the tool {name!r}", before.get(name), after.get(name)
@@ -65,9 +64,9 @@ def _parts(older: ModelRequest, newer: ModelRequest) -> Iterator[tuple[str, obje
 
 
 def _gone(older: bytes, newer: bytes) -> bytes:
-    """Return what a body lost: nothing when the newer one is the older one with something put in at one place.
+    """Return the lost bytes of a body. Empty if the newer one is the older one with an insertion at one place.
 
-    At one place, and not at the end, because some formats write the tools behind the conversation.
+    At any one place rather than the end, because some formats write the tools after the conversation.
     """
     begin = _first_difference(older, newer)
     end = len(older) - _first_difference(older[::-1], newer[::-1])
@@ -85,7 +84,7 @@ def _kind(message: Message) -> str:
 
 
 def _changed(before: str, after: str) -> str:
-    """Say what changed, with a few words around the first difference."""
+    """Return the change, with a few words around the first difference."""
     place = _first_difference(before, after)
     begin = max(0, place - _AROUND)
     return f"was …{before[begin : place + _AROUND]}… and is now …{after[begin : place + _AROUND]}…"

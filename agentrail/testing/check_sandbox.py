@@ -1,4 +1,4 @@
-"""`check_sandbox`: the rules of every sandbox, ours and yours, tried through the port alone.
+"""`check_sandbox`: tests the rules of every sandbox through the port alone, for our sandboxes and yours.
 
 async def test_mine():
 await check_sandbox(MySandbox)
@@ -29,11 +29,11 @@ from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
 from agentrail.testing.under_rule import sentence_of_rule
 
-# Processes that are talked to while they run.
+# Interactive processes.
 
 
 async def opens_processes(sandbox: Sandbox) -> None:
-    """A process is talked to while it runs, ends with its code, and is gone with its block; where none may run, that is refused."""
+    """A process takes input while it runs, ends with its code, and is gone with its block. If none may run, it is refused."""
     if not offers(sandbox, ProcessSandbox):
         return
     await sandbox.write("d/a", "words")
@@ -56,7 +56,7 @@ async def opens_processes(sandbox: Sandbox) -> None:
 
 
 async def _opens_any(sandbox: ProcessSandbox) -> bool:
-    """Try one: some find out only then that nothing may run."""
+    """Try one: some sandboxes find out only then that no process may run."""
     refused = await _refusal_of(sandbox, ProcessOptions())
     assert refused in {None, "unsupported"}, refused
     return refused is None
@@ -79,7 +79,7 @@ async def _read_to_end(process: ToolProcess) -> bytes:
 
 
 class _Notes:
-    """Notes what is about to be written, and refuses it when it is told to."""
+    """Records the planned writes, and refuses them on request."""
 
     def __init__(self) -> None:
         self.writes: list[FileWrite] = []
@@ -101,7 +101,7 @@ class _Notes:
         return self.refusal
 
     def wanted(self) -> tuple[WantedFile, ...]:
-        """Say what undoes all that was noted."""
+        """Return the files that undo all recorded writes."""
         first: dict[str, FileWrite] = {}
         for one in self.writes:
             first.setdefault(one.path, one)
@@ -120,7 +120,7 @@ class _Notes:
 
 
 async def notes_what_it_writes(sandbox: Sandbox) -> None:
-    """With the capability `versions` each write is told before it is made, and one that is refused is not made."""
+    """With the capability `versions`, each write is announced before it is made, and a refused write is not made."""
     if "versions" not in sandbox.capabilities:
         return
     notes = _Notes()
@@ -144,7 +144,7 @@ async def notes_what_it_writes(sandbox: Sandbox) -> None:
 
 
 async def puts_files_back(sandbox: Sandbox) -> None:
-    """With `versions` exactly what was written is what it was; what others wrote since is a conflict, unless it is forced."""
+    """With `versions`, exactly the written files are restored. Later writes of others are a conflict, unless forced."""
     if "versions" not in sandbox.capabilities:
         return
     versioned, notes = cast("VersionedSandbox", sandbox), _Notes()
@@ -195,15 +195,15 @@ _RULE_SECONDS: Final = 60.0
 
 
 async def check_sandbox(make: SandboxFactory) -> None:
-    """Hold a sandbox against the port.
+    """Test a sandbox against the port.
 
     Args:
-        make: Gives a new, empty sandbox each time; it is closed here.
+        make: Returns a new, empty sandbox on each call. It is closed here.
 
     Raises:
-        AssertionError: A rule is broken; the message is the rule, and what came instead.
+        AssertionError: A rule is broken. The message contains the rule and the result.
 
-    Cancellation: Closes the sandbox of the rule that is being tried.
+    Cancellation: Closes the sandbox of the current rule.
     """
     for rule in SANDBOX_RULES:
         sandbox = make()
@@ -221,7 +221,7 @@ async def check_sandbox(make: SandboxFactory) -> None:
 
 
 async def _keeps_what_is_written(sandbox: Sandbox) -> None:
-    """What is written is read back, in directories that are made for it, and replaces what was there."""
+    """Written content is read back, missing directories are created, and old content is replaced."""
     written = await sandbox.write("a/b/c.txt", "one\ntwo\n")
     assert (written.error, written.is_new, written.total_lines, written.size_bytes) == (None, True, 2, 8), (
         written
@@ -236,7 +236,7 @@ async def _keeps_what_is_written(sandbox: Sandbox) -> None:
 
 
 async def _reads_in_pages(sandbox: Sandbox) -> None:
-    """A page has the lines that were asked for, with their ends; past the end it is empty, and the total is told."""
+    """A page has the requested lines, with their ends. Past the end it is empty, and the total is returned."""
     await sandbox.write("a", "1\n2\r\n3\n4")
     for offset, limit, text in (
         (1, None, "1\n2\r\n3\n4"),
@@ -250,7 +250,7 @@ async def _reads_in_pages(sandbox: Sandbox) -> None:
 
 
 async def _edits_what_is_meant(sandbox: Sandbox) -> None:
-    """An edit replaces the one occurrence, or all when told to, and shows a diff."""
+    """An edit replaces the one occurrence, or all on request, and shows a diff."""
     written = await sandbox.write("a", "x\ny\nx\n")
     one = await sandbox.edit("a", "y\n", "z\n")
     assert (one.error, one.replacements) == (None, 1), one
@@ -262,7 +262,7 @@ async def _edits_what_is_meant(sandbox: Sandbox) -> None:
 
 
 async def _refuses_unclear_edits(sandbox: Sandbox) -> None:
-    """An edit that is not clear changes nothing and says why."""
+    """An ambiguous edit changes nothing and says why."""
     await sandbox.write("a", "x\nx\n")
     for old, new, code in (
         ("y", "z", "old_not_found"),
@@ -276,7 +276,7 @@ async def _refuses_unclear_edits(sandbox: Sandbox) -> None:
 
 
 async def _keeps_line_ends_and_marks(sandbox: Sandbox) -> None:
-    """An edit is matched without regard to carriage returns, and written back with the file's line ends and mark."""
+    """An edit matches without regard to carriage returns, and keeps the file's line ends and mark."""
     for data, expected in (
         (b"a\r\nb\r\nc\r\n", b"a\r\nB\r\nBB\r\nc\r\n"),
         (codecs.BOM_UTF8 + b"b\n", codecs.BOM_UTF8 + b"B\nBB\n"),
@@ -293,7 +293,7 @@ async def _keeps_line_ends_and_marks(sandbox: Sandbox) -> None:
 
 
 async def _writes_one_after_another(sandbox: Sandbox) -> None:
-    """Edits of one file at the same time do not undo each other."""
+    """Concurrent edits of one file do not undo each other."""
     count = 20
     await sandbox.write("a", "".join(f"<{n}>\n" for n in range(count)))
 
@@ -308,7 +308,7 @@ async def _writes_one_after_another(sandbox: Sandbox) -> None:
 
 
 async def _moves_bytes(sandbox: Sandbox) -> None:
-    """Uploads and downloads move bytes, answer per file and in order, and stop at no failure of a single one."""
+    """Uploads and downloads move bytes, answer per file and in order, and continue after a failure of one file."""
     every = bytes(range(256))
     uploads = await sandbox.upload(
         [
@@ -326,7 +326,7 @@ async def _moves_bytes(sandbox: Sandbox) -> None:
 
 
 async def _lists_directories(sandbox: Sandbox) -> None:
-    """A listing has directories first, then files with their sizes, both by name; `exists` knows both."""
+    """A listing has directories first, then files with their sizes, both by name. `exists` is true for both."""
     for path in ("b.txt", "a.txt", "d/x", "c/x"):
         await sandbox.write(path, "123")
     listing = await sandbox.list_dir(".")
@@ -345,7 +345,7 @@ async def _lists_directories(sandbox: Sandbox) -> None:
 
 
 async def _refuses_bad_paths(sandbox: Sandbox) -> None:
-    """A path that leads elsewhere, or can be none, is `invalid_path` for every operation, and never exists."""
+    """A path that leads elsewhere or is invalid is `invalid_path` for every operation, and never exists."""
     for path in (*_BAD_PATHS, "x" * 256, "a/" * 2048 + "b"):
         for refusal in await _try_all(sandbox, path):
             _expect_code(refusal, "invalid_path", f"path {path[:50]!r}")
@@ -353,7 +353,7 @@ async def _refuses_bad_paths(sandbox: Sandbox) -> None:
 
 
 async def _refuses_protected_names(sandbox: Sandbox) -> None:
-    """Names that programs trust are never written, existing or not, in whatever case and however deep."""
+    """Names that programs trust are never written, existing or not, in any case and at any depth."""
     for path in _PROTECTED_PATHS:
         _expect_code((await sandbox.write(path, "x")).error, "permission_denied", f"write {path}")
         (upload,) = await sandbox.upload([FileBytes(path=path, content=b"x")])
@@ -365,7 +365,7 @@ async def _refuses_protected_names(sandbox: Sandbox) -> None:
 
 
 async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
-    """What is missing is `file_not_found` with what is there, a directory is no file, and a file no directory."""
+    """A missing file is `file_not_found` with a list of similar files. Files and directories are distinguished."""
     await sandbox.write("src/app.py", "x")
     missing = (await sandbox.read("src/ap.py")).error
     _expect_code(missing, "file_not_found", "read of a missing file")
@@ -391,7 +391,7 @@ async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
 
 
 async def _reads_text_only(sandbox: Sandbox) -> None:
-    """What is no text is `not_text`, with its type and size, wherever the bytes stand; what is too large is not written."""
+    """Content that is not text is `not_text`, with its type and size, wherever the bytes are. Too large content is not written."""
     for data in (b"\x89PNG\0", b"caf\xe9", b"x" * 100_000 + b"\xff"):
         await sandbox.upload([FileBytes(path="logo.png", content=data)])
         for refusal in (
@@ -411,7 +411,7 @@ async def _reads_text_only(sandbox: Sandbox) -> None:
 
 
 async def _finds_names(sandbox: Sandbox) -> None:
-    """`glob` knows `* ** ? [a-z] {a,b}`; paths count from the root and are sorted, directories end with a slash."""
+    """`glob` knows `* ** ? [a-z] {a,b}`. Paths count from the root and are sorted, directories end with a slash."""
     for path in (
         "a.py",
         "b.txt",
@@ -440,7 +440,7 @@ async def _finds_names(sandbox: Sandbox) -> None:
 
 
 async def _finds_text(sandbox: Sandbox) -> None:
-    """`grep` gives matching lines by path and number, with context, and says when there are more."""
+    """`grep` returns matching lines by path and number, with context, and reports if there are more."""
     await sandbox.write("b.txt", "one\ntwo\r\nthree\nfour\n")
     await sandbox.write("a/a.txt", "Two\n")
     found = await sandbox.grep("t(wo|en)", ".", GrepOptions(context_lines=1))
@@ -462,7 +462,7 @@ async def _finds_text(sandbox: Sandbox) -> None:
 
 
 async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
-    """`grep` honours `.gitignore`, and passes over binary files and directories of generated files."""
+    """`grep` honours `.gitignore`, and skips binary files and directories of generated files."""
     await sandbox.write(".gitignore", "*.log\n!keep.log\n/only\nsub/out\n")
     await sandbox.write("sub/.gitignore", "!back.log\n")
     for path in (
@@ -487,7 +487,7 @@ async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
 
 
 async def _refuses_bad_searches(sandbox: Sandbox) -> None:
-    """A pattern that is none is `invalid_pattern`; where nothing is, there is nothing to search."""
+    """An invalid pattern is `invalid_pattern`. A missing path cannot be searched."""
     await sandbox.write("a", "x")
     _expect_code((await sandbox.grep("(", ".", GrepOptions())).error, "invalid_pattern", "grep for '('")
     _expect_code((await sandbox.grep("x", "b", GrepOptions())).error, "file_not_found", "grep in 'b'")
@@ -495,13 +495,13 @@ async def _refuses_bad_searches(sandbox: Sandbox) -> None:
     _expect_code(included.error, "invalid_pattern", "include '../*'")
 
 
-# --- the rest
+# --- other operations
 
 
 async def _runs_or_says_so(sandbox: Sandbox) -> None:
-    """With the capability `execute` a command runs and says what it did; without, it is `unsupported`."""
+    """With the capability `execute`, a command runs and reports its outcome. Without it, it is `unsupported`."""
     tried = await sandbox.execute("true", ExecuteOptions())
-    if "execute" not in sandbox.capabilities:  # some find out only by trying
+    if "execute" not in sandbox.capabilities:  # some sandboxes find out only by trying
         _expect_code(tried.error, "unsupported", "execute")
         return
     result = await sandbox.execute("echo out; echo err >&2; exit 3", ExecuteOptions())
@@ -519,7 +519,7 @@ async def _runs_or_says_so(sandbox: Sandbox) -> None:
 
 
 async def _brings_snapshots_back(sandbox: Sandbox) -> None:
-    """With the capability `snapshot` all files become what they were; what was made since is gone."""
+    """With the capability `snapshot`, all files are restored, and later files are removed."""
     if "snapshot" not in sandbox.capabilities:
         return
     keeping = cast("SnapshotSandbox", sandbox)
@@ -534,7 +534,7 @@ async def _brings_snapshots_back(sandbox: Sandbox) -> None:
 
 
 async def _is_cancelled_at_once(sandbox: Sandbox) -> None:
-    """Every operation can be cancelled, and one that is cancelled before it begins changes nothing."""
+    """Every operation can be cancelled, and one that is cancelled before it starts changes nothing."""
     await sandbox.write("a", "x")
     operations: tuple[Callable[[], Awaitable[object]], ...] = (
         lambda: sandbox.read("a"),
@@ -557,7 +557,7 @@ async def _is_cancelled_at_once(sandbox: Sandbox) -> None:
 
 
 async def _closes_twice(sandbox: Sandbox) -> None:
-    """Closing works, and again."""
+    """Closing is idempotent."""
     await sandbox.aclose()
     await sandbox.aclose()
 
@@ -587,7 +587,7 @@ SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
     _is_cancelled_at_once,
     _closes_twice,
 )
-"""What is tried, each on a sandbox of its own."""
+"""The rules, each tested on its own sandbox."""
 
 _BAD_PATHS: Final = (
     *("", "..", "../secret", "a/../../b", "a/../b", "~", "~/.ssh/id_rsa", "~root/x"),

@@ -1,4 +1,4 @@
-"""`check_store`: what every store keeps to, ours and yours, tried through the port alone.
+"""`check_store`: tests the rules of every session store through the port alone, for our stores and yours.
 
     def test_mine(tmp_path):
         numbers = itertools.count()
@@ -15,7 +15,7 @@ or one rule at a time, for a report with a line for each:
     def test_mine(rule):
         check_store(MyStore, pass_lease=wait, rules=[rule])
 
-It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.store`.
+It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.store`.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,11 +95,11 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     records.a_call_that_was_cut_can_be_repeated,
     records.a_life_with_many_cuts_comes_to_the_same,
 )
-"""What is tried, each on a store of its own."""
+"""The rules, each tested on its own store."""
 
 
 def store_rule_name(rule: StoreRule) -> str:
-    """Give the name of a rule, for a report."""
+    """Return the name of a rule, for a report."""
     return rule.__name__
 
 
@@ -111,18 +111,18 @@ def check_store(
     cut: OpenCut = CutStore,
     rules: Sequence[StoreRule] = STORE_RULES,
 ) -> None:
-    """Hold a store against the port.
+    """Test a store against the port.
 
     Args:
-        make: Gives a new, empty store each time, several at once; it is closed here.
-        pass_lease: Lets the lease of all of them pass, and some milliseconds more: moves their clock, or waits.
-        reopen: Closes a store and opens again what it kept; it is closed here. None for one that keeps nothing.
-        cut: Puts something in front of a store that cuts the connection when it is told to: for a store behind a network a
-            real one. Unless given, calls and answers are lost in this process.
-        rules: Which of them are tried.
+        make: Returns a new, empty store on each call, several at the same time. It is closed here.
+        pass_lease: Lets the leases of all stores expire, plus some milliseconds: advances their clock, or waits.
+        reopen: Closes a store and opens its stored data again. It is closed here. None if it stores nothing.
+        cut: Wraps a store so that its connection can be cut on request: for a store on a network, a real connection. By
+            default, calls and answers are lost within this process.
+        rules: The rules to test.
 
     Raises:
-        AssertionError: A rule is broken; the message is the rule, and what came instead. What else a store raises travels, with
+        AssertionError: A rule is broken. The message contains the rule and the result. Other errors of a store propagate, with
             the rule as a note.
     """
     for rule in rules:

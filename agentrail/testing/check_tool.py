@@ -1,4 +1,4 @@
-"""`check_tool`: what every tool keeps to, ours and yours, tried through the port alone.
+"""`check_tool`: tests the rules of every tool through the port alone, for our tools and yours.
 
 async def test_mine():
     await check_tool(my_tool, {"city": "Lisbon"}, ctx)
@@ -34,17 +34,17 @@ _RULE_SECONDS: Final = 60.0
 
 
 async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
-    """Hold a tool against the port.
+    """Test a tool against the port.
 
     Args:
-        tool: The tool; it is run four times at most.
-        arguments: With which it works.
-        ctx: What it is given; its sandbox should be one for tests.
+        tool: The tool. It runs at most four times.
+        arguments: Valid arguments.
+        ctx: The context of the calls. Its sandbox should be one for tests.
 
     Raises:
-        AssertionError: A rule is broken; the message is the rule, and what came instead.
+        AssertionError: A rule is broken. The message contains the rule and the result.
 
-    Cancellation: Stops the call that is being tried.
+    Cancellation: Stops the current call.
     """
     for rule in TOOL_RULES:
         try:
@@ -56,7 +56,7 @@ async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> Non
 
 
 def spec_of(tool: Tool, ctx: ToolContext) -> ToolSpec:
-    """Give what a tool tells of itself to a session."""
+    """Return a tool's specification for a session."""
     listing = ToolListing(
         session_id=ctx.session_id, model=ctx.model, working_dir=ctx.working_dir, user_data=ctx.user_data
     )
@@ -119,7 +119,7 @@ async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -
     if getattr(tool, "answered_by", "code") != "code":
         await trio.lowlevel.checkpoint()
         return
-    # A plain copy of its own, which is what the runner gives it.
+    # A separate plain copy, like the one from the runner.
     given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     before = msgspec.json.encode(given, order="deterministic")
     returned: object = await tool.execute(given, ctx)
@@ -198,4 +198,4 @@ TOOL_RULES: Final = (
     _hears_a_stop_while_it_waits,
     _leaves_no_process,
 )
-"""Each is a sentence and a trial of it."""
+"""Each rule with its sentence."""

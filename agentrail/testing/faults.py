@@ -1,4 +1,4 @@
-"""`FaultPlan(seed)`: models that fail, tools that crash, subscribers that dawdle. The same seed gives the same run.
+"""`FaultPlan(seed)`: models that fail, tools that crash, subscribers that lag. The same seed repeats the same run.
 
     plan = FaultPlan(7)
 
@@ -10,8 +10,8 @@
     plan.run(main)
     print(plan.faults)
 
-What happens to the n-th request of a model is drawn from the seed, the name and n, and from nothing else. What else is left
-to chance, the order of tasks that could all go on, the jitter of retries and new ids, is drawn from the seed by `run`.
+The fate of a model's n-th request depends only on the seed, the name and n. `run` draws all other chance from the seed: the
+order of ready tasks, the jitter of retries, and new ids.
 """
 
 import random
@@ -42,18 +42,18 @@ _MAX_BUFFER: Final = 8
 
 
 class FaultPlan:
-    """Where things go wrong, drawn from a seed.
+    """A plan of faults, drawn from a seed.
 
     Attributes:
-        faults: What went wrong so far, a line each, in the order in which it happened.
+        faults: Faults so far, one line each, in order.
     """
 
     def __init__(self, seed: int, *, rate: float = 0.3) -> None:
-        """Make a plan.
+        """Create a plan.
 
         Args:
-            seed: Whatever you like; the same one gives the same faults.
-            rate: How many of the chances are taken, from 0 to 1.
+            seed: Any number. The same seed gives the same faults.
+            rate: Fraction of the chances that are taken, from 0 to 1.
         """
         self._seed = seed
         self._rate = rate
@@ -61,25 +61,25 @@ class FaultPlan:
         self.faults: list[str] = []
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run a program as `trio.run` does, on virtual time, with all that is left to chance drawn from the seed."""
+        """Run a program like `trio.run`, on virtual time, with all chance drawn from the seed."""
         with seeded_order(self._seed), installed(_DrawnMachine(self._seed)):
             return trio.run(main, clock=FakeClock())
 
     def model(self, provider: Provider) -> Provider:
-        """Let a provider be slow, or fail before, between or behind its chunks."""
+        """Wrap a provider so that it is slow, or fails before, between or after its chunks."""
         return _FaultyModel(self, provider)
 
     def tool(self, tool: Tool) -> Tool:
-        """Let a tool be slow, crash instead of working, or crash when it has worked."""
+        """Wrap a tool so that it is slow, or crashes before or after its work."""
         return _FaultyTool(self, tool)
 
     async def follow(self, session: Session) -> list[Event]:
-        """Be a subscriber who reads in fits and starts, is cut off, and comes back with a number.
+        """Subscribe with irregular reads and disconnections, resuming by number each time.
 
         Returns:
-            All committed events from the first one on, up to the end of the session.
+            All committed events from the first one to the end of the session.
 
-        Cancellation: Stops reading; nothing is returned.
+        Cancellation: Stops reading, without a result.
         """
         seen: list[Event] = []
         after = 0
@@ -99,17 +99,17 @@ class FaultPlan:
                 self.faults.append(f"subscriber cut off behind {error.resume_after}")
 
     def draw(self, name: str) -> random.Random:
-        """Give the chance of the next thing that is done under a name; for faults of your own."""
+        """Return the random source of the next action under a name, for faults of your own."""
         self._counts[name] += 1
-        return random.Random(f"{self._seed}/{name}/{self._counts[name]}")  # noqa: S311 - has to repeat, and hides nothing
+        return random.Random(f"{self._seed}/{name}/{self._counts[name]}")  # noqa: S311 - must be repeatable, and is not a secret
 
     def strikes(self, chance: random.Random) -> bool:
-        """Say whether this chance is taken."""
+        """Return whether this chance is taken."""
         return chance.random() < self._rate
 
 
 class _DrawnMachine(RealMachine):
-    """Chance and ids from the seed; threads and processes are real, as the tools may need them that a plan is made for."""
+    """Chance and ids from the seed. Threads and processes are real, because tools under test may need them."""
 
     def __init__(self, seed: int) -> None:
         self._drawn = SeededMachine(seed)
@@ -168,7 +168,7 @@ class _FaultyTool:
         self._tool = tool
 
     def __getattr__(self, name: str) -> Any:
-        # All that a tool says of itself, what only some tools have too.
+        # All other attributes of the tool, including those of only some tools.
         return getattr(self._tool, name)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:

@@ -1,4 +1,4 @@
-"""Stores that fail on request: behind a connection that is cut, or hanging, slow, away, crashing."""
+"""Stores that fail on request: with a connection that is cut, or hanging, slow, unreachable, crashing."""
 
 import threading
 import time
@@ -27,33 +27,33 @@ from agentrail.core.values.offered import offers
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.messages import SessionId
 
-# `CutStore`: a store behind a connection that is cut, before a call took effect or after it.
+# `CutStore`: a store with a connection that is cut, before a call took effect or after it.
 
 A = TypeVar("A")
 
 Cut: TypeAlias = Literal["before", "after"]
-"""Whether a call is lost on its way, or its answer is."""
+"""Whether the call is lost, or its answer."""
 
 DecideCut: TypeAlias = Callable[[str], Cut | None]
-"""Told the name of a call, says whether it is cut."""
+"""Receives the name of a call, and returns whether it is cut."""
 
 
 class CutStore:
-    """Hands each call on, and raises `StoreUnavailable` where it is told to: the caller cannot tell which of both it was."""
+    """Passes each call on, and raises `StoreUnavailable` on request: the caller cannot tell whether call or answer was lost."""
 
     def __init__(self, store: Store, decide: DecideCut) -> None:
-        """Stand in front of a store.
+        """Wrap a store.
 
         Args:
-            store: Which one.
-            decide: Asked once for each call but `is_immediate` and `close`.
+            store: The store.
+            decide: Called once for each call except `is_immediate` and `close`.
         """
         self._store = store
         self._decide = decide
 
     @property
     def is_immediate(self) -> bool:
-        """As the store behind it; what is cut is retried, so a test may want to hide it."""
+        """The same as in the wrapped store. Cut calls are retried, so a test may want to hide it."""
         return self._store.is_immediate
 
     def _cut(self, name: str, call: Callable[[], A]) -> A:
@@ -66,31 +66,31 @@ class CutStore:
         raise StoreUnavailable(message)
 
     def now_ms(self) -> int:
-        """As `Store.now_ms`."""
+        """Call `Store.now_ms`."""
         return self._cut("now_ms", self._store.now_ms)
 
     def create(self, opening: Opening) -> None:
-        """As `Store.create`."""
+        """Call `Store.create`."""
         self._cut("create", lambda: self._store.create(opening))
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """As `Store.take`."""
+        """Call `Store.take`."""
         return self._cut("take", lambda: self._store.take(scope, root, node, cause, force=force))
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """As `ManyTaker.take_many`, also in front of a store that takes trees one by one."""
+        """Call `ManyTaker.take_many`, or take the trees one by one if the store has no such method."""
         return self._cut("take_many", lambda: take_all(self._store, wanted))
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """As `Store.release`."""
+        """Call `Store.release`."""
         self._cut("release", lambda: self._store.release(node, scope, root))
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
-        """As `Store.append`."""
+        """Call `Store.append`."""
         return self._cut("append", lambda: self._store.append(batch))
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """As `Store.read`."""
+        """Call `Store.read`."""
         return self._cut("read", lambda: self._store.read(scope, session, after, limit))
 
     def find(
@@ -100,45 +100,45 @@ class CutStore:
         after: tuple[str, str] | None = None,
         limit: int = 100,
     ) -> tuple[StoredSession, ...]:
-        """As `Store.find`."""
+        """Call `Store.find`."""
         return self._cut("find", lambda: self._store.find(filters, after=after, limit=limit))
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """As `Store.get`."""
+        """Call `Store.get`."""
         return self._cut("get", lambda: self._store.get(scope, session))
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """As `Store.put_snapshot`."""
+        """Call `Store.put_snapshot`."""
         self._cut("put_snapshot", lambda: self._store.put_snapshot(snapshot))
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """As `Store.snapshots`."""
+        """Call `Store.snapshots`."""
         return self._cut("snapshots", lambda: self._store.snapshots(scope, session, at_most))
 
     def blob(self, digest: str) -> bytes | None:
-        """As `Store.blob`."""
+        """Call `Store.blob`."""
         return self._cut("blob", lambda: self._store.blob(digest))
 
     def beat(self, node: Node) -> None:
-        """As `Store.beat`."""
+        """Call `Store.beat`."""
         self._cut("beat", lambda: self._store.beat(node))
 
     def nodes(self) -> tuple[Node, ...]:
-        """As `Store.nodes`."""
+        """Call `Store.nodes`."""
         return self._cut("nodes", self._store.nodes)
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """As `Store.orphans`."""
+        """Call `Store.orphans`."""
         return self._cut("orphans", lambda: self._store.orphans(limit, after=after))
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """As `Store.due`."""
+        """Call `Store.due`."""
         return self._cut("due", lambda: self._store.due(within_ms, limit))
 
     def size(self, scope: str, session: SessionId) -> int:
-        """As `Store.size`."""
+        """Call `Store.size`."""
         return self._cut("size", lambda: self._store.size(scope, session))
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Models for tests: `ScriptedModel` answers from a script, `FunctionModel` from a function. No network, no clock but Trio's."""
+"""Models for tests: `ScriptedModel` answers from a script, `FunctionModel` from a function. No network, and only Trio's clock."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -38,12 +38,12 @@ _USAGE: Final = TokenUsage(input=10, output=5)
 
 @frozen(kw_only=True)
 class ScriptedCall:
-    """A tool call that a script makes.
+    """A tool call of a script.
 
     Attributes:
-        name: The tool.
+        name: Name of the tool.
         arguments: As text, exactly as the model would write it.
-        call_id: The vendor's id; one is made from the request's when it is empty.
+        call_id: The vendor's id. If empty, one is derived from the request's id.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Turn:
 
     Attributes:
         text: The visible text, in the pieces in which it is streamed.
-        thinking: Thought aloud before it.
+        thinking: Thinking before it.
         calls: The calls after it.
-        usage: What it says it used.
-        stop_reason: Why it stops; by default what follows from the calls.
-        error: Raised instead of the terminal chunk, after all that comes before it.
-        pause_seconds: Before each piece of text, and before the end.
+        usage: The reported usage.
+        stop_reason: The stop reason. By default derived from the calls.
+        error: Raised instead of the terminal chunk, after all earlier chunks.
+        pause_seconds: Pause before each piece of text, and before the end.
     """
 
     text: tuple[str, ...] = ()
@@ -75,12 +75,12 @@ class Turn:
 
 
 def says(*pieces: str, pause_seconds: float = 0.0) -> Turn:
-    """Make a turn that says something, a delta for each piece."""
+    """Return a turn with text, one delta per piece."""
     return Turn(text=pieces, pause_seconds=pause_seconds)
 
 
 def calls(*wanted: tuple[str, Mapping[str, JsonValue] | str], text: str = "") -> Turn:
-    """Make a turn that calls tools: pairs of a name and arguments, which may be text that is no JSON."""
+    """Return a turn that calls tools: pairs of a name and arguments, which may be text that is not JSON."""
     made = tuple(
         ScriptedCall(
             name=name,
@@ -95,7 +95,7 @@ def calls(*wanted: tuple[str, Mapping[str, JsonValue] | str], text: str = "") ->
 
 
 def fails(error: ProviderError, *, after: str = "") -> Turn:
-    """Make a turn that fails, after it has said something or at once."""
+    """Return a turn that fails, after some text or at once."""
     return Turn(text=(after,) if after else (), error=error)
 
 
@@ -105,16 +105,16 @@ ScriptedAnswer: TypeAlias = Callable[[ModelRequest], Turn | Awaitable[Turn]]
 
 
 class FunctionModel:
-    """A model whose every response is what a function says.
+    """A model whose responses come from a function.
 
     Attributes:
-        requests: All that it was asked, in order.
+        requests: All requests, in order.
     """
 
     name = "scripted"
 
     def __init__(self, answer: ScriptedAnswer) -> None:
-        """Take the function: from a request to a `Turn`, sync or async."""
+        """Store the function: from a request to a `Turn`, sync or async."""
         given: object = answer
         if not callable(given):
             message = (
@@ -125,17 +125,17 @@ class FunctionModel:
         self.requests: list[ModelRequest] = []
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say that it can do everything, for nothing, within a window of 128,000 tokens."""
+        """Return full capabilities, free of charge, with a window of 128,000 tokens."""
         free = Price(input=0, output=0)
         return Capabilities(context_window=128_000, images=True, reasoning=True, price=free)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """There is no wire: the body is empty."""
+        """Return an empty body: there is no wire format."""
         return b""
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Stream the turn that the function gives."""
+        """Stream the turn that the function returns."""
         self.requests.append(request)
         answered = self._answer(request)
         turn: object = await answered if inspect.isawaitable(answered) else answered
@@ -148,13 +148,13 @@ class FunctionModel:
 
 
 class ScriptedModel(FunctionModel):
-    """A model that answers from a script, one turn per request. Running out of script fails the request."""
+    """A model that answers from a script, one turn per request. A request beyond the script fails."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
-        """Take the turns, in order.
+        """Store the turns, in order.
 
         Raises:
-            OptionError: Your move: something else than a sequence of turns, such as a list in the list.
+            OptionError: Your move: not a sequence of turns, for example a nested list.
         """
         super().__init__(self._next)
         given: object = turns
@@ -177,17 +177,17 @@ class ScriptedModel(FunctionModel):
         return self._turns[position]
 
     def assert_exhausted(self) -> None:
-        """Check that every turn of the script was asked for.
+        """Check that every turn of the script was used.
 
         Raises:
-            AssertionError: Some were not.
+            AssertionError: Some turns were not used.
         """
         left = len(self._turns) - len(self.requests)
         assert left <= 0, f"{left} of {len(self._turns)} turns of the script were never asked for"
 
 
 async def stream_of(turn: Turn, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-    """Turn a turn into chunks, ending with its terminal one or with its error."""
+    """Convert a turn into chunks, ending with its terminal chunk or its error."""
     blocks: list[AssistantBlock] = []
     if turn.thinking:
         blocks.append(Thinking(text=turn.thinking, provider="scripted"))

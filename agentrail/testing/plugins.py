@@ -1,9 +1,9 @@
-"""Plugins with one behaviour each, for scenarios and tests: what to answer stands in a line, not in code.
+"""Plugins with one behaviour each, for scenarios and tests, configured by lines of text instead of code.
 
-A rule is `HOOK=ACTION`, or `HOOK.TOOL=ACTION` on the hooks of calls; the action is a word with perhaps a text behind a
+A rule is `HOOK=ACTION`, or `HOOK.TOOL=ACTION` for the hooks of calls. The action is a word, with an optional text after a
 colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"think again"`, `skip`, `args:{"path": "b"}`,
-`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other` with perhaps `?{options}` behind it, `emit:seen`, `raise`, `section:"Today is Friday."`,
-`messages:2`, which hands on the last two messages alone.
+`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other` with an optional `?{options}` after it, `emit:seen`, `raise`,
+`section:"Today is Friday."`, and `messages:2`, which passes on only the last two messages.
 """
 
 import functools
@@ -25,18 +25,18 @@ from agentrail.messages import Message
 PuppetAnswer: TypeAlias = p.Action[int]
 
 _ONCE: Final = frozenset({"intervene"})
-"""Actions that would never end if they were taken whenever the hook comes."""
+"""Actions that would loop indefinitely if taken on every occurrence of the hook."""
 
 
 @frozen(kw_only=True)
 class PuppetRule:
-    """What to answer.
+    """A rule of the answers.
 
     Attributes:
-        hook: The name of the hook event.
-        tool: Only calls of this tool; None for all.
-        action: The word.
-        text: What stands behind it.
+        hook: Name of the hook event.
+        tool: Only calls of this tool. None for all.
+        action: The action word.
+        text: The text after it.
     """
 
     hook: str
@@ -46,14 +46,14 @@ class PuppetRule:
 
 
 class PuppetPlugin(p.Plugin[int]):
-    """Answers by rules; its state counts how often it was asked to speak up.
+    """Answers by rules. Its state counts the `emit` actions and similar requests.
 
     Attributes:
-        rules: What it answers.
+        rules: Its rules.
     """
 
     def __init__(self, rules: tuple[PuppetRule, ...], *, name: str, priority: int = 500) -> None:
-        """Take the rules; of two that fit the first counts."""
+        """Store the rules. The first matching rule counts."""
         self.rules = rules
         self.name = name
         self.priority = priority
@@ -62,11 +62,11 @@ class PuppetPlugin(p.Plugin[int]):
         )
 
     def init(self) -> int:
-        """Begin with nothing said."""
+        """Return the count 0."""
         return 0
 
     def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> PuppetAnswer:
-        """Answer by the first rule that fits."""
+        """Return the action of the first matching rule."""
         del ctx
         for rule in self.rules:
             fits = rule.hook == type(event).__name__ and rule.tool in (None, getattr(event, "name", None))
@@ -110,18 +110,18 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], PuppetAnswer]]] = MappingProxy
 )
 
 PUPPET_ACTIONS: Final = frozenset({*_ANSWERS, "messages"})
-"""The words that a rule may have."""
+"""The action words of a rule."""
 
 
 def read_rule(key: str, value: Any) -> PuppetRule:
-    """Read one rule.
+    """Parse one rule.
 
     Args:
         key: `HOOK` or `HOOK.TOOL`.
         value: `ACTION`, `ACTION:TEXT`.
 
     Raises:
-        ValueError: Your move: there is no such hook or action; the message has those there are.
+        ValueError: Your move: an unknown hook or action. The message lists the known ones.
     """
     hook, _, tool = key.partition(".")
     action, _, text = str(value).partition(":")
@@ -133,16 +133,16 @@ def read_rule(key: str, value: Any) -> PuppetRule:
 
 
 class PluginShelf:
-    """Keeps plugins that are to come while a session lives, as the shell does; give it to `load_stack(entries, ask=shelf)`.
+    """Plugins to be added while a session lives, as in the shell. Pass it to `load_stack(entries, ask=shelf)`.
 
-    One that was not put there is a puppet without rules where its record says that it comes from here, and else not there.
+    A plugin that was not put here is a puppet without rules if its record names this module, and otherwise missing.
     """
 
     def __init__(self, ask: Ask = call_handler) -> None:
-        """Begin empty.
+        """Create an empty shelf.
 
         Args:
-            ask: How handlers are called.
+            ask: Calls a handler.
         """
         self._ask = ask
         self._coming: dict[str, Plugin] = {}
@@ -152,34 +152,34 @@ class PluginShelf:
         return self._ask(member, event, state, ctx)
 
     def put(self, change: str, entry: PluginEntry) -> PluginRecord:
-        """Keep what a change is to bring, and give what stands for it in the signal.
+        """Store the plugin of a change, and return its record for the signal.
 
         Args:
-            change: The id of the signal.
-            entry: As of `load_stack`.
+            change: Id of the signal.
+            entry: An entry, as in `load_stack`.
 
         Raises:
-            PluginError: Your move: as of `load_stack`.
+            PluginError: Your move: the errors of `load_stack`.
         """
         plugin, record = part_entry(entry, self)
         self._coming[change] = plugin
         return record
 
     def find(self, change: str, record: PluginRecord) -> Plugin | None:
-        """Give the plugin of a change."""
+        """Return the plugin of a change."""
         found = self._coming.get(change)
         return found if found is not None else puppet_of(record)
 
 
 PUPPET_ORIGIN: Final = plugin_origin(PuppetPlugin)
-"""Where puppets come from."""
+"""Origin of puppets."""
 
 
 def puppet_of(record: PluginRecord) -> PuppetPlugin | None:
-    """Give the puppet that a record stands for, which answers nothing; None where it stands for another plugin."""
+    """Return a puppet without rules for a record. None if the record is for another plugin."""
     return _silent(record.name) if record.origin == PUPPET_ORIGIN else None
 
 
-@functools.cache  # a plugin is equal only to itself, and a step that is taken twice is to give equal states
+@functools.cache  # a plugin is equal only to itself, and a repeated step must return equal states
 def _silent(name: str) -> PuppetPlugin:
     return PuppetPlugin((), name=name)

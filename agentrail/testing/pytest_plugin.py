@@ -1,16 +1,16 @@
-"""Fixtures for tests of agents, there wherever agentrail is installed: `supervisor`, `scripted`, `clock`.
+"""Fixtures for tests of agents, available wherever agentrail is installed: `supervisor`, `scripted`, `clock`.
 
     async def test_my_agent(supervisor, scripted, clock):
         session = await supervisor.start_session(model=scripted(says("hello")))
         assert await session.ask("Hi") == "hello"
 
-They need pytest-trio, which runs the test. Nothing of agentrail and no Trio is imported before a test asks for one of them:
-pytest loads this module whenever it starts, in every project of the environment. A fixture of the same name in a conftest.py
-comes before the one from here.
+They need pytest-trio, which runs the test. Neither agentrail nor Trio is imported before a test uses one of them: pytest
+loads this module at every start, in every project of the environment. A fixture of the same name in a conftest.py
+takes precedence.
 
-Every session of `supervisor` is journaled in memory and folded when the test is over, and has to come to what it was: else it could
-not be resumed from a store. A test whose sessions cannot, such as one of a plugin that asks a clock, says so and why:
-`@pytest.mark.unfolded("its plugin asks a clock")`.
+Every session of `supervisor` is journaled in memory. After the test, its state must equal the folded journal, or it could
+not be resumed from a store. A test whose sessions cannot do this, such as one of a plugin that reads a clock, states the
+reason: `@pytest.mark.unfolded("its plugin asks a clock")`.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say what the mark means."""
+    """Register the mark."""
     config.addinivalue_line(
         "markers", "unfolded(why): sessions of `supervisor` are something else than their journals say"
     )
@@ -35,19 +35,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def clock() -> "trio.testing.MockClock":
-    """The clock under which the test runs: it jumps to the next deadline when all tasks wait.
+    """The clock of the test: it jumps to the next deadline when all tasks wait.
 
-    Not for tests with threads or child processes: it does not see them at work, and jumps past them.
+    Not for tests with threads or child processes: it does not see them working, and jumps past them.
     """
-    from agentrail.testing.clock import FakeClock  # noqa: PLC0415 - as the module says
+    from agentrail.testing.clock import FakeClock  # noqa: PLC0415 - see the docstring of the module
 
     return FakeClock()
 
 
 @pytest.fixture
 def scripted() -> "Generator[Callable[..., ScriptedModel], None, None]":
-    """Make a `ScriptedModel` of turns: `scripted(says("one"), says("two"))`. In a test that passes all were asked for."""
-    from agentrail.testing.models import ScriptedModel  # noqa: PLC0415 - as the module says
+    """Create a `ScriptedModel` from turns: `scripted(says("one"), says("two"))`. A passing test must use all of them."""
+    from agentrail.testing.models import ScriptedModel  # noqa: PLC0415 - see the docstring of the module
 
     made: list[ScriptedModel] = []
 
@@ -62,11 +62,11 @@ def scripted() -> "Generator[Callable[..., ScriptedModel], None, None]":
 
 @pytest.fixture
 async def supervisor(request: pytest.FixtureRequest) -> "AsyncIterator[SessionSupervisor]":
-    """A supervisor whose models are objects, so that no test asks a real one; behind it nothing of its sessions is left.
+    """A supervisor whose models are objects, so that no test calls a real one. Its sessions have ended after the test.
 
-    And each of them is what its journal comes to, unless the test is marked `unfolded`.
+    Each session must equal its folded journal, unless the test is marked `unfolded`.
     """
-    from agentrail.testing.folded import folded_sessions  # noqa: PLC0415 - as the module says
+    from agentrail.testing.folded import folded_sessions  # noqa: PLC0415 - see the docstring of the module
     from agentrail.testing.orphans import no_orphans  # noqa: PLC0415
     from agentrail.testing.supervisors import open_nameless  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""Tools for tests, with one behaviour each: one answers and remembers, one hangs, one crashes, one will not stop, one counts.
+"""Tools for tests, with one behaviour each: record, hang, crash, ignore a stop, or count effects.
 
-Each is a complete `agentrail.abc.Tool`, takes any arguments, and can be renamed: `HangingTool(name="wait")`.
+Each is a complete `agentrail.abc.Tool`, accepts any arguments, and can be renamed: `HangingTool(name="wait")`.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ _ANY_OBJECT: Final[JsonObject] = {"type": "object"}
 
 @define(kw_only=True, eq=False)
 class _Fake:
-    """What all of them are to a session.
+    """The common part of all of them.
 
     Attributes:
-        name: What a script calls it by.
-        description: What the model would read.
-        parameters: The schema; by default any object will do.
+        name: Its name in a script.
+        description: Its description for the model.
+        parameters: The schema. By default any object is accepted.
         killable: Whether a default abort stops it.
-        effect_class: What it promises about being run twice.
-        timeout_seconds: Per attempt; None for the session's own.
-        answered_by: Who gives the result: its code, or the user, whom each call is a question to then.
-        started: Set when its first call begins.
-        calls: The arguments of all calls so far, in the order in which they began.
-        contexts: What came along with them.
+        effect_class: Its promise about repeated runs.
+        timeout_seconds: Time limit per attempt. None for the session's own.
+        answered_by: The source of the result: its code, or the user, to whom each call is then a question.
+        started: Set when its first call starts.
+        calls: Arguments of all calls so far, in order of their start.
+        contexts: Contexts of these calls.
     """
 
     name: str
@@ -52,17 +52,17 @@ class _Fake:
 
 @define(kw_only=True, eq=False)
 class RecordingTool(_Fake):
-    """A tool that answers at once and remembers what it was asked.
+    """A tool that answers at once and records its calls.
 
     Attributes:
-        answer: What it says: a text, an outcome, or a function from the arguments to one of these.
+        answer: Its answer: a text, an outcome, or a function from the arguments to one of these.
     """
 
     name: str = "record"
     answer: str | ToolOutcome | Callable[[JsonObject], str | ToolOutcome] = "recorded"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Remember, and answer."""
+        """Record the call, and answer."""
         self._begin(arguments, ctx)
         await trio.lowlevel.checkpoint()
         answer = self.answer(arguments) if callable(self.answer) else self.answer
@@ -74,14 +74,14 @@ class HangingTool(_Fake):
     """A tool that never returns, and ends as soon as it is cancelled.
 
     Attributes:
-        stopped: How many of its calls were cancelled and are gone.
+        stopped: Number of its calls that were cancelled and have ended.
     """
 
     name: str = "hang"
     stopped: int = field(default=0, init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Wait for ever."""
+        """Wait indefinitely."""
         self._begin(arguments, ctx)
         try:
             await trio.sleep_forever()
@@ -94,7 +94,7 @@ class CrashingTool(_Fake):
     """A tool that raises.
 
     Attributes:
-        error: What it raises; in groups too, and what is no `Exception`.
+        error: The exception, which may be a group, or not an `Exception`.
     """
 
     name: str = "crash"
@@ -109,19 +109,19 @@ class CrashingTool(_Fake):
 
 @define(kw_only=True, eq=False)
 class StubbornTool(_Fake):
-    """A tool that does not hear its cancellation for a while. Use it under a virtual clock.
+    """A tool that ignores its cancellation for a while. Use it under a virtual clock.
 
     Attributes:
-        deaf_seconds: How long.
+        deaf_seconds: Duration.
     """
 
     name: str = "stubborn"
     deaf_seconds: float = 60.0
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Sleep, deaf to everybody, and answer."""
+        """Sleep, ignoring cancellations, and answer."""
         self._begin(arguments, ctx)
-        # Deaf on purpose; a real tool bounds its shield by seconds, not minutes.
+        # Shielded on purpose. A real tool limits its shield to seconds rather than minutes.
         with trio.CancelScope(shield=True):
             await trio.sleep(self.deaf_seconds)
         return Ok(text="done at last")
@@ -129,11 +129,11 @@ class StubbornTool(_Fake):
 
 @define(kw_only=True, eq=False)
 class LedgerTool(_Fake):
-    """A tool with an effect that can be counted: for tests that something happens exactly once.
+    """A tool with a countable effect: for tests that an effect happens exactly once.
 
     Attributes:
-        crashes: So many of its next calls raise when they have taken effect already: the worst moment.
-        effects: The operations that took effect, in their order. An `idempotent` tool knows the ones it has done.
+        crashes: Number of next calls that raise after they have taken effect: the worst moment.
+        effects: Operations that took effect, in order. An `idempotent` tool knows the ones it has done.
     """
 
     name: str = "ledger"
@@ -141,7 +141,7 @@ class LedgerTool(_Fake):
     effects: list[str] = field(factory=list, init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Take effect, and say how often that has happened."""
+        """Take effect, and return the number of effects so far."""
         self._begin(arguments, ctx)
         await trio.lowlevel.checkpoint()
         if self.effect_class != "idempotent" or ctx.operation_id not in self.effects:
@@ -153,10 +153,10 @@ class LedgerTool(_Fake):
         return Ok(text=f"{len(self.effects)} effects")
 
     def assert_each_once(self, expected: int) -> None:
-        """Check that so many operations took effect, each of them once.
+        """Check that this many operations took effect, each of them once.
 
         Raises:
-            AssertionError: There were more or fewer, or one of them took effect twice.
+            AssertionError: More or fewer took effect, or one of them twice.
         """
         twice = sorted({one for one in self.effects if self.effects.count(one) > 1})
         assert not twice, f"operations that took effect more than once: {twice}"
