@@ -2,7 +2,7 @@
 
 - `agentrail.abc.Sandbox` is the port: expected failures are the `error` of a result, exceptions are bugs or cancellation.
 - `local.py` is a directory of this machine, `memory.py` a dictionary.
-- `agentrail.testing.check_sandbox` holds any of them, and yours, against the port.
+- `agentrail.testing.check_sandbox` tests any of them, and yours, against the port.
 
 The smallest example:
 

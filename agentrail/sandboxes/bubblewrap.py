@@ -1,4 +1,4 @@
-"""Bubblewrap options of a confined command: its view of the machine, and the system calls that it must not make."""
+"""Bubblewrap options of a confined command: its view of the machine, and its forbidden system calls."""
 
 import errno
 import os
@@ -19,31 +19,31 @@ from agentrail.sandboxes.process_tree import PROC
 from agentrail.sandboxes.protected_mounts import Mount
 from agentrail.sandboxes.protected_names import STATE_DIRECTORY
 
-# System calls that a confined command must not make, as a program for the kernel.
+# The forbidden system calls of a confined command, as a program for the kernel.
 #
-# What is refused either asks the kernel for what no ordinary program needs (keys, namespaces, mounts, modules, `bpf`), or
-# reaches what no namespace keeps apart (sockets of a hypervisor, of Bluetooth, the kernel's cryptography). It is refused with
-# an error and not with a signal, so that a program that only tries goes on. `ptrace` is not among it: debuggers work, and see
-# no process but those of the command.
+# A refused call either asks the kernel for services that no ordinary program needs (keys, namespaces, mounts, modules,
+# `bpf`), or reaches resources that no namespace separates (sockets of a hypervisor, of Bluetooth, the kernel's
+# cryptography). Refusal is an error rather than a signal, so that a program that only tries can continue. `ptrace` is
+# allowed: debuggers work, and see only the processes of the command.
 #
 # Pure. A filter is a list of instructions of classic BPF; see seccomp(2) and the kernel's `seccomp_filter.rst`.
 
 _Instruction: TypeAlias = tuple[int, int, int, int]
-"""Code, how many to skip when true, how many when false, operand."""
+"""Code, number to skip if true, number to skip if false, operand."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW: Final = 0x7FFF0000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in `struct seccomp_data`
 
 _NEW_NAMESPACES: Final = 0x7E020000
-"""`CLONE_NEW*`, but for time, whose bit means something else in clone(2)."""
+"""`CLONE_NEW*`, except for time, whose bit has another meaning in clone(2)."""
 _NEW_TIME: Final = 0x80
 _TERMINAL_INPUT: Final = (0x5412, 0x541C)
-"""`TIOCSTI` and `TIOCLINUX`, which type for the user."""
+"""`TIOCSTI` and `TIOCLINUX`, which type as if they were the user."""
 
 _AF_UNIX: Final = 1
 _FAMILIES: Final = (0, _AF_UNIX, 2, 10, 16)
-"""Unspecified, local, IPv4, IPv6, netlink: what a network namespace keeps apart."""
+"""Unspecified, local, IPv4, IPv6, netlink: the families that a network namespace separates."""
 _SOCK_TYPE: Final = 0xF
 _SOCK_STREAM, _SOCK_SEQPACKET = 1, 5
 
@@ -53,7 +53,7 @@ class MachineCode:
     """A kind of processor.
 
     Attributes:
-        first_foreign: The first number of another way to call, which has numbers of its own; None where there is none.
+        first_foreign: The first number of an alternative calling convention with its own numbers. None if there is none.
     """
 
     architecture: int
@@ -61,7 +61,7 @@ class MachineCode:
     numbers: Mapping[str, int]
 
 
-# Those that are refused or judged; a line has the numbers for x86_64 and aarch64. Those of new ones are common to all.
+# The calls that are refused or judged, one line each, with the numbers for x86_64 and aarch64. New calls have common numbers.
 _NUMBERS: Final = """
 ioctl                16   29
 socket               41  198
@@ -117,7 +117,7 @@ def _read_numbers(column: int) -> Mapping[str, int]:
 
 MACHINES: Final[Mapping[str, MachineCode]] = MappingProxyType(
     {
-        # The other way is x32, whose numbers begin there.
+        # The alternative is x32, whose numbers start there.
         "x86_64": MachineCode(architecture=0xC000003E, first_foreign=0x40000000, numbers=_read_numbers(1)),
         "aarch64": MachineCode(architecture=0xC00000B7, first_foreign=None, numbers=_read_numbers(2)),
     }
@@ -126,7 +126,7 @@ _JUDGED_BY_ARGUMENTS: Final = frozenset({"ioctl", "socket", "socketpair", "clone
 
 
 def assemble_filter(machine: str, *, local_sockets: bool) -> bytes | None:
-    """Write the filter for a kind of processor."""
+    """Return the filter for a kind of processor."""
     known = MACHINES.get(machine)
     if known is None:
         return None
@@ -135,7 +135,7 @@ def assemble_filter(machine: str, *, local_sockets: bool) -> bytes | None:
     program: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, known.architecture),
-        _refuse(errno.ENOSYS),  # a program of 32 bits: its calls have other numbers
+        _refuse(errno.ENOSYS),  # a 32-bit program: its calls have other numbers
         (_LOAD, 0, 0, _NUMBER_AT),
     ]
     if known.first_foreign is not None:
@@ -143,21 +143,21 @@ def assemble_filter(machine: str, *, local_sockets: bool) -> bytes | None:
     for name, number in numbers.items():
         if name not in _JUDGED_BY_ARGUMENTS:
             program += [(_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
-    # Its flags are in memory, which a filter cannot read; who hears that it is not there uses clone.
+    # Its flags are in memory, which a filter cannot read. A program that finds it missing uses clone.
     program += _when(numbers["clone3"], [_refuse(errno.ENOSYS)])
     program += _when(numbers["clone"], _unless_bits(0, _NEW_NAMESPACES))
     program += _when(numbers["unshare"], _unless_bits(0, _NEW_NAMESPACES | _NEW_TIME))
     program += _when(numbers["ioctl"], _unless_one_of(1, _TERMINAL_INPUT))
     program += _when(numbers["socket"], _only(0, families))
     if not local_sockets:
-        # A pair of datagram sockets can send to any address; one of streams stays a pair.
+        # A pair of datagram sockets can send to any address. A pair of stream sockets stays a pair.
         program += _when(numbers["socketpair"], _only(1, (_SOCK_STREAM, _SOCK_SEQPACKET), mask=_SOCK_TYPE))
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
 def _when(number: int, block: Sequence[_Instruction]) -> list[_Instruction]:
-    """Go through a block, which ends the program, for one system call."""
+    """Run a block, which ends the program, for one system call."""
     return [(_EQUAL, 0, len(block), number), *block]
 
 
@@ -178,7 +178,7 @@ def _only(argument: int, values: Iterable[int], *, mask: int = 0xFFFFFFFF) -> li
 
 
 def _load(argument: int) -> _Instruction:
-    """Load the lower half of an argument; all that is judged here is an `int` for the kernel."""
+    """Load the lower half of an argument. Every judged argument is an `int` for the kernel."""
     return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)
 
 
@@ -193,20 +193,20 @@ Network: TypeAlias = Literal["none", "host"]
 CALL_FILTER: Final = "--seccomp"
 BIND_OPENED: Final = "--ro-bind-fd"
 OPTIONAL: Final = ("--size", "--disable-userns", "--unshare-cgroup", CALL_FILTER, BIND_OPENED)
-"""What not every bubblewrap knows, or not every kernel allows; without one of these the rest still holds."""
+"""Options that some versions of bubblewrap or some kernels lack. Without one of these, the rest still applies."""
 
 _HIDDEN_FILES: Final = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
 _TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108 - they are hidden
 _HIDDEN_DIRECTORIES: Final = (
     *("/home", "/root", "/run", "/etc/ssh"),
-    # What of the kernel root may read there although it may do nothing: its memory, its firmware, traces of all programs.
+    # Readable by the kernel's root even without rights: its memory, its firmware, traces of all programs.
     *("/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/fs/bpf", "/sys/fs/pstore"),
 )
 _HIDDEN_OF_PROC: Final = frozenset(
     {"keys", "key-users", "kcore", "kmsg", "timer_list", "sched_debug", "latency_stats"}
 )
 _BASES: Final = tuple(map(Path, ("/usr/local", "/usr", "/var/lib", "/var", "/opt", "/")))
-"""Directories of the system in which others lie that have nothing to do with each other."""
+"""Directories of the system that contain unrelated other directories."""
 _OF_THE_SYSTEM: Final = frozenset(
     {
         *(
@@ -245,12 +245,12 @@ _OF_THE_SYSTEM: Final = frozenset(
         *("sys", "tmp", "usr", "var", "cache", "log", "spool", "lock", "mail", "backups"),
     }
 )
-"""What lies in these, and is no neighbour of a workspace."""
+"""Directories of the system, whose content does not count as a neighbour of a workspace."""
 _OF_SITES: Final = frozenset({"/media", "/mnt", "/opt", "/srv"})
-"""Standard directories that hold nothing a program needs."""
+"""Standard directories without content that a program needs."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - it gets one of its own
 _OF_ITS_OWN: Final = (Path("/proc"), Path("/dev"))
-_EMPTY_BYTES: Final = 1 << 20  # of a directory in which nothing but mounts is wanted
+_EMPTY_BYTES: Final = 1 << 20  # of a directory that only contains mounts
 _FIRST_UID_OF_PEOPLE: Final = 1_000
 _MAX_SOCKETS_HIDDEN: Final = 500
 _NAMESPACES: Final = (
@@ -261,12 +261,12 @@ _NAMESPACES: Final = (
 
 @frozen(kw_only=True)
 class Confining:
-    """How bubblewrap is called.
+    """The call of bubblewrap.
 
     Attributes:
-        program: Where it is.
-        options: All but those that name descriptors and variables.
-        call_filter: Which system calls are refused, as `seccomp.py` writes it; None for none.
+        program: Its path.
+        options: All options except those with descriptors and variables.
+        call_filter: The system call filter. None for none.
     """
 
     program: str
@@ -277,13 +277,13 @@ class Confining:
 
 @frozen(kw_only=True)
 class View:
-    """What a confined command sees of the machine.
+    """A confined command's view of the machine.
 
     Attributes:
-        root: What may be written; also the home directory.
-        directory: Where the command begins.
+        root: The writable directory, also the home directory.
+        directory: The working directory of the command.
         network: `none` or `host`.
-        mounts: What below the root is not to be written or not to be renamed, those further up first.
+        mounts: Paths below the root that must not be written or renamed, the upper ones first.
     """
 
     root: Path
@@ -295,7 +295,7 @@ class View:
     lacks: frozenset[str] = field(default=frozenset())
 
     def decide(self, program: str) -> Confining:
-        """Write the call of bubblewrap."""
+        """Return the call of bubblewrap."""
         temporary = _find_temporary()
         neighbours = find_neighbours(self.root)
         hidden = _outermost(
@@ -325,7 +325,7 @@ class View:
         for path in (
             *hidden,
             *filter(Path.is_dir, (*inside, *outside)),
-        ):  # by now all that is mounted in them has its place
+        ):  # by now, everything mounted in them has its place
             if path in inside or not _lies_in(path, (self.root, *shown)):
                 options += ["--remount-ro", str(path)]
         return Confining(
@@ -343,13 +343,13 @@ class View:
                 yield from _empty(Path(path), _EMPTY_BYTES, self.lacks)
                 yield from ("--remount-ro", path)
             elif BIND_OPENED in self.lacks:
-                yield from (f"{option}-try", path, path)  # it may be gone by now
+                yield from (f"{option}-try", path, path)  # it may no longer exist
             else:
                 yield from (f"{option}-fd", str(mount.descriptor), path)
 
 
 def decide_basis(network: Network, lacks: frozenset[str], *, shared_memory_bytes: int) -> tuple[str, ...]:
-    """Write what holds for every command: namespaces, and a machine of which nothing can be written."""
+    """Return the options of every command: namespaces, and a read-only machine."""
     options = [*_NAMESPACES, *(("--unshare-net",) if network == "none" else ())]
     options += (one for one in ("--disable-userns", "--unshare-cgroup") if one not in lacks)
     options += ["--ro-bind", "/", "/", "--dev", "/dev"]
@@ -359,7 +359,7 @@ def decide_basis(network: Network, lacks: frozenset[str], *, shared_memory_bytes
 
 
 def find_filter(network: Network, lacks: frozenset[str]) -> bytes | None:
-    """Write the filter of system calls for this machine; None where there is none."""
+    """Return the system call filter for this machine. None if there is none."""
     if CALL_FILTER in lacks:
         return None
     return assemble_filter(os.uname().machine, local_sockets=network == "none")
@@ -371,9 +371,9 @@ def _empty(path: Path, size_bytes: int, lacks: frozenset[str]) -> tuple[str, ...
 
 
 def _decide_proc() -> Iterator[str]:
-    """Keep what is in `/proc` beside the processes from being written: its settings are those of the whole machine.
+    """Protect the rest of `/proc` from writes: its settings apply to the whole machine.
 
-    Root owns them, and needs no other right to write most: `core_pattern` names a program that the kernel starts outside.
+    Root owns them, and can write most of them without other rights: `core_pattern` names a program that the kernel starts outside.
     """
     with os.scandir(PROC) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
@@ -396,7 +396,7 @@ def _hide(paths: Iterable[Path], lacks: frozenset[str]) -> Iterator[str]:
 def _find_private(
     root: Path, seen: tuple[Path, ...], hidden: tuple[Path, ...]
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """List the private places that are still seen, below a root and elsewhere; without those in another one of the list."""
+    """Return the private places still visible, below a root and elsewhere, without those inside another one of the list."""
     private = {*private_places()} - {root}
     inside = {
         path
@@ -412,10 +412,10 @@ def _find_private(
 
 
 def find_neighbours(root: Path) -> tuple[Path, ...]:
-    """List the directories that belong to others because a workspace lies where it does: those next to it, and all around it.
+    """Return the directories that belong to others, judged by the location of a workspace: those next to it and around it.
 
-    That is the outermost directory that leads to it and is none of the system, whole; where it lies in one of the system itself, every
-    other directory there that the system does not have anyway.
+    That is the outermost directory above it that does not belong to the system, as a whole. In a directory of the system itself,
+    it is every other directory that the system does not have by default.
     """
     base = next((one for one in _BASES if one in root.parents), None)
     if base is None:
@@ -429,7 +429,7 @@ def find_neighbours(root: Path) -> tuple[Path, ...]:
             found = [Path(one.path) for one in entries if one.is_dir(follow_symlinks=False)]
     except OSError:
         return ()
-    # Own programs may lie anywhere, and what they need is not listed: what a program of ours is in stays.
+    # Our own programs may be anywhere, and their dependencies are not listed: a directory with a program of ours stays visible.
     needed = (*_own_prefixes(), *_program_directories())
     return tuple(
         path
@@ -441,7 +441,7 @@ def find_neighbours(root: Path) -> tuple[Path, ...]:
 
 
 def _find_needed(root: Path, neighbours: tuple[Path, ...]) -> list[Path]:
-    """List what lies among the neighbours, and is no one's workspace: the interpreter's environment, and the programs of `PATH`."""
+    """Return the needed paths among the neighbours: the interpreter's environment, and the programs of `PATH`."""
     every = {*_own_prefixes(), *_program_directories()}
     return sorted(
         path
@@ -460,12 +460,12 @@ def _program_directories() -> tuple[Path, ...]:
 
 
 def _find_temporary() -> list[Path]:
-    """List the temporary directories, which a command may use as long as it runs."""
+    """Return the temporary directories, which a command may use while it runs."""
     return _outermost({Path(name).resolve() for name in (*_TEMPORARY, tempfile.gettempdir())})
 
 
 def _find_hidden() -> list[Path]:
-    """List the directories that no command sees: homes, `/run`."""
+    """Return the directories hidden from every command: homes, `/run`."""
     temporary = _find_temporary()
     every = {Path(name).resolve() for name in (*_HIDDEN_DIRECTORIES, *_homes())}
     return _outermost({path for path in every if not any(path.is_relative_to(other) for other in temporary)})
@@ -490,16 +490,16 @@ def _lies_in(path: Path, places: tuple[Path, ...]) -> bool:
 
 
 def _find_sockets() -> list[Path]:
-    """List the sockets of this machine that have a path; to connect to one, its file system need not be writable.
+    """Return the sockets of this machine that have a path. Connecting to one does not need a writable file system.
 
-    Those that are made later are seen: `docs/explanation/sandbox.md` says so.
+    Sockets created later are visible, see `docs/explanation/sandbox.md`.
     """
     try:
         lines = PROC.joinpath("net", "unix").read_text(errors="surrogateescape").split("\n")
     except OSError:
         return []
     names = {line.split(None, 7)[-1] for line in lines if " /" in line}
-    # What a name stands for, and not the name: the process that made the socket chose that, and it may lead through anything.
+    # The target rather than the name: the process that made the socket chose the name, and it may contain links.
     paths = sorted({Path(os.path.realpath(name)) for name in names if "\0" not in name})
     return [path for path in paths if not _lies_in(path, _OF_ITS_OWN) and _is_socket(path)][
         :_MAX_SOCKETS_HIDDEN
@@ -509,5 +509,5 @@ def _find_sockets() -> list[Path]:
 def _is_socket(path: Path) -> bool:
     try:
         return stat.S_ISSOCK(path.lstat().st_mode)
-    except OSError:  # gone, or out of our reach
+    except OSError:  # removed, or not accessible to us
         return False

@@ -1,4 +1,4 @@
-"""`CompositeSandbox`: several sandboxes under one root, each below a prefix of its own."""
+"""`CompositeSandbox`: several sandboxes under one root, each below its own prefix."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -43,7 +43,7 @@ _ROOTS: Final = (PurePosixPath("/"),)
 
 @frozen(kw_only=True)
 class _Place:
-    """Where a path leads: into which sandbox, below which prefix, and by which names there."""
+    """The target of a path: its sandbox, its prefix, and its names there."""
 
     sandbox: Sandbox
     prefix: Names
@@ -54,25 +54,25 @@ class _Place:
         return "/".join(self.names) or "."
 
     def outside(self, path: str) -> str:
-        """Say what a path of that sandbox is called here."""
+        """Return the path here for a path of that sandbox."""
         return "/".join((*self.prefix, path))
 
 
 class CompositeSandbox:
-    """A default sandbox, and others below prefixes: the longest prefix that fits wins, and is taken away.
+    """A default sandbox, and others below prefixes. The longest matching prefix wins, and is removed from the path.
 
-    Relative paths count from `/`. Commands and snapshots belong to the default, which sees nothing of the others.
+    Relative paths count from `/`. Commands and snapshots belong to the default, which does not see the files of the others.
     """
 
     def __init__(self, default: Sandbox, routes: Mapping[str, Sandbox]) -> None:
-        """Put sandboxes together; all of them are closed with this one.
+        """Combine sandboxes. All of them are closed with this one.
 
         Args:
-            default: What no prefix is for.
+            default: For paths without a matching prefix.
             routes: By prefix, such as `/memories/`.
 
         Raises:
-            OptionError: Your move: a prefix that does not begin and end with `/`, that is `/`, or that is there twice.
+            OptionError: Your move: a prefix that does not start and end with `/`, is `/`, or is repeated.
         """
         self._default = default
         self._routes: dict[Names, Sandbox] = {}
@@ -95,35 +95,35 @@ class CompositeSandbox:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Those of the default, but for `versions`: what is written into the others would be missed."""
+        """Capabilities of the default, except `versions`: writes to the others would be missed."""
         return self._default.capabilities - {"versions"}
 
     async def aclose(self) -> None:
-        """Close all of them; again if you like."""
+        """Close all of them. Idempotent."""
         for sandbox in (self._default, *self._routes.values()):
             await sandbox.aclose()
 
     # --- files
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
-        """Read lines where the path leads."""
+        """Read lines in the sandbox of the path."""
         found = await self._at(path, lambda place: place.sandbox.read(place.path, offset=offset, limit=limit))
         return ReadResult(error=found) if isinstance(found, Refusal) else found
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Write where the path leads."""
+        """Write in the sandbox of the path."""
         found = await self._at(path, lambda place: place.sandbox.write(place.path, content))
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
-        """Edit where the path leads."""
+        """Edit in the sandbox of the path."""
         found = await self._at(
             path, lambda place: place.sandbox.edit(place.path, old, new, replace_all=replace_all)
         )
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def exists(self, path: str) -> bool:
-        """Tell whether there is something where the path leads; a prefix is always there."""
+        """Return whether the path exists in its sandbox. A prefix always exists."""
         names = decide_names(path, _ROOTS)
         if not isinstance(names, Refusal) and self._prefixes_below(names):
             await trio.lowlevel.checkpoint()
@@ -131,7 +131,7 @@ class CompositeSandbox:
         return await self._at(path, lambda place: place.sandbox.exists(place.path)) is True
 
     async def list_dir(self, path: str) -> ListResult:
-        """List a directory; prefixes below it are directories too."""
+        """List a directory. Prefixes below it are directories too."""
         found = await self._at(path, self._list_dir)
         return ListResult(error=found) if isinstance(found, Refusal) else found
 
@@ -141,17 +141,17 @@ class CompositeSandbox:
         mounted = {below[len(names)] for below in self._prefixes_below(names) if len(below) > len(names)}
         if not mounted:
             return listing
-        # What the sandbox says of a directory that it does not have counts for nothing where others have one.
+        # An error of this sandbox about a missing directory is ignored if other sandboxes have it.
         entries = [entry for entry in listing.entries if entry.name not in mounted]
         entries += [DirectoryEntry(name=name, kind="dir") for name in sorted(mounted)]
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
-        """Write each file where its path leads."""
+        """Write each file in the sandbox of its path."""
         return tuple([await self._transfer(file.path, partial(_upload, file)) for file in files])
 
     async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
-        """Read each file where its path leads."""
+        """Read each file in the sandbox of its path."""
         return tuple([await self._transfer(path, _download) for path in paths])
 
     async def _transfer(self, path: str, move: Callable[[_Place], Awaitable[Transfer]]) -> Transfer:
@@ -161,7 +161,7 @@ class CompositeSandbox:
     # --- searching
 
     async def glob(self, pattern: str, path: str) -> GlobResult:
-        """Find names where the path leads and below each prefix there, 500 at most in all, the default's first."""
+        """Find names in the sandbox of the path and below each prefix there. At most 500 in total, the default's first."""
         found = await self._at(path, lambda place: self._glob(pattern, place))
         return GlobResult(error=found) if isinstance(found, Refusal) else found
 
@@ -169,7 +169,7 @@ class CompositeSandbox:
         try:
             compiled = compile_pattern(pattern)
         except PatternFault:
-            return await place.sandbox.glob(pattern, place.path)  # which says what is wrong with it
+            return await place.sandbox.glob(pattern, place.path)  # which reports its fault
         start = (*place.prefix, *place.names)
         first = await place.sandbox.glob(pattern, place.path)
         others = self._places_below(start)
@@ -178,7 +178,7 @@ class CompositeSandbox:
         paths = [path for one in first.paths if self._is_of(place, path := place.outside(one))]
         truncated = first.truncated
         for other in others:
-            # The pattern is about the path from where the search begins, which is above the other sandbox.
+            # The pattern applies to the path from the start of the search, which is above the other sandbox.
             every = await other.sandbox.glob("**", ".")
             truncated = truncated or every.truncated
             for found in ("", *every.paths):
@@ -193,7 +193,7 @@ class CompositeSandbox:
         )
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
-        """Search where the path leads and below each prefix there, with one limit for all, the default first."""
+        """Search the sandbox of the path and below each prefix there, with one limit for all, the default first."""
         found = await self._at(path, lambda place: self._grep(pattern, options, place))
         return GrepResult(error=found) if isinstance(found, Refusal) else found
 
@@ -205,9 +205,9 @@ class CompositeSandbox:
             found = await one.sandbox.grep(pattern, one.path, evolve(options, max_results=max(left, 1)))
             if found.error is not None:
                 if found.error.code == "file_not_found" and others:
-                    continue  # a directory on the way to a prefix, which only the prefix has
+                    continue  # a directory on the path to a prefix, which only the prefix has
                 return found
-            if left == 0 and found.lines:  # asked only whether there is more
+            if left == 0 and found.lines:  # asked only whether there are more
                 return evolve(total, truncated=True)
             named = (evolve(line, path=one.outside(line.path)) for line in found.lines)
             lines = tuple(line for line in named if self._is_of(one, line.path))
@@ -221,7 +221,7 @@ class CompositeSandbox:
                 return total
         return total
 
-    # --- what belongs to the default
+    # --- operations of the default
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Run a command in the default."""
@@ -234,7 +234,7 @@ class CompositeSandbox:
 
     @property
     def is_unconfined(self) -> bool:
-        """Whether it is known that commands of the default run with the rights of the user."""
+        """Whether commands of the default are known to run with the rights of the user."""
         return getattr(self._default, "is_unconfined", False) is True
 
     @asynccontextmanager
@@ -242,7 +242,7 @@ class CompositeSandbox:
         """Open a process in the default.
 
         Raises:
-            ProcessRefused: As of the default; or it opens none.
+            ProcessRefused: The refusals of the default, or it opens no processes.
         """
         found = self._place_of(options.workdir, only_default=True)
         if isinstance(found, Refusal):
@@ -258,7 +258,7 @@ class CompositeSandbox:
         return await cast("SnapshotSandbox", self._default).snapshot()
 
     async def restore(self, snapshot_id: str) -> Refusal | None:
-        """Bring the files of the default back."""
+        """Restore the files of the default."""
         return await cast("SnapshotSandbox", self._default).restore(snapshot_id)
 
     # --- routing
@@ -273,7 +273,7 @@ class CompositeSandbox:
         return await work(place)
 
     def _place_of(self, path: str, *, only_default: bool = False) -> _Place | Refusal:
-        names = decide_names(path, _ROOTS)  # `..` is refused here, so nothing climbs from one into another
+        names = decide_names(path, _ROOTS)  # refuses `..`, so no path climbs from one sandbox into another
         if isinstance(names, Refusal):
             return names
         place = self._route(names)
@@ -290,7 +290,7 @@ class CompositeSandbox:
         return _Place(sandbox=self._default, prefix=(), names=names)
 
     def _is_of(self, place: _Place, path: str) -> bool:
-        """Tell whether a path found in a sandbox leads there, and not to the one that hides it with its prefix."""
+        """Return whether a found path belongs to this sandbox, rather than to one that hides it with its prefix."""
         return self._route(tuple(path.rstrip("/").split("/"))).prefix == place.prefix
 
     def _prefixes_below(self, names: Names) -> list[Names]:

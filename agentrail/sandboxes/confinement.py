@@ -1,4 +1,4 @@
-"""Whether commands can be confined here, found out by trying."""
+"""Whether commands can be confined here, determined by a trial."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 
 _MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOEXEC})
-# What bubblewrap and the C library say, which is English: bubblewrap is started without any variable.
+# Messages of bubblewrap and the C library, in English: bubblewrap is started without any variable.
 _SAYS_FORBIDDEN: Final = re.compile(
     "No permissions|Operation not permitted|Permission denied|does not support user namespaces"
     "|Function not implemented|Invalid argument|Read-only file system|setuid"
@@ -48,10 +48,10 @@ class Confinement:
     """How commands run.
 
     Attributes:
-        mode: `bubblewrap`, `unconfined` or `refused`; or `failed`, when it could not be found out this time: then no command
-            runs, and the next one who asks tries again.
-        why: Why bubblewrap is not used; empty where it is.
-        lacks: Options of bubblewrap that cannot be had on this machine, with which it would confine even more.
+        mode: `bubblewrap`, `unconfined` or `refused`. Or `failed`, if the trial failed this time: then no command
+            runs, and the next caller tries again.
+        why: Why bubblewrap is not used. Empty if it is.
+        lacks: Options of bubblewrap that this machine lacks, and that would confine even more.
     """
 
     mode: Literal["bubblewrap", "unconfined", "refused", "failed"]
@@ -61,11 +61,11 @@ class Confinement:
 
 @frozen(kw_only=True)
 class Trial:
-    """How a trial of bubblewrap ended.
+    """The outcome of a trial of bubblewrap.
 
     Attributes:
-        why: Why it does not work; None when it does.
-        is_for_good: Whether that stays so: it is missing, or forbidden. All else may have been a fault that passes.
+        why: Why it does not work. None if it does.
+        is_for_good: Whether this is permanent: it is missing or forbidden. Other faults may be temporary.
     """
 
     why: str | None
@@ -74,10 +74,10 @@ class Trial:
 
 
 async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
-    """Find out by trying how commands can run here: many systems have bubblewrap and forbid what it needs.
+    """Determine how commands can run here, by a trial: many systems have bubblewrap and forbid the features it needs.
 
-    Only where it is missing or forbidden does the fallback decide. A machine that is at its limits for a moment is no reason
-    to run commands with all rights from then on: that is tried again, and then an error.
+    The fallback applies only if bubblewrap is missing or forbidden. A temporary shortage of resources must not make all later
+    commands run unconfined: the trial is repeated, and then results in an error.
 
     Cancellation: The trial is killed.
     """
@@ -97,19 +97,19 @@ async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
 
 
 def check_choice(name: str, value: object, allowed: object) -> None:
-    """Hold an option against the words that it may be."""
+    """Raise if an option is not one of its allowed values."""
     words = get_args(allowed)
     if value not in words:
         raise OptionError([f"{name} is {value!r}: expected {' or '.join(map(repr, words))}"])
 
 
 def fall_back(fallback: ShellFallback, why: str) -> Confinement:
-    """Decide how commands run where bubblewrap cannot be used."""
+    """Decide how commands run without bubblewrap."""
     return Confinement(mode="unconfined" if fallback == "unconfined" else "refused", why=why)
 
 
 async def _try_bubblewrap(program: str | None) -> Trial:
-    """Try bubblewrap with all that it can do; and without what it or the kernel does not know, one thing after the other."""
+    """Try bubblewrap with all its options. Then drop unsupported ones, one after the other."""
     if sys.platform != "linux":
         return Trial(why=f"there is none for {sys.platform}")
     if program is None:
@@ -133,7 +133,7 @@ async def _try_with(program: str, lacks: frozenset[str]) -> Trial:
             except OSError as error:
                 return Trial(why=f"it cannot be started: {error.strerror}", is_for_good=False)
             opened.callback(os.close, *descriptors)
-            options += (BIND_OPENED, str(*descriptors), "/dev/shm")  # noqa: S108 - any directory that there is
+            options += (BIND_OPENED, str(*descriptors), "/dev/shm")  # noqa: S108 - any existing directory
         call_filter = find_filter("none", lacks)
         return await _try_confining(
             Confining(program=program, options=options, call_filter=call_filter, descriptors=descriptors)
@@ -161,12 +161,12 @@ async def _try_confining(confining: Confining) -> Trial:
 
 
 def decide_trial(code: int, said: str) -> Trial:
-    """Tell by how a trial ended whether it would always end so."""
+    """Judge by the outcome of a trial whether it would always end so."""
     if code == 0:
         return Trial(why=None)
     why = (said.strip().splitlines() or [f"it ends with {code}"])[-1]
     is_for_good = code > 0 and _SAYS_FORBIDDEN.search(said) is not None
-    # None may be made at all; or none more, at the moment.
+    # No namespaces at all, or no more at the moment.
     if _SAYS_TOO_MANY_NAMESPACES in said:
         is_for_good = _may_make_none()
     return Trial(why=why, is_for_good=is_for_good)
@@ -180,7 +180,7 @@ def _may_make_none() -> bool:
 
 
 def _find_missing(said: str) -> frozenset[str]:
-    """Find which option did not work, as bubblewrap says it."""
+    """Return the option that failed, according to bubblewrap's message."""
     unknown = _SAYS_UNKNOWN_OPTION.search(said)
     if unknown is not None:
         return frozenset({unknown[1]})

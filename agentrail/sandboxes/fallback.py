@@ -1,6 +1,6 @@
-"""What becomes of commands where nothing can confine them. Stands for itself, so that a command can name the choice and import no sandbox."""
+"""Treatment of commands that cannot be confined. A separate module, so that a command can use it without importing a sandbox."""
 
 from typing import Literal, TypeAlias
 
 ShellFallback: TypeAlias = Literal["refuse", "unconfined"]
-"""They are refused, or run with all rights of the process."""
+"""Commands are refused, or run with all rights of the process."""

@@ -1,7 +1,7 @@
-"""Blocking file operations below one directory: all of them go through descriptors.
+"""Blocking file operations below one directory, all of them through descriptors.
 
-What a path may be stands in `paths.py`, how it is opened in `safe_open.py`, which names are never written in `protected_names.py`.
-All of this runs in worker threads; nothing is awaited here.
+`paths.py` checks paths, `safe_open.py` opens them, `protected_names.py` lists the names that are never written.
+All of this runs in worker threads, without any await.
 """
 
 import contextlib
@@ -58,20 +58,20 @@ from agentrail.sandboxes.safe_open import FLAGS, Opener
 from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read_page
 from agentrail.sandboxes.text_edit import decide_edit
 
-# Git repositories: no file tool makes a directory that git takes for one.
+# Git repositories: no file tool may create a directory that git accepts as a repository.
 #
-# Git looks for `.git`, and then whether the directory itself, or one above it, is a repository: `HEAD`, `objects` and `refs`
-# are enough. In such a directory a file called `config` is what `.git/config` is elsewhere.
+# Git looks for `.git`, and then checks whether the directory itself, or one above it, is a repository: `HEAD`, `objects` and
+# `refs` are enough. In such a directory, a file called `config` has the role of `.git/config`.
 
 _FILES: Final = {"head": "HEAD", "commondir": "commondir"}
 _DIRECTORIES: Final = {"objects": "objects", "refs": "refs"}
 
 
 class Repositories:
-    """Judges what is written by what there is beside it."""
+    """Judges a write by the existing files around it."""
 
     def __init__(self, root: int, opener: Opener, protected: ProtectedNames) -> None:
-        """Judge what is below the directory of this descriptor, which the caller keeps open."""
+        """Judge paths below the directory of this descriptor, which the caller keeps open."""
         self._root = root
         self._open = opener
         self._protected = protected
@@ -80,11 +80,11 @@ class Repositories:
         self._lock = threading.Lock()
 
     def hold(self, names: Names) -> AbstractContextManager[object]:
-        """Keep others from writing a part of a repository meanwhile: two that are harmless may be one together."""
+        """Keep others from writing a part of a repository meanwhile: two harmless parts may form one together."""
         return self._lock if self._find(names) else nullcontext()
 
     def check(self, names: Names) -> None:
-        """Refuse what would complete a repository, or is protected in the one that is there."""
+        """Refuse a write that would complete a repository, or is protected in an existing one."""
         for at in self._find(names):
             parts = self._look(names[:at])
             if is_complete(parts):
@@ -97,8 +97,8 @@ class Repositories:
                 raise refuse_repository("/".join(names))
 
     def _find(self, names: Names) -> list[int]:
-        """Find where a name of a repository stands that is not below `.git`, which has rules of its own."""
-        if not self._parts:  # the caller that made the sandbox does not protect git
+        """Return the positions of a repository's names outside of `.git`, which has its own rules."""
+        if not self._parts:  # the creator of the sandbox does not protect git
             return []
         folded = [fold_name(name) if not name.isascii() else name.lower() for name in names]
         return [at for at, name in enumerate(folded) if name in self._names and GIT not in folded[:at]]
@@ -114,16 +114,16 @@ class Repositories:
             os.close(descriptor)
 
 
-# Copies of a directory, put into place whole.
+# Copies of a directory, put into place as a whole.
 
 _PIECE_BYTES: Final = 1 << 20
 _MODE_BITS: Final = 0o777
 
 
 def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], None]) -> None:
-    """Copy what is below a directory: files with their modes and times, directories, and links as they are.
+    """Copy the content of a directory: files with modes and times, directories, and links as links.
 
-    Pipes, sockets and devices are left out. What changes meanwhile is copied as it is when its turn comes.
+    Pipes, sockets and devices are left out. A file that changes meanwhile is copied in its state at its turn.
     """
     temporary = directory.parent / f".agentrail-{outside.ids(8)}.tmp"
     try:
@@ -131,7 +131,7 @@ def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], No
         temporary.mkdir(mode=0o700)
         _copy_below(root, opener, temporary, check)
         temporary.chmod(os.fstat(root).st_mode & _MODE_BITS)
-        temporary.rename(directory)  # in place of an empty one too
+        temporary.rename(directory)  # also replaces an empty directory
     except OSError as error:
         reason = (
             "there is something in it: name one that is not there yet"
@@ -165,7 +165,7 @@ def _copy_below(root: int, opener: Opener, to: Path, check: Callable[[], None]) 
         names = waiting.pop()
         try:
             here = opener(root, names, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:  # removed since it was seen
+        except FileNotFoundError:  # removed since it was listed
             continue
         try:
             with os.scandir(here) as found:
@@ -182,14 +182,14 @@ def _copy_below(root: int, opener: Opener, to: Path, check: Callable[[], None]) 
                         _copy_file(here, entry.name, target, check)
         finally:
             os.close(here)
-    for path, mode in reversed(modes):  # at the end: one that may not be written could not be filled
+    for path, mode in reversed(modes):  # at the end: a read-only directory could not be filled
         path.chmod(mode)
 
 
 def _copy_file(parent: int, name: str, target: Path, check: Callable[[], None]) -> None:
     try:
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
-    except FileNotFoundError:  # removed since it was seen
+    except FileNotFoundError:  # removed since it was listed
         return
     try:
         status = os.fstat(source)
@@ -220,7 +220,7 @@ HardLinks: TypeAlias = Literal["read", "refuse", "allow"]
 
 
 class Files:
-    """What can be done to the files below a directory."""
+    """The operations on the files below a directory."""
 
     def __init__(  # noqa: PLR0913 - all but two by name
         self,
@@ -232,7 +232,7 @@ class Files:
         protected: ProtectedNames,
         own_code: tuple[Names, ...] = (),
     ) -> None:
-        """Work on the directory of this descriptor, which the caller keeps open; or on all, where not confined to it."""
+        """Operate on the directory of this descriptor, which the caller keeps open, or on all files if not confined to it."""
         self._root = root
         self._open = opener
         self._is_confined = is_confined
@@ -242,7 +242,7 @@ class Files:
         self._repositories = Repositories(root, opener, protected)
 
     def refusing(self, what: str, names: Names, work: Callable[[], T]) -> T | Refusal:
-        """Do some work on these names; what it raises is told as a refusal."""
+        """Run an operation on these names, and return its exceptions as refusals."""
         try:
             return work()
         except PathRefused as refused:
@@ -266,7 +266,7 @@ class Files:
             os.close(descriptor)
 
     def read_bytes(self, names: Names) -> bytes:
-        """Read all of a file."""
+        """Read a whole file."""
         descriptor, status = self._open_file(names)
         try:
             return b"".join(_pieces(descriptor, status, names))
@@ -274,7 +274,7 @@ class Files:
             os.close(descriptor)
 
     def exists(self, names: Names) -> bool:
-        """Tell whether there is a file or a directory that may be read."""
+        """Return whether a readable file or directory exists."""
         try:
             os.close(self.open_directory(names))
         except (OSError, PathRefused):
@@ -285,7 +285,7 @@ class Files:
         return True
 
     def is_file(self, names: Names) -> bool:
-        """Tell a file from a directory; what is neither is refused."""
+        """Return whether it is a file. Refuse what is neither file nor directory."""
         try:
             os.close(self._open_file(names)[0])
         except PathRefused as refused:
@@ -305,13 +305,13 @@ class Files:
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     def open_directory(self, names: Names) -> int:
-        """Open a directory that may be read; the caller closes it."""
+        """Open a readable directory. The caller closes it."""
         with _Held(self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)) as held:
             self._refuse_unreadable(self._where(held.descriptor, names))
             return held.keep()
 
     def _where(self, descriptor: int, names: Names) -> Names:
-        """Say where a descriptor is, which is elsewhere than its path says when a link was on the way."""
+        """Return the real location of a descriptor, which differs from its path if the path contains a link."""
         if not has_proc():  # then the opener follows no links
             return names
         root, here = (Path(f"/proc/self/fd/{one}").readlink() for one in (self._root, descriptor))
@@ -340,7 +340,7 @@ class Files:
     # --- writing
 
     def write(self, names: Names, data: bytes) -> WriteResult:
-        """Replace a file or make it, with the directories above it."""
+        """Replace a file or create it, with the directories above it."""
         with self._repositories.hold(names):
             return self._write(names, data)
 
@@ -367,7 +367,7 @@ class Files:
     def edit(
         self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
     ) -> EditResult:
-        """Replace a text in a file, unless the file changes meanwhile; `check` raises when no caller wants it."""
+        """Replace a text in a file, unless the file changes meanwhile. `check` raises when no caller wants the result any more."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -402,11 +402,11 @@ class Files:
     def _hash(self, parent: int, names: Names) -> str | None:
         try:
             return hash_bytes(self._read_beside(parent, names))
-        except (OSError, PathRefused):  # too large, or not ours to read: to be replaced all the same
+        except (OSError, PathRefused):  # too large, or not readable: it can be replaced nevertheless
             return None
 
     def create_output(self, name: str) -> int:
-        """Make a file for the output of a command, in agentrail's own directory, where no tool writes."""
+        """Create a file for the output of a command, in agentrail's own directory, where no tool writes."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS
         with _Held(os.open(".", flags, dir_fd=self._root)) as held:
             for directory in (STATE_DIRECTORY, OUTPUT_DIRECTORY):
@@ -417,15 +417,15 @@ class Files:
             return os.open(name, flags, 0o600, dir_fd=held.descriptor)
 
     def find_protected(self) -> Guarded:
-        """Find what exists of the protected names."""
+        """Return the existing protected names."""
         return self._guard.look()
 
     def open_mounts(self, guarded: Guarded) -> list[Mount]:
-        """Open what has to be a mount for a command; the caller closes each."""
+        """Open the paths that must be mounts for a command. The caller closes each."""
         return self._guard.open_mounts(guarded)
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
-        """Find what a command has written of it; as `Guard.find_written` says."""
+        """Return the protected names that a command has written, like `Guard.find_written`."""
         return self._guard.find_written(before, output)
 
     def _refuse_names(self, names: Names) -> None:
@@ -437,10 +437,10 @@ class Files:
         self._repositories.check(names)
 
     def _make_parent(self, names: Names) -> int:
-        """Open the directory of a file; what is missing of the way to it is made."""
+        """Open the directory of a file, and create its missing parts."""
         existing, depth = self._open_existing(names[:-1])
         with _Held(existing) as held:
-            # Where the path leads, as opposed to what it says: a link inside may well point at what is protected.
+            # The real location rather than the path: a link inside may point at a protected name.
             self._refuse_names((*self._where(existing, names[:depth]), *names[depth:]))
             for name in names[depth:-1]:
                 with contextlib.suppress(FileExistsError):
@@ -450,7 +450,7 @@ class Files:
             return held.keep()
 
     def _open_existing(self, names: Names) -> tuple[int, int]:
-        """Open the deepest directory on the way that exists, and say how deep it is."""
+        """Open the deepest existing directory of a path, and return its depth."""
         depth = len(names)
         while True:
             try:
@@ -461,7 +461,7 @@ class Files:
                 depth -= 1
 
     def _look_at_target(self, parent: int, names: Names) -> os.stat_result | None:
-        """Say what is to be replaced, None for nothing; refuse what may not be."""
+        """Return the status of the file to replace, None if there is none. Refuse one that must not be replaced."""
         self._refuse_names((*self._where(parent, names[:-1]), names[-1]))
         try:
             status = os.stat(names[-1], dir_fd=parent, follow_symlinks=False)
@@ -475,7 +475,7 @@ class Files:
         _refuse_irregular(status, shown)
         if status.st_nlink > 1 and self._hard_links != "allow":
             raise refuse_hard_link(shown)
-        # Replacing a file needs no right to write it, only one to write its directory; the mode was set for a reason.
+        # Replacing a file needs no right to write it, only the right to write its directory. The mode was set for a reason.
         if not os.access(
             names[-1], os.W_OK, dir_fd=parent, effective_ids=os.access in os.supports_effective_ids
         ):
@@ -485,7 +485,7 @@ class Files:
         return status
 
     def _neighbours(self, names: Names) -> str:
-        """Say what there is in the deepest directory on the way that exists, what is named most alike first."""
+        """Return the names in the deepest existing directory of the path, the most similar first."""
         for depth in range(len(names) - 1, -1, -1):
             try:
                 descriptor = self.open_directory(names[:depth])
@@ -531,7 +531,7 @@ def _refuse_irregular(status: os.stat_result, shown: str) -> None:
 
 
 def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[bytes]:
-    """Read to the end. What the status says is not trusted: a file may grow, and under /proc every size is 0."""
+    """Read to the end. The size in the status is not trusted: a file may grow, and under /proc every size is 0."""
     check_read_size(status.st_size, show_names(names))
     received = 0
     while piece := os.read(descriptor, PIECE_BYTES):
@@ -541,7 +541,7 @@ def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[b
 
 
 def hash_bytes(data: bytes) -> str:
-    """Say in short what the content of a file is."""
+    """Return a short hash of a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -559,13 +559,13 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     if isinstance(edited, Refusal):
         raise PathRefused(code=edited.code, message=edited.message)
     written = decoded.encode(edited.text)
-    if len(written) > max_bytes:  # as in UTF-16, where a character has twice the bytes
+    if len(written) > max_bytes:  # for example in UTF-16, where a character has twice the bytes
         check_written_size(len(written), shown)
     return written, edited.replacements, edited.diff
 
 
 def put_file(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
-    """Write beside the file, then rename: a crash leaves the old one or the new one, and no reader sees half of it."""
+    """Write next to the file, then rename: a crash leaves the old or the new file, and no reader sees half of it."""
     temporary = f".agentrail-{outside.ids(8)}.tmp"
     descriptor = os.open(
         temporary,
@@ -591,7 +591,7 @@ def _remove(parent: int, name: str) -> None:
 
 
 def _take_over(descriptor: int, replaced: os.stat_result) -> None:
-    """Give the new file the owner, where we may, and the mode of the old one, without its set-id bits."""
+    """Give the new file the owner, if permitted, and the mode of the old one, without its set-id bits."""
     with contextlib.suppress(PermissionError):
         os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
     os.fchmod(descriptor, replaced.st_mode & 0o777)
@@ -608,6 +608,6 @@ def _describe(item: "os.DirEntry[str]", directory: int) -> DirectoryEntry | None
         if item.is_file(follow_symlinks=False):
             size_bytes = item.stat(follow_symlinks=False).st_size
             return DirectoryEntry(name=item.name, kind="file", size_bytes=size_bytes)
-    except FileNotFoundError:  # removed since the listing began
+    except FileNotFoundError:  # removed since the listing started
         return None
     return DirectoryEntry(name=item.name, kind="other")

@@ -25,16 +25,16 @@ from agentrail.sandboxes.walk import (
 )
 
 SEARCH_SECONDS: Final = 20.0
-"""How long a search may take: less than its tool has, so that it can still say what went wrong."""
+"""Time limit of a search: less than that of its tool, so that it can still report the cause."""
 
 MAX_SEARCH_PATTERN_CHARACTERS: Final = 10_000
 
 BATCH_BYTES: Final = 1 << 20
-"""How much text goes to the helper at a time."""
+"""Size of text sent to the helper at a time."""
 
 _MAX_LINE_CHARACTERS: Final = 2_000
 _HELPER: Final = Path(__file__).with_name("grep_helper.py").read_text(encoding="utf-8")
-"""Read once, and started as it was then: a file could be another by the time of a search."""
+"""Read once at import, and started in that version: the file could change before a search."""
 
 
 @frozen(kw_only=True)
@@ -46,28 +46,28 @@ class Document:
 
 
 NextBatch = Callable[[], Awaitable[Sequence[Document]]]
-"""Gives the next documents, in the order of their paths, none at the end."""
+"""Returns the next documents, in the order of their paths, empty at the end."""
 
 
 class Collected:
-    """Gathers matches up to a limit."""
+    """Collects matches up to a limit."""
 
     def __init__(self, options: GrepOptions) -> None:
-        """Gather nothing yet."""
+        """Create an empty collection."""
         self._context_lines = options.context_lines
         self._left = options.max_results
         self._lines: list[GrepLine] = []
         self.truncated: bool = False
 
     def add(self, document: Document, numbers: Sequence[int]) -> None:
-        """Take the numbers of the matching lines of a text, rising."""
+        """Add the numbers of the matching lines of a text, in ascending order."""
         taken = numbers[: self._left]
         self.truncated = self.truncated or len(taken) < len(numbers)
         self._left -= len(taken)
         self._lines += _with_context(document, taken, self._context_lines)
 
     def result(self, searched_files: int) -> GrepResult:
-        """Give all that was gathered."""
+        """Return the collected matches."""
         return GrepResult(lines=tuple(self._lines), searched_files=searched_files, truncated=self.truncated)
 
 
@@ -79,12 +79,12 @@ async def grep_in_helper(
     Cancellation: The helper is killed.
     """
     with trio.move_on_after(SEARCH_SECONDS):
-        # -I and -S: nothing of the environment and no site-packages, so it starts in a third of the time.
-        # And the interpreter itself, by its own path: a link to it, in an environment, may lie where others write.
+        # -I and -S: no environment variables and no site-packages, so it starts in a third of the time.
+        # The interpreter by its own path: a link to it, in an environment, may be in a directory that others can write.
         argv = [find_interpreter(), "-I", "-S", "-c", _HELPER]
         process = await outside.processes().open(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={})
         asking, answering = process.stdin, process.stdout
-        if asking is None or answering is None:  # never, as both were asked for
+        if asking is None or answering is None:  # never: both were requested
             message = "the helper of a search has no pipes"
             raise trio.TrioInternalError(message)
         try:
@@ -104,13 +104,13 @@ async def grep_in_helper(
 
 
 def refuse_slow() -> Refusal:
-    """Say that a search took too long."""
+    """Return the refusal of a search that took too long."""
     message = f"The search took longer than {SEARCH_SECONDS:g} s and was stopped. Simplify the pattern, or narrow the path."
     return Refusal(code="timeout", message=message)
 
 
 def fault_of_pattern(pattern: str) -> Refusal | None:
-    """Refuse what no engine could be handed: it would be an exception of the system's instead of an answer."""
+    """Refuse a pattern that cannot be passed to any engine: it would cause an exception of the system instead of an answer."""
     if len(pattern) > MAX_SEARCH_PATTERN_CHARACTERS:
         fault = f"it has {len(pattern):,} characters, at most {MAX_SEARCH_PATTERN_CHARACTERS:,} are taken"
     elif "\0" in pattern or any("\ud800" <= character <= "\udfff" for character in pattern):
@@ -121,13 +121,13 @@ def fault_of_pattern(pattern: str) -> Refusal | None:
 
 
 def refuse_pattern(pattern: str, engine: str, fault: str) -> Refusal:
-    """Say that an engine does not know a pattern, and which engine that is."""
+    """Return the refusal of a pattern that an engine does not accept, with the name of the engine."""
     message = f'Invalid pattern "{escape(pattern)}" for {engine}: {escape(fault)}'
     return Refusal(code="invalid_pattern", message=message)
 
 
 def fill_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Put texts together into batches."""
+    """Combine texts into batches."""
     batch: list[Document] = []
     size = 0
     for document in documents:
@@ -147,7 +147,7 @@ class _Helper:
         self._received = bytearray()
 
     async def ask(self, question: bytes) -> dict[str, Any]:
-        """Send something, then read the line of JSON that answers it."""
+        """Send a question, then read the line of JSON that answers it."""
         await self._asking.send_all(question)
         while b"\n" not in self._received:
             piece = await self._answering.receive_some()
@@ -196,14 +196,14 @@ def _with_context(document: Document, numbers: Sequence[int], context_lines: int
             yield GrepLine(path=document.path, number=number, text=text, is_match=number in matching)
 
 
-# By ripgrep: it names the places, and the lines are read here.
+# By ripgrep, which finds the places. The lines are read here.
 #
-# Two calls: the first counts matches in all files, in any order and on all cores; the second asks for the line numbers in
-# the few files that will be shown. Both have small answers, however much matches. What ripgrep opens it opens by name,
-# so that a program that moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
+# Two calls: the first counts matches in all files, in any order and on all cores. The second requests the line numbers in
+# the few files that will be shown. Both have small answers, even with many matches. ripgrep opens files by name, so a
+# program that moves links meanwhile could make it read elsewhere. The text comes from our own, checked reading.
 
 _FILES_AT_A_TIME: Final = 100
-_READ_AT_A_TIME: Final = 8  # files for one way to a thread; each may have ten megabytes
+_READ_AT_A_TIME: Final = 8  # files per trip to a thread; each may have ten megabytes
 _SEARCHED: Final = re.compile(rb"^(\d+) files searched$", re.MULTILINE)
 _COMMON: Final = (
     "--no-config",
@@ -214,7 +214,7 @@ _COMMON: Final = (
     "--color=never",
     "--hidden",
 )
-# Only what git's own files in the tree say; nothing from elsewhere on the machine, which the other engine cannot see.
+# Only git's own files in the tree, not those elsewhere on the machine, which the other engine cannot see.
 _IGNORING: Final = (
     *(
         "--no-ignore-global",
@@ -230,13 +230,13 @@ _IGNORING: Final = (
 
 @frozen(kw_only=True)
 class RipgrepSearch:
-    """What to search.
+    """A search.
 
     Attributes:
-        program: Where ripgrep is.
-        root: The root of the sandbox, as a path; ripgrep begins there.
+        program: Path of ripgrep.
+        root: The root of the sandbox, as a path, in which ripgrep starts.
         include: The only files to search, or None.
-        rules: Lines as of a `.gitignore` at the root, for what stands above `start`.
+        rules: Lines like those of a `.gitignore` at the root, for the directories above `start`.
     """
 
     program: str
@@ -248,12 +248,12 @@ class RipgrepSearch:
     rules: Sequence[str]
 
     def is_included(self, path: str) -> bool:
-        """Tell whether a file, by its path from the root, is one of those to search."""
+        """Return whether a file, by its path from the root, is one of those to search."""
         return is_included(self.include, tuple(path.split("/")), self.start)
 
 
 ReadDocuments = Callable[[Sequence[str]], Awaitable[Sequence[Document | None]]]
-"""Reads files by their paths from the root; None for what is no text."""
+"""Reads files by their paths from the root. None for a file that is not text."""
 
 
 async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
@@ -269,7 +269,7 @@ async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepR
 def decide_rules(
     include: str | None, start: Sequence[str], above: Iterable[tuple[Sequence[str], str | None]]
 ) -> list[str]:
-    """Write what is to be ignored as lines of a `.gitignore` at the root."""
+    """Return the ignore rules as lines of a `.gitignore` at the root."""
     rules: list[str] = []
     if include is not None:
         wanted = (decide_anchored(one, start) for one in expand_braces(include))
@@ -291,7 +291,7 @@ async def _grep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
         rules.flush()
         argv = (search.program, *wanted, *_IGNORING, f"--ignore-file={rules.name}", "--count", "--stats")
         if search.include is not None:
-            # An exception in a .gitignore brings files back that were not asked for, so all are named and judged here.
+            # An exception in a .gitignore would include unrequested files, so all are listed and judged here.
             argv = (*argv, "--include-zero")
         counted = await _run(search, (*argv, "--", "/".join((".", *search.start))))
     searched = _SEARCHED.search(counted.stdout)
@@ -326,7 +326,7 @@ async def _grep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
 async def _collect(
     collected: Collected, paths: Sequence[str], numbers: Mapping[str, list[int]], read: ReadDocuments
 ) -> bool:
-    """Add what was found in these files; say whether it is enough."""
+    """Add the matches in these files. Return whether the limit is reached."""
     for begin in range(0, len(paths), _READ_AT_A_TIME):
         some = paths[begin : begin + _READ_AT_A_TIME]
         for path, document in zip(some, await read(some), strict=True):
@@ -350,7 +350,7 @@ async def _run(search: RipgrepSearch, argv: Sequence[str]) -> "subprocess.Comple
 
 
 def _read_counts(printed: bytes) -> dict[str, int]:
-    """Read lines such as `./src/a.py NUL 3`."""
+    """Parse lines such as `./src/a.py NUL 3`."""
     counts = (line.partition(b"\0") for line in printed.split(b"\n") if b"\0" in line)
     return {_path(path): int(count) for path, _, count in counts}
 
@@ -360,7 +360,7 @@ def _path(printed: bytes) -> str:
 
 
 def _read_numbers(printed: bytes) -> dict[str, list[int]]:
-    """Read lines such as `./src/a.py NUL 12:…`; there may be others, which say that a file is binary."""
+    """Parse lines such as `./src/a.py NUL 12:…`. Other lines may report a binary file."""
     numbers: dict[str, list[int]] = {}
     for line in printed.split(b"\n"):
         path, nul, rest = line.partition(b"\0")

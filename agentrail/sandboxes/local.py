@@ -1,7 +1,7 @@
-"""`LocalSandbox`: a directory of this machine. Files are confined to it; commands as `command_process.py` says.
+"""`LocalSandbox`: a directory of this machine. Files are confined to it. `command_process.py` confines commands.
 
-How a path is judged stands in `paths.py`, what is done to files in `files.py`, how they are searched in `walk.py` and
-`grep.py`, how a command lives and ends in `command_process.py`. Here they meet the port.
+`paths.py` checks paths, `files.py` operates on files, `walk.py` and `grep.py` search them, and `command_process.py` runs
+commands. This module connects them to the port.
 """
 
 import copy
@@ -80,18 +80,18 @@ Names = tuple[str, ...]
 
 MAX_FILE_THREADS: Final = 8
 MAX_WRITE_ATTEMPTS: Final = 3
-"""How often a write is planned anew because another program wrote the file meanwhile."""
+"""Number of attempts for a write that conflicts with another program's writes."""
 
 
 class LocalSandbox:
     """A directory of this machine as a `Sandbox`.
 
-    Files: only what lies below the root can be opened, whatever links are made or moved meanwhile.
+    Files: only files below the root can be opened, even if links are created or moved meanwhile.
 
     File work runs in worker threads. A local disk would answer sooner than a thread starts (25 µs against 190 µs for a
-    listing), but a network file system may take seconds, in which no session of the process would move. Cancelled, a
-    thread that only reads is left to end by itself, because nothing can interrupt such a file system; one that writes is
-    waited for, so that a write has happened or has not.
+    listing), but a network file system may take seconds, which would block every session of the process. On cancellation, a
+    reading thread is left to finish alone, because such a file system cannot be interrupted. A writing thread is waited
+    for, so that each write either happened or did not.
     """
 
     _keeper: FileKeeper | None = None
@@ -111,28 +111,28 @@ class LocalSandbox:
         env: Mapping[str, str | Secret] | None = None,
         allow_root: bool = False,
     ) -> None:
-        """Open the root. It stays the same directory, even when another takes its name.
+        """Open the root. It stays the same directory, even if another directory takes its name.
 
         Args:
             root: An existing directory.
-            virtual_mode: Whether paths lead nowhere but below the root. Without it any file of the user can be read and
-                written; protected names still hold.
-            hard_links: What is done with a file that has several names, of which one may lie elsewhere: `read` it but
-                not write it, `refuse` both, `allow` both.
+            virtual_mode: Whether paths are confined to the root. Without it, any file of the user can be read and
+                written. Protected names still apply.
+            hard_links: Treatment of a file with several names, one of which may be elsewhere: `read` it without
+                writing it, `refuse` both, `allow` both.
             protected: Names that are never written, in any directory.
-            shell_fallback: What becomes of commands where they cannot be confined: `refuse` them, or run them
-                `unconfined`, with the rights of the user.
-            network: What a confined command may reach: `none`, or all that the `host` reaches.
-            readable: What a confined command sees although it is hidden, such as `~/.cargo`.
-            limits: What a command may use up.
-            env: Variables that commands see, besides those that are passed on. A `Secret`, and a value whose name speaks of a key, a token,
-                a password or the like, stands in no record of the sessions that have the sandbox from their start.
-            allow_root: Take even `/`.
+            shell_fallback: Treatment of commands that cannot be confined: `refuse` them, or run them `unconfined`,
+                with the rights of the user.
+            network: Network access of a confined command: `none`, or the same as the `host`.
+            readable: Hidden paths that a confined command can see, such as `~/.cargo`.
+            limits: Resource limits of a command.
+            env: Variables for commands, in addition to those passed on. Records of sessions that use the sandbox from their start omit
+                a `Secret`, and any value whose name suggests a key, a token, a password or similar.
+            allow_root: Whether the root may be `/`.
 
         Raises:
-            SandboxError: Your move: the root is missing, is no directory, cannot be opened, or is `/`; or it is a directory
+            SandboxError: Your move: the root is missing, is not a directory, cannot be opened, is `/`, or is a directory
                 of the code that runs in this process.
-            OptionError: Your move: an option that is none of its values.
+            OptionError: Your move: an option has an invalid value.
         """
         protected = tuple(protected)
         check_choice("hard_links", hard_links, HardLinks)
@@ -180,21 +180,21 @@ class LocalSandbox:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What its commands are given and no record may show."""
+        """Secrets of its commands, which records omit."""
         return secrets_in_variables(self._file_rules[2])
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`versions`, and `execute`, unless it was found out that commands are refused here."""
+        """`versions`, and `execute` unless commands are known to be refused here."""
         return frozenset({"versions"} if self._commands.is_refused else {"versions", "execute"})
 
     @property
     def is_unconfined(self) -> bool:
-        """Whether it is known by now that commands run with the rights of the user."""
+        """Whether commands are known to run with the rights of the user."""
         return self._commands.is_unconfined
 
     async def aclose(self) -> None:
-        """Close the root; again if you like. Nothing may be under way."""
+        """Close the root. Idempotent. No operation may be running."""
         self._close_root()
         await trio.lowlevel.checkpoint()
 
@@ -206,24 +206,24 @@ class LocalSandbox:
         Args:
             path: Below the root.
             offset: The first line, from 1.
-            limit: How many lines; None for all.
+            limit: Maximum number of lines. None for all.
 
         Returns:
-            The lines; or an error with the code `file_not_found`, `is_directory`, `invalid_path`, `permission_denied`,
+            The lines, or an error with the code `file_not_found`, `is_directory`, `invalid_path`, `permission_denied`,
             `too_large` or `not_text`.
 
-        Cancellation: Takes effect at once; nothing has changed.
+        Cancellation: Takes effect at once, without any change.
         """
         found = await self._reading("file", path, lambda names: self._files.read(names, offset, limit))
         return ReadResult(error=found) if isinstance(found, Refusal) else found
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace a file of at most 10 MiB or make it, with the directories above it.
+        """Replace a file of at most 10 MiB or create it, with the directories above it.
 
         Returns:
-            What was written; or an error, also with the codes `no_space` and `not_text`.
+            The written file, or an error, also with the codes `no_space` and `not_text`.
 
-        Cancellation: Takes effect when the file is the old one or the new one.
+        Cancellation: Takes effect when the file is entirely the old one or the new one.
         """
         if self._keeper is not None:
             kept = await self._write_kept(path, lambda names: self._files.plan_text(names, content))
@@ -235,10 +235,10 @@ class LocalSandbox:
         """Replace the one occurrence of a text, or all. Line ends, byte order mark and mode stay as they are.
 
         Returns:
-            What was replaced; or an error, also with the codes `old_not_found`, `old_not_unique`, `invalid_edit`, and
-            `changed` when another program wrote the file meanwhile.
+            The replacement, or an error, also with the codes `old_not_found`, `old_not_unique`, `invalid_edit`, and
+            `changed` if another program wrote the file meanwhile.
 
-        Cancellation: Takes effect when the file is the old one or the new one.
+        Cancellation: Takes effect when the file is entirely the old one or the new one.
         """
         check = outside.check_cancelled
         if self._keeper is not None:
@@ -252,39 +252,39 @@ class LocalSandbox:
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def leads_to(self, path: str) -> str | None:
-        """Say where a path leads by links, relative to the root, absolute outside of it; None where there are none on it, or it is refused.
+        """Return the target of a path with links, relative to the root, or absolute outside of it. None without links, or if refused.
 
-        Cancellation: At once; what is looked at changes nothing.
+        Cancellation: Takes effect at once, without any change.
         """
         found = await self._reading("file", path, self._end_of)
         return found if isinstance(found, str) else None
 
     async def exists(self, path: str) -> bool:
-        """Tell whether there is a file or directory that may be read."""
+        """Return whether a readable file or directory exists."""
         return await self._reading("file", path, self._files.exists) is True
 
     async def list_dir(self, path: str) -> ListResult:
         """List a directory: subdirectories first, then by name. Links are shown, not followed.
 
         Returns:
-            The entries; or an error with the code `file_not_found`, `invalid_path` or `permission_denied`.
+            The entries, or an error with the code `file_not_found`, `invalid_path` or `permission_denied`.
 
-        Cancellation: Takes effect at once; nothing has changed.
+        Cancellation: Takes effect at once, without any change.
         """
         found = await self._reading("directory", path, self._files.list_dir)
         return ListResult(error=found) if isinstance(found, Refusal) else found
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
-        """Write files as bytes, one after another; each has its own answer.
+        """Write files as bytes, one after another, each with its own answer.
 
-        Cancellation: What is done is done; the rest is not.
+        Cancellation: Files already written stay, the rest are not written.
         """
         return tuple([await self._upload(file) for file in files])
 
     async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
-        """Read files as bytes, one after another; each has its own answer.
+        """Read files as bytes, one after another, each with its own answer.
 
-        Cancellation: Takes effect at once; nothing has changed.
+        Cancellation: Takes effect at once, without any change.
         """
         return tuple([await self._download(path) for path in paths])
 
@@ -309,16 +309,16 @@ class LocalSandbox:
     # --- searching
 
     async def glob(self, pattern: str, path: str) -> GlobResult:
-        """Find files and directories below one, by `* ** ? [a-z] {a,b}`.
+        """Find files and directories below a directory, by `* ** ? [a-z] {a,b}`.
 
         Returns:
-            At most 500; or an error, also with the code `invalid_pattern`.
+            At most 500 paths, or an error, also with the code `invalid_pattern`.
 
         Cancellation: Takes effect at once.
         """
 
         def work(names: Names) -> GlobResult:
-            self._files.list_dir(names)  # refuses a directory that is none
+            self._files.list_dir(names)  # refuses a path that is not a directory
             return glob_tree(self._tree(), pattern, names)
 
         found = await self._reading("directory", path, work)
@@ -328,15 +328,15 @@ class LocalSandbox:
         """Search text files below a directory, or one file, for a regular expression.
 
         Returns:
-            The matches; or an error, also with the codes `invalid_pattern` and `timeout`.
+            The matches, or an error, also with the codes `invalid_pattern` and `timeout`.
 
-        Cancellation: Takes effect at once; the process that searches is killed.
+        Cancellation: Takes effect at once. The searching process is killed.
         """
         fault = fault_of_pattern(pattern)
         if fault is not None:
             await trio.lowlevel.checkpoint()
             return GrepResult(error=fault)
-        # Off the loop as well: a pattern may stand for hundreds, each of which is compiled.
+        # In a thread too: a pattern may expand to hundreds, each of which is compiled.
         found = await self._reading(
             "file", path, lambda start: (start, self._files.is_file(start), compile_include(options.include))
         )
@@ -345,7 +345,7 @@ class LocalSandbox:
         start, is_file, include = found
         if isinstance(include, Refusal):
             return GrepResult(error=include)
-        # It reads whatever lies there: where that is not all for the model, we read ourselves.
+        # ripgrep reads every file there. If some are private to the model, our own code reads them instead.
         program = None if private_below(self._path) else self._programs.ripgrep
         if program is not None and not is_file and self._virtual and has_proc():
             return await self._grep_with_ripgrep(program, pattern, start, options, include)
@@ -403,7 +403,7 @@ class LocalSandbox:
         return () if isinstance(found, Refusal) else found.entries
 
     def _end_of(self, names: Names) -> str | None:
-        # Names only: the way is walked by the file's own call, which refuses what leads out.
+        # Names only: the file operation itself walks the path, and refuses a target outside.
         root = os.path.realpath(self._path)
         written = os.path.normpath(os.path.join(root, *names))  # noqa: PTH118 - links must stay in it
         real = os.path.realpath(os.path.join(root, *names))  # noqa: PTH118
@@ -420,24 +420,24 @@ class LocalSandbox:
     # --- commands
 
     async def confinement(self) -> Confinement:
-        """Say how commands run here; found out by trying, once.
+        """Return how commands run here, determined by a trial, once.
 
-        Cancellation: The trial is killed, and made again by the next one who asks.
+        Cancellation: The trial is killed, and repeated by the next caller.
         """
         return await self._commands.confinement()
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
-        """Run a command with `bash -c`, or `sh -c` where there is no bash, confined as `confinement` says.
+        """Run a command with `bash -c`, or with `sh -c` if bash is missing, confined as `confinement` reports.
 
         Args:
             command: For the shell.
-            options: Where it begins, and how long it may take.
+            options: Its directory and its time limit.
 
         Returns:
-            What it did; or an error when it did not start. Confined, a command that a signal ended has the exit code
-            128 and the number of the signal, as in a shell.
+            Its output and exit code, or an error if it did not start. A confined command that was ended by a signal has the exit code
+            128 plus the number of the signal, as in a shell.
 
-        Cancellation: The command and all that it started get `SIGTERM`, two seconds later `SIGKILL`; then it travels on.
+        Cancellation: The command and all its descendants get `SIGTERM`, two seconds later `SIGKILL`. Then it propagates.
         """
         fault = check_command(command)
         if fault is not None:
@@ -446,7 +446,7 @@ class LocalSandbox:
         refused = await self._keep_command()
         if refused is not None:
             return ExecuteResult(error=refused)
-        # Not abandoned when cancelled: the descriptor would be lost.
+        # Not abandoned on cancellation: the descriptor would be lost.
         directory = await self._in_thread(
             "directory", options.workdir, self._files.open_directory, abandon=False
         )
@@ -460,12 +460,12 @@ class LocalSandbox:
 
     @asynccontextmanager
     async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
-        """Open a process that is talked to while it runs, confined as `confinement` says; leaving the block stops it.
+        """Open an interactive process, confined as `confinement` reports. Leaving the block stops it.
 
         Raises:
             ProcessRefused: Commands are refused here, it could not be started, or its directory cannot be opened.
 
-        Cancellation: As of `execute`.
+        Cancellation: The same as in `execute`.
         """
         refused = await self._keep_command()
         if refused is not None:
@@ -484,20 +484,20 @@ class LocalSandbox:
     # --- versions
 
     def kept_by(self, keeper: FileKeeper) -> "LocalSandbox":
-        """Give the same sandbox for one call: what is written through it is told first."""
+        """Return the same sandbox for one call, which announces each write to the keeper first."""
         view = copy.copy(self)
-        view._keeper, view._kept_of = keeper, self  # noqa: SLF001 - of the same class; it holds the root open
+        view._keeper, view._kept_of = keeper, self  # noqa: SLF001 - the same class, and it keeps the root open
         return view
 
     async def put_back(
         self, wanted: Sequence[WantedFile], content: GetContent, keeper: FileKeeper, *, force: bool = False
     ) -> tuple[PutBack, ...]:
-        """Let files be what they were; what is not what was left there stays as it is, unless it is forced.
+        """Restore files to earlier versions. A file that has changed since stays as it is, unless forced.
 
         Returns:
-            What became of each. Where there is no space left, or the disk fails, nothing was written.
+            The outcome of each file. If the disk is full or fails, no file was written.
 
-        Cancellation: Before the first of them is put in its place nothing was done; from then on all of it is.
+        Cancellation: Before the first file is put in place, no file is changed. From then on, all files are.
         """
         stage = functools.partial(self._files.stage, wanted, content, self._names_of, force=force)
         try:
@@ -514,15 +514,15 @@ class LocalSandbox:
         finally:
             if not is_put:
                 keeper.take_back(staged.changes)
-                with trio.CancelScope(shield=True):  # as many files as were written until now
+                with trio.CancelScope(shield=True):  # as many files as were written so far
                     await outside.offload(self._files.discard, staged, limiter=self._threads)
         return _outcomes(wanted, staged, refused)
 
     async def copy_to(self, directory: Path) -> "LocalSandbox":
-        """Copy all files into a directory that is not there yet, or is empty, and open that with the same settings.
+        """Copy all files into a directory that is missing or empty, and open it with the same settings.
 
         Raises:
-            SandboxError: Your move: there is something in it, or it cannot be made. Nothing of the copy is left.
+            SandboxError: Your move: the directory is not empty, or cannot be created. Nothing of the copy is left.
 
         Cancellation: Nothing of the copy is left.
         """
@@ -545,7 +545,7 @@ class LocalSandbox:
     async def _write_kept(
         self, path: str, plan: Callable[[Names], PlannedWrite], *, attempts: int = MAX_WRITE_ATTEMPTS
     ) -> WriteResult | EditResult | Refusal:
-        """Plan, tell, write; and again where another program wrote meanwhile."""
+        """Plan, announce and write. Repeat if another program wrote the file meanwhile."""
         async with self._locks.hold(path):
             while True:
                 attempts -= 1
@@ -558,7 +558,7 @@ class LocalSandbox:
 
     async def _carry_out(self, path: str, planned: PlannedWrite) -> WriteResult | EditResult | Refusal:
         keeper = self._keeper
-        assert keeper is not None  # noqa: S101 - the caller looked
+        assert keeper is not None  # noqa: S101 - checked by the caller
         changes = (planned.change,)
         is_written = False
         try:
@@ -628,7 +628,7 @@ def _outcomes(
 
 
 def _names_of(root: str | os.PathLike[str], *, allow_root: bool) -> tuple[Path, Path]:
-    """Give the name of the root as it was given, and the one that links lead to: both count."""
+    """Return the given name of the root, and the one after resolving links: both count."""
     given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links
     resolved = given.resolve()
     if resolved == Path("/") and not allow_root:

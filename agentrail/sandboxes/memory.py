@@ -1,4 +1,4 @@
-"""`MemorySandbox`: files in a dictionary, under the same rules and with the same words as those of a directory."""
+"""`MemorySandbox`: files in a dictionary, with the same rules and messages as a directory."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -53,27 +53,27 @@ Names = tuple[str, ...]
 
 _ROOTS: Final = (PurePosixPath("/"),)
 _SMALL_BYTES: Final = 1 << 16
-"""What is done at once: a thread would cost more, and tests that let time fly would not wait for it."""
-_BYTES_PER_FILE: Final = 256  # of text, which take as long as a file does that is looked at
+"""Size up to which work runs at once: a thread would cost more, and a virtual clock would not wait for it."""
+_BYTES_PER_FILE: Final = 256  # of text, equal to the cost of looking at a file
 
 
 class MemorySandbox:
-    """Files in memory: no links, no rights, no commands. For tests and throw-away work.
+    """Files in memory: no links, no permissions, no commands. For tests and temporary work.
 
-    A directory is there as long as a file is below it. Absolute paths count from the root.
+    A directory exists as long as a file is below it. Absolute paths count from the root.
     """
 
     def __init__(
         self, files: Mapping[str, str | bytes] | None = None, *, protected: Iterable[str] = PROTECTED
     ) -> None:
-        """Begin with these files.
+        """Create a sandbox with these files.
 
         Args:
-            files: By path; texts are stored as UTF-8.
-            protected: Names that are never written, in any directory. Those of `files` may be.
+            files: By path. Texts are stored as UTF-8.
+            protected: Names that are never written, in any directory. `files` may contain them.
 
         Raises:
-            ValueError: Your move: a path that cannot be one, or a file below a file; the message names it.
+            ValueError: Your move: an invalid path, or a file below a file. The message names it.
         """
         self._protected = ProtectedNames(protected)
         self._files: dict[Names, bytes] = {}
@@ -95,13 +95,13 @@ class MemorySandbox:
         return frozenset({"snapshot"})
 
     async def aclose(self) -> None:
-        """Nothing is held, so nothing is let go of."""
+        """Do nothing: no resource is held."""
         await trio.lowlevel.checkpoint()
 
     # --- files
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
-        """Read a text file, as `LocalSandbox.read`."""
+        """Read a text file, like `LocalSandbox.read`."""
 
         def work() -> ReadResult:
             names = _decide(path)
@@ -118,7 +118,7 @@ class MemorySandbox:
         return ReadResult(error=found) if isinstance(found, Refusal) else found
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace a file or make it, as `LocalSandbox.write`."""
+        """Replace a file or create it, like `LocalSandbox.write`."""
 
         def work() -> WriteResult:
             names = _decide(path)
@@ -139,7 +139,7 @@ class MemorySandbox:
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
-        """Replace a text in a file, as `LocalSandbox.edit`."""
+        """Replace a text in a file, like `LocalSandbox.edit`."""
 
         def work() -> tuple[Names, bytes]:
             names = _decide(path)
@@ -148,7 +148,7 @@ class MemorySandbox:
             encode_text(new, shown)
             return names, self._get(names)
 
-        # Large ones are made in a thread, and one that comes meanwhile waits for its turn.
+        # Large files are edited in a thread, and a concurrent edit waits for its turn.
         async with self._locks.hold(path):
             return await self._edit(work, old, new, replace_all=replace_all)
 
@@ -173,7 +173,7 @@ class MemorySandbox:
         )
 
     async def exists(self, path: str) -> bool:
-        """Tell whether there is a file or directory that may be read."""
+        """Return whether a readable file or directory exists."""
 
         def work() -> bool:
             names = _decide(path)
@@ -183,16 +183,16 @@ class MemorySandbox:
         return await _settle(work) is True
 
     async def list_dir(self, path: str) -> ListResult:
-        """List a directory, as `LocalSandbox.list_dir`."""
+        """List a directory, like `LocalSandbox.list_dir`."""
         found = await _settle(lambda: self._list_dir(_decide(path)))
         return ListResult(error=found) if isinstance(found, Refusal) else ListResult(entries=found)
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
-        """Write files as bytes; each has its own answer."""
+        """Write files as bytes, each with its own answer."""
         return tuple([await self._upload(file) for file in files])
 
     async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
-        """Read files as bytes; each has its own answer."""
+        """Read files as bytes, each with its own answer."""
         return tuple([await self._download(path) for path in paths])
 
     async def _upload(self, file: FileBytes) -> Transfer:
@@ -214,19 +214,19 @@ class MemorySandbox:
     # --- searching
 
     async def glob(self, pattern: str, path: str) -> GlobResult:
-        """Find files and directories, as `LocalSandbox.glob`."""
+        """Find files and directories, like `LocalSandbox.glob`."""
 
         def work(check: Callable[[], None]) -> GlobResult:
             start = _decide(path)
-            seen._list_dir(start)  # noqa: SLF001 - a copy of its own; refuses a directory that is none
-            return glob_tree(seen._tree(check), pattern, start)  # noqa: SLF001 - as above
+            seen._list_dir(start)  # noqa: SLF001 - a private copy; refuses a path that is not a directory
+            return glob_tree(seen._tree(check), pattern, start)  # noqa: SLF001 - see above
 
         seen = self._as_it_is()
         found = await _apart(work, len(self._files) * _BYTES_PER_FILE)
         return GlobResult(error=found) if isinstance(found, Refusal) else found
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
-        """Search text files, as `LocalSandbox.grep`; always with Python's `re`, in a helper process.
+        """Search text files, like `LocalSandbox.grep`, always with Python's `re` in a helper process.
 
         Cancellation: The helper is killed.
         """
@@ -234,45 +234,45 @@ class MemorySandbox:
         def work(check: Callable[[], None]) -> list[Names]:
             include = _accept(compile_include(options.include))
             start = _decide(path)
-            seen._refuse_unreadable(start)  # noqa: SLF001 - a copy of its own
-            if start in seen._files:  # noqa: SLF001 - as above
+            seen._refuse_unreadable(start)  # noqa: SLF001 - a private copy
+            if start in seen._files:  # noqa: SLF001 - see above
                 return [start]
-            seen._list_dir(start)  # noqa: SLF001 - as above; refuses a directory that is none
-            return list_searched(seen._tree(check), start, include)  # noqa: SLF001 - as above
+            seen._list_dir(start)  # noqa: SLF001 - see above; refuses a path that is not a directory
+            return list_searched(seen._tree(check), start, include)  # noqa: SLF001 - see above
 
         fault = fault_of_pattern(pattern)
         if fault is not None:
             await trio.lowlevel.checkpoint()
             return GrepResult(error=fault)
         seen = self._as_it_is()
-        # A search starts a process, beside which a thread costs nothing; and what is ignored may be long.
+        # A search starts a process, so the cost of a thread does not matter. The list of ignored files may be long.
         found = await _apart(work, _SMALL_BYTES + 1)
         if isinstance(found, Refusal):
             return GrepResult(error=found)
-        batches = fill_batches(seen._documents(found))  # noqa: SLF001 - as above
+        batches = fill_batches(seen._documents(found))  # noqa: SLF001 - see above
 
         async def next_batch() -> Sequence[Document]:
             return await outside.offload(next, batches, (), abandon_on_cancel=True)
 
         return await grep_in_helper(pattern, options, next_batch, searched_files=len(found))
 
-    # --- what it can and cannot
+    # --- commands and snapshots
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
-        """Refuse: there is nothing here that could run."""
+        """Refuse: no command can run here."""
         await trio.lowlevel.checkpoint()
         message = "Commands are disabled: the files of this session are in memory, where nothing can run."
         return ExecuteResult(error=Refusal(code="unsupported", message=message))
 
     async def snapshot(self) -> str:
-        """Keep all files as they are now; their contents are shared, so this costs a table of names."""
+        """Keep the current state of all files. Contents are shared, so this costs only a table of names."""
         await trio.lowlevel.checkpoint()
         name = f"snapshot-{len(self._snapshots) + 1}"
         self._snapshots[name] = dict(self._files)
         return name
 
     async def restore(self, snapshot_id: str) -> Refusal | None:
-        """Make all files what they were."""
+        """Restore all files."""
         await trio.lowlevel.checkpoint()
         kept = self._snapshots.get(snapshot_id)
         if kept is None:
@@ -343,7 +343,7 @@ class MemorySandbox:
         return refuse_missing(what, names, describe_neighbours(every, names, depth))
 
     def _as_it_is(self) -> "MemorySandbox":
-        """Give a copy that is not written to, for a thread; contents are shared."""
+        """Return a read-only copy for a thread. Contents are shared."""
         seen = MemorySandbox()
         seen._protected, seen._files = self._protected, dict(self._files)
         return seen
@@ -391,11 +391,11 @@ async def _settle(work: Callable[[], T]) -> T | Refusal:
 
 
 async def _apart(work: Callable[..., T], size_bytes: int) -> T | Refusal:
-    """Do work that may take long: in a thread, unless it is small. It is handed what to call now and then."""
+    """Run work that may take long: in a thread, unless it is small. The work calls its argument at intervals."""
     if size_bytes <= _SMALL_BYTES:
         return await _settle(lambda: work(check=_go_on))
     return await outside.offload(_result, lambda: work(check=outside.check_cancelled))
 
 
 def _go_on() -> None:
-    """Let the work go on: it is small."""
+    """Do nothing: small work is not interrupted."""

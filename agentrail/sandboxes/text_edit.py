@@ -1,7 +1,7 @@
-"""Replacements of a text within a text: the places, the result and the difference.
+"""Replacements of a text within a text: the positions, the result and the difference.
 
-Lines are compared as if all ended in a line feed, and keep the ends that they have: what an edit does not touch stays
-the same byte for byte, also in a file of mixed ends.
+Lines are compared as if all ended in a line feed, and keep their actual ends. Untouched parts stay the same byte for byte,
+even in a file with mixed line ends.
 """
 
 import bisect
@@ -34,7 +34,7 @@ _CUT: Final = "[The diff goes on; read the file to see the rest.]\n"
 
 @frozen(kw_only=True)
 class Edited:
-    """What an edit makes of a text.
+    """The result of an edit.
 
     Attributes:
         diff: Unified, of at most 4 KB.
@@ -46,7 +46,7 @@ class Edited:
 
 
 def _never() -> None:
-    """Let the work go on."""
+    """Do nothing: the work is not interrupted."""
 
 
 def decide_edit(  # noqa: PLR0913 - all but the text are the request's, by name
@@ -83,7 +83,7 @@ def decide_edit(  # noqa: PLR0913 - all but the text are the request's, by name
     return Edited(text="".join((*parts, text[done:])), replacements=len(places), diff=diff)
 
 
-def _fault(  # noqa: PLR0913 - what is known of the edit by now
+def _fault(  # noqa: PLR0913 - the facts of the edit so far
     plain: str, old: str, new: str, count: int, *, replace_all: bool, path: str
 ) -> Refusal | None:
     if not old:
@@ -105,14 +105,14 @@ def _fault(  # noqa: PLR0913 - what is known of the edit by now
     return Refusal(code="old_not_unique", message=message)
 
 
-def _fault_of_size(  # noqa: PLR0913, PLR0917 - what is known of the edit by now
+def _fault_of_size(  # noqa: PLR0913, PLR0917 - the facts of the edit so far
     text: str, old: str, new: str, count: int, path: str, max_bytes: int
 ) -> Refusal | None:
-    """Refuse what would come out too large, before any of it is made."""
+    """Refuse a result that would be too large, before building it."""
     if count > MAX_REPLACEMENTS:
         message = f"old_string occurs {count:,} times in {path}, at most {MAX_REPLACEMENTS:,} are replaced at once. Make it longer."
         return Refusal(code="too_large", message=message)
-    # Line feeds may become two bytes. What was in the text counts by characters, which are never more than its bytes.
+    # Line feeds may become two bytes. The old text counts by characters, which are never more than its bytes.
     put, taken = _size(new) + new.count("\n"), len(old) + old.count("\n")
     size_bytes = len(text) + count * (put - taken)
     if put <= taken or size_bytes <= max_bytes:
@@ -143,7 +143,7 @@ def _places(plain: str, old: str) -> Iterator[int]:
 
 
 def _nearest(plain: str, old: str) -> str:
-    """Quote the line that is most like the first one with something in it, when one is close."""
+    """Quote the line most similar to the first non-empty line of the text, if one is close."""
     wanted = next((line for line in old.split("\n") if line.strip()), "")[:_MAX_LINE_SHOWN]
     lines = [line[:_MAX_LINE_SHOWN] for line in plain.split("\n", _MAX_LINES_COMPARED)[:_MAX_LINES_COMPARED]]
     near = _most_like(wanted, lines)
@@ -151,7 +151,7 @@ def _nearest(plain: str, old: str) -> str:
 
 
 def _most_like(wanted: str, lines: Sequence[str]) -> int | None:
-    """Find the line that is most like a text. Only a few are compared in full: some take a thousand times as long."""
+    """Return the line most similar to a text. Only a few are compared in full: some take a thousand times as long."""
     matcher = difflib.SequenceMatcher(b=wanted)
     best, found, tried = _ALIKE, None, 0
     for number, line in enumerate(lines):
@@ -171,7 +171,7 @@ def _most_like(wanted: str, lines: Sequence[str]) -> int | None:
 
 @frozen(kw_only=True)
 class _Change:
-    """Lines that are replaced: which of the old text, counted from 0, and by what."""
+    """Replaced lines: their range in the old text, counted from 0, and their replacement."""
 
     first: int
     removed: Sequence[str]
@@ -182,10 +182,10 @@ class _Change:
         return self.first + len(self.removed)
 
 
-def _diff(  # noqa: PLR0913, PLR0917 - what is known of the edit by now
+def _diff(  # noqa: PLR0913, PLR0917 - the facts of the edit so far
     plain: str, places: Sequence[int], old: str, new: str, path: str, check: Callable[[], None]
 ) -> str:
-    # Not difflib.unified_diff, which compares whole texts to find out what is known here, and takes minutes for some.
+    # Not difflib.unified_diff, which compares whole texts to find the positions known here, and takes minutes for some.
     lines = _lines(plain)
     written = f"--- {path}\n+++ {path}\n"
     shift = 0
@@ -200,7 +200,7 @@ def _diff(  # noqa: PLR0913, PLR0917 - what is known of the edit by now
 
 
 def _lines(text: str) -> list[str]:
-    """Split after line feeds only; `splitlines` also does at form feeds and the like."""
+    """Split after line feeds only. `splitlines` also splits at form feeds and similar characters."""
     *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])
 
@@ -208,20 +208,20 @@ def _lines(text: str) -> list[str]:
 def _changes(
     plain: str, places: Sequence[int], old: str, new: str, check: Callable[[], None]
 ) -> Iterator[_Change]:
-    """Give the changes line by line: places that share a line are one."""
+    """Yield the changes line by line: positions that share a line are one change."""
     number = looked = at = 0
     while at < len(places):
         begin = end = plain.rfind("\n", 0, places[at]) + 1
         number += plain.count("\n", looked, begin)
         looked = done = begin
-        after: list[str] = []  # joined once: a line may have a million places
+        after: list[str] = []  # joined once: a line may have a million positions
         while True:
             while at < len(places) and (places[at] < end or end == begin):
                 if at % _PLACES_AT_A_TIME == 0:
                     check()
                 after += filter(None, (plain[done : places[at]], new))
                 done = places[at] + len(old)
-                # Whole lines, so up to the end of the line in which the last character of the old text stands.
+                # Whole lines, up to the end of the line that contains the last character of the old text.
                 if done > end or end == begin:
                     end = plain.find("\n", done - 1) + 1 or len(plain)
                 at += 1
@@ -242,13 +242,13 @@ def _groups(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
             yield group
             group = []
         group.append(change)
-        if len(group) == _MAX_CHANGES_SHOWN:  # each takes two bytes or more, and the diff is cut before that
+        if len(group) == _MAX_CHANGES_SHOWN:  # each takes at least two bytes, and the diff is cut before that
             break
     yield group
 
 
 def _hunk(lines: Sequence[str], group: Sequence[_Change], shift: int) -> tuple[str, int]:
-    """Write a group with the lines around it; `shift` is how many lines the text has grown by before it."""
+    """Format a group with the lines around it. `shift` is the number of lines by which the text has grown before it."""
     begin = max(group[0].first - _CONTEXT_LINES, 0)
     end = min(group[-1].end + _CONTEXT_LINES, len(lines))
     grown = sum(len(change.added) - len(change.removed) for change in group)

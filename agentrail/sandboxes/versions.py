@@ -1,7 +1,7 @@
-"""Files of which each write is planned first: what stands there, what will. And files that become again what they were.
+"""Files with planned writes, which record the old and the new content, and files that are restored to earlier versions.
 
-Blocking work over descriptors, like `files.py`. What is written was looked at before, and is looked at again right before it is put in its
-place: what another program wrote meanwhile is not overwritten.
+Blocking work over descriptors, like `files.py`. The target of a write is checked when it is planned, and again right
+before it is replaced: another program's write meanwhile is not overwritten.
 """
 
 import contextlib
@@ -31,23 +31,23 @@ from agentrail.sandboxes.safe_open import FLAGS
 from agentrail.sandboxes.text import count_lines
 
 MAX_KEPT_BYTES: Final = MAX_WRITTEN_BYTES
-"""Of a larger file only the digest is known: it cannot be brought back, only be told from others."""
+"""Of a larger file only the digest is kept: it can be compared, but not restored."""
 
 _MODE_BITS: Final = 0o777
 _CHANGED_MESSAGE: Final = "{} changed while it was being written. Read it again."
 
 FindNames: TypeAlias = Callable[[str], Names]
-"""Splits a path that was written down; raises `PathRefused` for one that may not be."""
+"""Splits a stored path. Raises `PathRefused` for a path that is not allowed."""
 
 
 @frozen(kw_only=True)
 class PlannedWrite:
-    """A write that has not begun.
+    """A planned write.
 
     Attributes:
-        replaced: What stood there when it was planned; None for nothing.
-        contents: What stood there and what will, by SHA-256, as far as it is kept.
-        result: What the caller is told when it is written.
+        replaced: State of the file when it was planned. None if there was none.
+        contents: Old and new content, by SHA-256, if it is kept.
+        result: The result for the caller, once it is written.
     """
 
     names: Names
@@ -60,7 +60,7 @@ class PlannedWrite:
 
 @define(kw_only=True, eq=False)
 class _Staged:
-    """A file that stands beside its place, or one that is to go."""
+    """A file written next to its place, or a file to remove."""
 
     number: int
     names: Names
@@ -73,37 +73,37 @@ class _Staged:
 
 
 class StagedFiles:
-    """What is about to be put back.
+    """Files about to be restored.
 
     Attributes:
-        outcomes: What is known by now, by place; of the others it is known when they are in their places.
-        contents: What is overwritten and may not be kept yet, by SHA-256.
+        outcomes: Outcomes known so far, by position. The others are known once they are in place.
+        contents: Overwritten contents that may not be kept yet, by SHA-256.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty set."""
         self.outcomes: dict[int, PutBack] = {}
         self.contents: dict[str, bytes] = {}
         self.ready: list[_Staged] = []
 
     @property
     def changes(self) -> tuple[FileWrite, ...]:
-        """What is written next."""
+        """The writes that follow."""
         return tuple([one.change for one in self.ready])
 
 
 class VersionedFiles(Files):
-    """The files below a directory, with what they were."""
+    """The files below a directory, with their versions."""
 
-    # --- what tools write
+    # --- writes of tools
 
     def plan_text(self, names: Names, content: str) -> PlannedWrite:
-        """Say what replacing a file by a text would change."""
+        """Plan the replacement of a file by a text."""
         data = encode_text(content, show_names(names))
         return self.plan_bytes(names, data, total_lines=count_lines(content))
 
     def plan_bytes(self, names: Names, data: bytes, *, total_lines: int = 0) -> PlannedWrite:
-        """Say what replacing a file would change."""
+        """Plan the replacement of a file."""
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         existing, depth = self._open_existing(names[:-1])
@@ -142,7 +142,7 @@ class VersionedFiles(Files):
     def plan_edit(
         self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
     ) -> PlannedWrite:
-        """Say what replacing a text in a file would change; as of `Files.edit`."""
+        """Plan the replacement of a text in a file, like `Files.edit`."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -173,7 +173,7 @@ class VersionedFiles(Files):
         )
 
     def carry_out(self, planned: PlannedWrite) -> WriteResult | EditResult:
-        """Write what was planned, unless something else stands there by now."""
+        """Carry out a planned write, unless the file has changed meanwhile."""
         names = planned.names
         with self._repositories.hold(names):
             self._refuse_names(names)
@@ -191,23 +191,23 @@ class VersionedFiles(Files):
     def _look(
         self, parent: int, names: Names, found: os.stat_result | None
     ) -> tuple[FileState | None, bytes | None]:
-        """Say what stands there, and give its content where that can be read."""
+        """Return the state of the file, and its content if it can be read."""
         if found is None:
             return None, None
         try:
             read = self._read_beside(parent, names)
-        except (OSError, PathRefused):  # to be replaced all the same, as in `Files.write`
+        except (OSError, PathRefused):  # it can be replaced nevertheless, as in `Files.write`
             lost = "too_large" if found.st_size > MAX_KEPT_BYTES else "unreadable"
             mode = found.st_mode & _MODE_BITS
             return FileState(size_bytes=found.st_size, mode=mode, lost=lost), None
         return _state_of(read, found), read
 
-    # --- going back
+    # --- restoring
 
     def stage(
         self, wanted: Sequence[WantedFile], content: GetContent, names_of: FindNames, *, force: bool
     ) -> StagedFiles:
-        """Put what is wanted beside its places. When this raises, or the caller throws it away, nothing is left of it."""
+        """Write the wanted files next to their places. If this raises or is abandoned, no temporary file is left."""
         staged = StagedFiles()
         try:
             for number, one in enumerate(wanted):
@@ -275,7 +275,7 @@ class VersionedFiles(Files):
     def _look_at(
         self, names: Names, *, force: bool
     ) -> tuple[os.stat_result | None, FileState | None, bytes | None]:
-        """Say what stands at a path now."""
+        """Return the current state of a path."""
         self._refuse_names(names)
         existing, depth = self._open_checked(names)
         try:
@@ -292,7 +292,7 @@ class VersionedFiles(Files):
             os.close(existing)
 
     def _open_checked(self, names: Names) -> tuple[int, int]:
-        """Open the deepest directory on the way that exists, unless a link has come into the way since."""
+        """Open the deepest existing directory of the path, unless a link has been added to it since."""
         try:
             existing, depth = self._open_existing(names[:-1])
         except OSError as error:
@@ -333,7 +333,7 @@ class VersionedFiles(Files):
         return [names[:end] for end in range(depth + 1, len(names))]
 
     def put_in_place(self, staged: StagedFiles) -> None:
-        """Put each file in its place, unless something else stands there by now; see `StagedFiles.outcomes`."""
+        """Put each file in its place, unless the place has changed meanwhile; see `StagedFiles.outcomes`."""
         for one in staged.ready:
             try:
                 staged.outcomes[one.number] = self._put_one(one)
@@ -364,7 +364,7 @@ class VersionedFiles(Files):
         return PutBack(path=path, outcome="removed" if one.temporary is None else "restored")
 
     def discard(self, staged: StagedFiles) -> None:
-        """Remove what stands beside its place."""
+        """Remove the temporary files."""
         for one in staged.ready:
             self._discard_one(one)
         staged.ready.clear()
@@ -380,7 +380,7 @@ class VersionedFiles(Files):
         self._remove_directories(one.made)
 
     def _remove_directories(self, every: Sequence[Names]) -> None:
-        """Remove directories in which nothing is left, the deepest first."""
+        """Remove empty directories, the deepest first."""
         for names in reversed(every):
             with contextlib.suppress(OSError, PathRefused):
                 parent, _ = self._open_checked(names)
@@ -400,13 +400,13 @@ def _refusal_of(error: OSError | PathRefused, names: Names) -> Refusal:
 
 
 def _refusal_of_one(error: OSError | PathRefused, names: Names) -> Refusal | None:
-    """Say why one file cannot be put beside its place; None for what is no fault of that one, such as a full disk."""
+    """Return why one file cannot be staged. None for a fault of another kind, such as a full disk."""
     refusal = _refusal_of(error, names)
     return None if refusal.code in {"no_space", "io_error"} else refusal
 
 
 def _written(where: Names, names: Names, depth: int) -> str:
-    """Say what a path is called where links on its way are followed; as it was given where that is no text."""
+    """Return the path with its links followed. The given path if that is not text."""
     path = join_names((*where, *names[depth:]))
     try:
         path.encode()
@@ -435,14 +435,14 @@ def _is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
 
 
 def _same_content(one: FileState | None, other: FileState | None) -> bool:
-    """Tell whether two states are of one content; of one that may not be known it is not."""
+    """Return whether two states have the same content. False if one is unknown."""
     if one is None or other is None:
         return one is other
     return bool(one.sha256) and one.sha256 == other.sha256
 
 
 def _mode_wanted(wanted: WantedFile, now: FileState | None) -> int | None:
-    """Say which mode a file gets: that of then, unless a person has set another one since; None for the usual one."""
+    """Return the mode of a restored file: the earlier one, unless a user has set another since. None for the default."""
     then, left = wanted.then, wanted.left[0]
     if then is None:
         return None

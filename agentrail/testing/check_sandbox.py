@@ -365,7 +365,7 @@ async def _refuses_protected_names(sandbox: Sandbox) -> None:
 
 
 async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
-    """A missing file is `file_not_found` with a list of similar files. Files and directories are distinguished."""
+    """A missing file is `file_not_found` with the names of existing files. Files and directories are distinguished."""
     await sandbox.write("src/app.py", "x")
     missing = (await sandbox.read("src/ap.py")).error
     _expect_code(missing, "file_not_found", "read of a missing file")

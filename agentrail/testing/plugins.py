@@ -46,7 +46,7 @@ class PuppetRule:
 
 
 class PuppetPlugin(p.Plugin[int]):
-    """Answers by rules. Its state counts the `emit` actions and similar requests.
+    """Answers by rules. Its state counts the interventions.
 
     Attributes:
         rules: Its rules.

@@ -1,7 +1,7 @@
-"""`RemoteSandbox`: the files and commands of another place, as a `Sandbox` of this one.
+"""`RemoteSandbox`: the files and commands of another place, as a local `Sandbox`.
 
-Paths are judged where the files are, by the same guard as there; what is decided here is only what cannot be said in UTF-8. The server keeps a
-workspace for as long as it hears of us: each request says that we are there, and where none is to be made, a beat.
+The server checks paths, with the same guard as a local sandbox. The client checks only whether they fit into UTF-8. The
+server keeps a workspace while it hears from the client: each request counts, and a beat in times without requests.
 """
 
 import contextvars
@@ -103,11 +103,11 @@ _ASSUMED: Final = frozenset({"execute"})
 
 
 class RemoteSandbox:
-    """A workspace on another machine, or in a container, that `agentrail sandbox serve` keeps for this object alone.
+    """A workspace on another machine, or in a container, kept by `agentrail sandbox serve` for this object only.
 
-    It is new and empty, comes with the first call, and is gone when this is closed, or thirty seconds after the server has heard the last
-    of us. Where the server cannot be reached, or knows us no more, results have an error with the code `io_error` that names its address.
-    It has no `versions`: a session cannot go back with its files.
+    It is new and empty, and is created with the first call. It is removed when this is closed, or thirty seconds after the last
+    contact. If the server cannot be reached, or no longer knows the workspace, results have an error with the code `io_error`
+    that names its address. It has no `versions`: a session cannot restore its files.
 
     Use it in one Trio run.
     """
@@ -115,16 +115,17 @@ class RemoteSandbox:
     def __init__(
         self, address: str | RemoteAddress, *, token: str | Secret, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Ask nothing yet.
+        """Create the sandbox without contacting the server.
 
         Args:
-            address: `http://host:port` or `https://host:port`; behind a question mark `can=execute,snapshot`, what the server is able to,
-                and `insecure=true`, for another machine without TLS. Without `can` it is taken for able to execute until it has answered.
-            token: That of the server. It is in no address, path or log.
-            tls: Which certificates are believed; None for those of this machine, and of `SSL_CERT_FILE`.
+            address: `http://host:port` or `https://host:port`. After a question mark, `can=execute,snapshot` lists the server's
+                capabilities, and `insecure=true` allows another machine without TLS. Without `can`, `execute` is assumed until it
+                has answered.
+            token: The server's token. It appears in no address, path or log.
+            tls: Trusted certificates. None for those of this machine, and of `SSL_CERT_FILE`.
 
         Raises:
-            OptionError: Your move: an address that is none, or a token that can be none.
+            OptionError: Your move: an invalid address or token.
         """
         self._token = token if isinstance(token, Secret) else Secret(token)
         if not TOKEN.fullmatch(self._token.reveal()):
@@ -151,28 +152,28 @@ class RemoteSandbox:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no record may show: the token."""
+        """The token, which records omit."""
         return (self._token.reveal(),)
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the address says, and else what the server has said; `execute` before it has said anything."""
+        """Capabilities from the address, otherwise from the server. `execute` before its first answer."""
         if self._address.can is not None:
             return self._address.can
         return _ASSUMED if self._facts is None else frozenset(self._facts.can)
 
     @property
     def is_unconfined(self) -> bool:
-        """Whether it is known by now that commands run with the rights of the server's user."""
+        """Whether commands are known to run with the rights of the server's user."""
         return self._facts is not None and self._facts.is_unconfined
 
     async def connect(self) -> Refusal | None:
-        """Let the server make the workspace now, and not with the first call: `capabilities` and `is_unconfined` are what it says then.
+        """Create the workspace now rather than with the first call. Then `capabilities` and `is_unconfined` are the server's answers.
 
         Returns:
-            None; or why there is none.
+            None, or the reason of a failure.
 
-        Cancellation: A checkpoint. The workspace may have been made; closing this ends it.
+        Cancellation: A checkpoint. The workspace may have been created. Closing this removes it.
         """
         await trio.lowlevel.checkpoint()
         try:
@@ -182,9 +183,9 @@ class RemoteSandbox:
         return None
 
     async def aclose(self) -> None:
-        """Let the server remove the workspace; again if you like. Where it cannot be reached, it does so when the lease is over.
+        """Remove the workspace. Idempotent. If the server cannot be reached, it does so at the end of the lease.
 
-        Cancellation: The connection is closed all the same; the lease ends by itself.
+        Cancellation: The connection is closed nevertheless. The lease ends without us.
         """
         if self._beating is not None:
             self._beating.cancel(reason="the sandbox is closed")
@@ -199,7 +200,7 @@ class RemoteSandbox:
         await trio.lowlevel.checkpoint()
 
     async def _tell_closing(self) -> None:
-        with suppress(NoAnswer):  # it forgets us by itself
+        with suppress(NoAnswer):  # the server removes it without us
             await self._connection.send(
                 "DELETE", f"/leases/{self._lease}", within_seconds=_CLOSE_SECONDS, again=False
             )
@@ -207,9 +208,9 @@ class RemoteSandbox:
     # --- files
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
-        """Read a text file; as of the port.
+        """Read a text file; see the port.
 
-        Cancellation: At once; nothing has changed.
+        Cancellation: Takes effect at once, without any change.
         """
         bound = None if limit is None else min(limit, MAX_NUMBER)
         request = ReadRequest(path=path, offset=min(offset, MAX_NUMBER), limit=bound)
@@ -217,9 +218,10 @@ class RemoteSandbox:
         return ReadResult(error=found) if isinstance(found, Refusal) else found
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace a file or make it; as of the port. Writes of one file are made in the order in which they are called.
+        """Replace a file or create it; see the port. Writes of one file are made in the order of their calls.
 
-        Cancellation: When the server has said that it is over, three seconds later at most: the file is the old one or the new one.
+        Cancellation: Takes effect when the server has confirmed the end, after at most three seconds. The file is the old one or
+            the new one.
         """
         request = WriteRequest(path=path, content=content)
         async with self._in_order(path):
@@ -227,9 +229,9 @@ class RemoteSandbox:
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
-        """Replace a text in a file; as of the port.
+        """Replace a text in a file; see the port.
 
-        Cancellation: As of `write`.
+        Cancellation: The same as in `write`.
         """
         request = EditRequest(path=path, old=old, new=new, replace_all=replace_all)
         async with self._in_order(path):
@@ -237,12 +239,12 @@ class RemoteSandbox:
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def exists(self, path: str) -> bool:
-        """Tell whether there is a file or directory; False too where the server cannot be asked."""
+        """Return whether a file or directory exists. False too if the server cannot be reached."""
         found = await self._ask("exists", PathRequest(path=path), bool, lambda: _fault_of_path(path))
         return found is True
 
     async def leads_to(self, path: str) -> str | None:
-        """Say where a path leads by links, as the server sees it; None where there are none on it, or it is refused."""
+        """Return the target of a path with links, as the server sees it. None without links, or if it is refused."""
         request = PathRequest(path=path)
         found = await self._ask(
             "leads_to", request, cast("type[str]", str | None), lambda: _fault_of_path(path)
@@ -250,14 +252,14 @@ class RemoteSandbox:
         return found if isinstance(found, str) else None
 
     async def list_dir(self, path: str) -> ListResult:
-        """List a directory; as of the port."""
+        """List a directory; see the port."""
         found = await self._ask("list_dir", PathRequest(path=path), ListResult, lambda: _fault_of_path(path))
         return ListResult(error=found) if isinstance(found, Refusal) else found
 
     # --- searching
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
-        """Search text files; as of the port.
+        """Search text files; see the port.
 
         Cancellation: The connection is closed, and the server ends the search.
         """
@@ -266,7 +268,7 @@ class RemoteSandbox:
         return GrepResult(error=found) if isinstance(found, Refusal) else found
 
     async def glob(self, pattern: str, path: str) -> GlobResult:
-        """Find files and directories; as of the port."""
+        """Find files and directories; see the port."""
         request = GlobRequest(pattern=pattern, path=path)
         found = await self._ask("glob", request, GlobResult, lambda: _fault_of_pattern(path))
         return GlobResult(error=found) if isinstance(found, Refusal) else found
@@ -274,9 +276,9 @@ class RemoteSandbox:
     # --- bytes
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
-        """Write files as bytes, in requests of at most 64 MiB; each has its own answer, in order.
+        """Write files as bytes, in requests of at most 64 MiB, each with its own answer, in order.
 
-        Cancellation: What is done is done; the rest is not. The server has said so, or three seconds are over.
+        Cancellation: Files already written stay, the rest are not written. Waits for the server's confirmation, at most three seconds.
         """
         await trio.lowlevel.checkpoint()
         moved: dict[int, Transfer] = {}
@@ -314,9 +316,9 @@ class RemoteSandbox:
         }
 
     async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
-        """Read files as bytes, in as many requests as it takes; each has its own answer, in order.
+        """Read files as bytes, in as many requests as necessary, each with its own answer, in order.
 
-        Cancellation: At once; nothing has changed.
+        Cancellation: Takes effect at once, without any change.
         """
         await trio.lowlevel.checkpoint()
         moved: dict[int, Transfer] = {}
@@ -339,17 +341,17 @@ class RemoteSandbox:
         return tuple([moved[number] for number in range(len(paths))])
 
     async def _download(self, paths: Sequence[str]) -> list[Transfer]:
-        """Give as many of the files, from the first on, as come in one answer; at least one."""
+        """Return as many of the first files as fit into one answer, at least one."""
         body = encode_request(DownloadRequest(paths=tuple(paths)))
         reply = await self._operate("download", body, ANSWER_SECONDS)
         boundary = boundary_of(reply.content_type)
         try:
             if boundary is None:
-                raise UnreadableWire  # noqa: TRY301 - one answer to all that is wrong with it
+                raise UnreadableWire  # noqa: TRY301 - one answer to every fault of it
             head, contents = decode_parts(reply.body, boundary, max_parts=len(paths))
             heads = (await self._decode(WireAnswer[tuple[FileHead, ...]], head)).result
             if not 0 < len(heads) <= len(paths) or sum(one.has_content for one in heads) != len(contents):
-                raise UnreadableWire  # noqa: TRY301 - as above
+                raise UnreadableWire  # noqa: TRY301 - see above
         except UnreadableWire:
             raise refuse_connection(
                 self._address, "it answered with other files than were asked for"
@@ -364,10 +366,11 @@ class RemoteSandbox:
     # --- commands, and states
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
-        """Run a command there; as of the port. Its time is measured there, and the answer waited for five seconds longer.
+        """Run a command there; see the port. The server measures its time, and the client waits five seconds longer for the answer.
 
-        Cancellation: The server ends the command and all that it started, and says when they are gone; three seconds later at most it travels
-            on. What is left then ends with the lease, and the receipt of the abort names it, with the address.
+        Cancellation: The server ends the command and all its descendants, and confirms it. After at most three seconds the
+            cancellation propagates. Remaining processes end with the lease, and the receipt of the abort names them, with the
+            address.
         """
         request = ExecuteRequest(command=command, options=options)
         within = min(options.timeout_seconds, float(MAX_NUMBER)) + SPARE_SECONDS
@@ -382,13 +385,13 @@ class RemoteSandbox:
 
     @asynccontextmanager
     async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
-        """Open a process there that is talked to while it runs, over a WebSocket of its own; leaving the block stops it.
+        """Open an interactive process there, over a separate WebSocket. Leaving the block stops it.
 
         Raises:
-            ProcessRefused: Its server does not start it, or cannot be asked: then with the code `io_error`, and the address; or the extra
-                `connect` is not installed here: `unsupported`.
+            ProcessRefused: The server does not start it, or cannot be reached: then with the code `io_error` and the address. Or the
+                extra `connect` is not installed here: `unsupported`.
 
-        Cancellation: As of `execute`.
+        Cancellation: The same as in `execute`.
         """
         try:
             need_websockets("a process of a sandbox elsewhere that is talked to")
@@ -429,16 +432,16 @@ class RemoteSandbox:
         ]
 
     async def snapshot(self) -> str:
-        """Keep all files as they are now, where the server can.
+        """Keep the current state of all files, if the server can.
 
         Returns:
-            What to call that state; empty where the server gave no answer, and no state is called that.
+            The id of the snapshot. Empty if the server gave no answer, which is not a valid id.
         """
         found = await self._ask("snapshot", SnapshotRequest(), str, _no_fault)
         return "" if isinstance(found, Refusal) else found
 
     async def restore(self, snapshot_id: str) -> Refusal | None:
-        """Make all files what they were; as of the port."""
+        """Restore all files; see the port."""
         request = RestoreRequest(snapshot_id=snapshot_id)
         return await self._ask("restore", request, cast("type[Refusal]", Refusal | None), _no_fault)
 
@@ -446,7 +449,7 @@ class RemoteSandbox:
 
     @asynccontextmanager
     async def _in_order(self, path: str) -> AsyncIterator[None]:
-        """Let one write of a file be over before the next is sent: two requests may overtake each other on their way."""
+        """Finish one write of a file before the next is sent: two requests may overtake each other in transit."""
         async with self._locks.hold(path):
             yield
 
@@ -459,7 +462,7 @@ class RemoteSandbox:
         *,
         within_seconds: float = ANSWER_SECONDS,
     ) -> T | Refusal:
-        """Ask for one operation, and give its result; a refusal where there is none."""
+        """Request one operation and return its result, or a refusal if there is none."""
         await trio.lowlevel.checkpoint()
         try:
             body = encode_request(request)
@@ -478,7 +481,7 @@ class RemoteSandbox:
     async def _operate(
         self, name: str, body: bytes, within_seconds: float, content_type: str = JSON_TYPE
     ) -> SandboxReply:
-        """Send an operation under a number of its own, and see it end, whatever becomes of us."""
+        """Send an operation under its own number, and wait for its end, even on cancellation."""
         await self._open()
         number = self._begin_number()
         path = f"/leases/{self._lease}/operations/{number}"
@@ -510,9 +513,9 @@ class RemoteSandbox:
         return self._last_number
 
     async def _stop(self, path: str) -> None:
-        """See an operation end that is not waited for any more, or that it never begins.
+        """Stop an operation whose result is no longer wanted, or prevent its start.
 
-        Cancellation: Shielded by who calls, and bounded.
+        Cancellation: Shielded by the caller, with a time limit.
         """
         headers = {SETTLED_HEADER: str(min(self._open_numbers, default=0))}
         is_gone = False
@@ -529,7 +532,7 @@ class RemoteSandbox:
     # --- the lease
 
     async def _open(self) -> None:
-        """Have the workspace made, once."""
+        """Create the workspace, once."""
         if self._gone is not None:
             raise self._gone
         if self._is_open():
@@ -548,7 +551,7 @@ class RemoteSandbox:
                 raise NoAnswer(_refuse_difference(self._address, can))
             self._facts = facts
             self._beating = trio.CancelScope()
-            # A task of the run: a sandbox is made by code that has no nursery, and may be idle for as long as a model thinks.
+            # A task of the run: a sandbox is created without a nursery, and may be idle while a model thinks.
             trio.lowlevel.spawn_system_task(
                 _beat,
                 weakref.ref(self),
@@ -561,10 +564,10 @@ class RemoteSandbox:
         return self._facts is not None
 
     async def _prepare(self) -> None:
-        """Have a server; here it is there already."""
+        """Provide a server. This one already exists."""
 
     async def beat(self) -> None:
-        """Say that we are there; what is asked says so too. Where the server knows us no more, the next call says so."""
+        """Renew the lease, like every request. If the server no longer knows the workspace, the next call reports it."""
         try:
             await self._connection.send(
                 "POST", f"/leases/{self._lease}/beat", within_seconds=BEAT_SECONDS, again=False
@@ -591,7 +594,7 @@ class RemoteSandbox:
 
 
 async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope) -> None:
-    """Beat until the sandbox is closed, or no one has it any more."""
+    """Renew the lease until the sandbox is closed or garbage-collected."""
     with scope:
         while True:
             await trio.sleep(BEAT_SECONDS)
@@ -603,7 +606,7 @@ async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope
 
 
 def refuse_size(size_bytes: int) -> Refusal:
-    """Refuse what is more than fits into one request."""
+    """Refuse content that does not fit into one request."""
     message = f"It is {size_bytes:,} bytes, and at most {MAX_SANDBOX_BODY_BYTES:,} go to a sandbox elsewhere at a time. Send less."
     return Refusal(code="too_large", message=message)
 
@@ -618,7 +621,7 @@ def _refuse_difference(address: RemoteAddress, can: frozenset[str]) -> Refusal:
 
 
 def _no_fault() -> None:
-    """Find nothing to refuse."""
+    """Return no fault."""
 
 
 def _is_unicode(text: str) -> bool:
@@ -630,7 +633,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _fault_of_path(path: str) -> Refusal | None:
-    """Say of a path what its server would have said, could it have been sent."""
+    """Return the server's refusal for a path that cannot be sent."""
     decided = None if _is_unicode(path) else decide_names(path, ())
     return decided if isinstance(decided, Refusal) else None
 
@@ -661,11 +664,11 @@ def _fault_of_upload(file: FileBytes) -> Refusal | None:
 
 
 def _batches(files: Sequence[tuple[int, FileBytes]]) -> list[list[tuple[int, FileBytes]]]:
-    """Split files into requests: as many as fit into each."""
+    """Split files into requests, as many as fit into each."""
     batches: list[list[tuple[int, FileBytes]]] = []
     size = 0
     for number, file in files:
-        # A path may be written with six bytes for one of its characters.
+        # JSON may take six bytes for one character of a path.
         own = size_of_part(len(file.content)) + 6 * len(file.path) + 3
         if (
             not batches

@@ -1,7 +1,7 @@
 """Connections to the server of a remote sandbox: one exchange, or a process whose pipes share one WebSocket.
 
-Nothing of the port enters here. A request that got no answer is sent again under its number: whatever changes something is carried out once
-for a number, so that this is never a second time.
+Independent of the port. A request without an answer is sent again under its number. The server carries out each change
+once per number, so that a retry never repeats it.
 """
 
 import signal
@@ -40,7 +40,7 @@ from agentrail.wire.sandbox_address import RemoteAddress
 SANDBOX_CONNECT_SECONDS: Final = 10.0
 
 PAUSES_SECONDS: Final = (0.05, 0.2)
-"""Before a request that got no answer is sent again, each time."""
+"""Pauses before each retry of a request without an answer."""
 
 _OK: Final = 200
 _SAID: Final[Mapping[int, str]] = MappingProxyType(
@@ -55,15 +55,15 @@ _SAID: Final[Mapping[int, str]] = MappingProxyType(
 
 
 class NoAnswer(Exception):
-    """There is no answer, or none that can be used.
+    """There is no usable answer.
 
     Attributes:
-        refusal: What the caller of the port hears; fit for a model, and about the connection.
-        is_lost: Whether the server does not know us: nothing that is asked later can work either.
+        refusal: The refusal for the caller of the port. It is about the connection, and suitable for a model.
+        is_lost: Whether the server no longer knows the workspace: all later requests will fail too.
     """
 
     def __init__(self, refusal: Refusal, *, is_lost: bool = False) -> None:
-        """Take what is to be said."""
+        """Store the refusal."""
         super().__init__(refusal.message)
         self.refusal = refusal
         self.is_lost = is_lost
@@ -71,20 +71,20 @@ class NoAnswer(Exception):
 
 @frozen(kw_only=True)
 class SandboxReply:
-    """What came back."""
+    """An answer."""
 
     content_type: str
     body: bytes
 
 
 def refuse_connection(address: RemoteAddress, why: str) -> NoAnswer:
-    """Make what is said of a connection: with the address, and that it is neither the file nor the command."""
+    """Return a refusal about the connection: with the address, and that neither file nor command is the cause."""
     message = f"The sandbox at {address.shown} gave no answer; this is about the connection, and not about what was asked: {why}."
     return NoAnswer(Refusal(code="io_error", message=message))
 
 
 class Connection:
-    """The way to one server."""
+    """The connection to one server."""
 
     def __init__(
         self,
@@ -92,13 +92,13 @@ class Connection:
         token: Secret,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect to nothing yet."""
+        """Create a connection that is not open yet."""
         self._address = address
         self._token = token
         self._tls = tls
         self._client: httpx.AsyncClient | None = None
 
-    async def send(  # noqa: PLR0913 - what goes out, and until when an answer is waited for
+    async def send(  # noqa: PLR0913 - the request, and the time limit for its answer
         self,
         method: str,
         path: str,
@@ -109,9 +109,9 @@ class Connection:
         within_seconds: float,
         again: bool = True,
     ) -> SandboxReply:
-        """Send a request, and again where it got no answer.
+        """Send a request, and retry it without an answer.
 
-        Cancellation: The connection is closed; whether the request has arrived is not known.
+        Cancellation: The connection is closed. Whether the request has arrived is unknown.
         """
         given = {**headers, "content-type": content_type}
         with trio.move_on_after(within_seconds):
@@ -162,13 +162,13 @@ class Connection:
                 ),
                 headers={"accept-encoding": "identity", "user-agent": "agentrail-sandbox"},
                 timeout=httpx.Timeout(None, connect=SANDBOX_CONNECT_SECONDS),
-                trust_env=False,  # no proxy: it would hear the token
-                follow_redirects=False,  # nor another server that this one names
+                trust_env=False,  # no proxy: it would see the token
+                follow_redirects=False,  # nor a redirect to another server
             )
         return self._client
 
     async def aclose(self) -> None:
-        """Close it; again if you like."""
+        """Close it. Idempotent."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -176,7 +176,7 @@ class Connection:
 
 
 def _reason_of(error: BaseException) -> str:
-    """Say why there was no answer, in words that act on no terminal."""
+    """Return why there was no answer, without control characters for a terminal."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ssl.SSLCertVerificationError):
@@ -188,14 +188,14 @@ def _reason_of(error: BaseException) -> str:
 
 # A process with open pipes, over one WebSocket.
 #
-# What it reads goes out as binary messages, what it prints comes in as such; what else there is to say are messages of text, `wire.FromProcess` and
-# `wire.InputEnd`. That it ends is asked for by an ordinary request, which no full pipe holds up. Trio, and trio-websocket.
+# Its input and output are binary messages. All other messages are text, `wire.FromProcess` and `wire.InputEnd`. An
+# ordinary request ends it, so that a full pipe cannot delay that. Uses Trio and trio-websocket.
 
 _QUEUED: Final = 16
-"""Messages of output that wait to be read; behind them the process waits, as behind a full pipe."""
+"""Output messages waiting to be read. At this number the process waits, as with a full pipe."""
 
 _PAUSE_SECONDS: Final = 0.0025
-"""Behind each message: a server takes so and so many in a second, and more for an attack."""
+"""Pause after each message: a server accepts a limited number per second, and treats more as an attack."""
 
 _NO_PROCESS: Final = "it opens no process for us"
 
@@ -233,7 +233,7 @@ async def dialed(
             nursery.cancel_scope.cancel(reason="this process is done with")
     except BaseExceptionGroup as group:
         alone = _alone(group)
-        # A handshake that is refused is raised in a task of the library's own, no matter which task waits for it.
+        # The library raises a refused handshake in one of its own tasks, whichever task waits for it.
         raise (
             refuse_connection(address, _NO_PROCESS) if isinstance(alone, websockets.HandshakeError) else alone
         ) from None
@@ -242,7 +242,7 @@ async def dialed(
 
 
 def _alone(raised: BaseException) -> BaseException:
-    """Take out of groups what is alone in them: who uses a process has opened no nursery for it."""
+    """Unwrap an error that is alone in groups: the user of a process has opened no nursery for it."""
     while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
         raised = raised.exceptions[0]
     return raised
@@ -270,12 +270,12 @@ async def _open_stream(
 
 
 class RemoteProcess:
-    """A process elsewhere, as `ToolProcess` has it."""
+    """A remote process, as a `ToolProcess`."""
 
     def __init__(
         self, connection: "websockets.WebSocketConnection", pid: int, end: Callable[[], Awaitable[None]]
     ) -> None:
-        """Made by `RemoteSandbox.open_process`."""
+        """Created by `RemoteSandbox.open_process`."""
         self._connection = connection
         self._pid = pid
         self._end = end
@@ -290,31 +290,31 @@ class RemoteProcess:
 
     @property
     def pid(self) -> int:
-        """Its number on the machine where it runs."""
+        """Its process id on the remote machine."""
         return self._pid
 
     @property
     def stdin(self) -> trio.abc.SendStream:
-        """What it reads."""
+        """Its standard input."""
         return self._input
 
     @property
     def stdout(self) -> trio.abc.ReceiveStream:
-        """What it prints."""
+        """Its output."""
         return self._output
 
     async def wait(self) -> int:
-        """Wait for its end, and give its exit code; where the connection is lost, as if `SIGKILL` had ended it, which its server then does.
+        """Wait for its end, and return its exit code. A lost connection counts as `SIGKILL`, which its server then sends.
 
-        Cancellation: Only the waiting ends.
+        Cancellation: Only the wait ends.
         """
         await self._has_ended.wait()
         return self._code
 
     async def stop(self) -> None:
-        """End it and all that it started; again if you like.
+        """End it and all its descendants. Idempotent.
 
-        Cancellation: Shielded, and bounded by about four seconds.
+        Cancellation: Shielded, for about four seconds at most.
         """
         with trio.CancelScope(shield=True):
             async with self._stopping:
@@ -324,7 +324,7 @@ class RemoteProcess:
                     self._has_ended.set()
 
     async def listen(self) -> None:
-        """Take what comes until the connection ends."""
+        """Receive messages until the connection ends."""
         try:
             with suppress(*_failures(), UnreadableWire):
                 while True:
@@ -405,9 +405,9 @@ class _Output(trio.abc.ReceiveStream):
 
 @asynccontextmanager
 async def holding(process: RemoteProcess) -> AsyncIterator[None]:
-    """Hear of a process for a block, and stop it with that.
+    """Receive from a process for the duration of a block, and stop it at the end.
 
-    Cancellation: It is stopped first, shielded and bounded.
+    Cancellation: It is stopped first, shielded and with a time limit.
     """
     try:
         async with trio.open_nursery() as nursery:
@@ -422,7 +422,7 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
 
 
 def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
-    """Give what a connection that breaks raises, and others. Asked when one has: the names come with an extra."""
+    """Return the errors of a broken connection, and others. Called only after a failure: the classes come with an extra."""
     return (
         websockets.ConnectionClosed,
         websockets.HandshakeError,
@@ -436,7 +436,7 @@ def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
 async def begin_process(
     address: RemoteAddress, connection: "websockets.WebSocketConnection", request: OpenRequest
 ) -> ProcessOpened | ProcessRefusal:
-    """Ask for a process over an open WebSocket."""
+    """Request a process over an open WebSocket."""
     try:
         with trio.fail_after(ANSWER_SECONDS):
             await connection.send_message(encode_request(request).decode())

@@ -1,7 +1,7 @@
-"""`container:IMAGE`: a server of sandboxes in a container of its own, started by the `docker` or `podman` of this machine.
+"""`container:IMAGE`: a sandbox server in its own container, started by the local `docker` or `podman`.
 
-The container has no network: the server listens on a Unix socket in a directory that both sides see. It ends with its one workspace, so a
-program that was killed here leaves a container for as long as a lease lasts.
+The container has no network: the server listens on a Unix socket in a shared directory. It ends with its one workspace, so
+a program that was killed here leaves a container for the duration of a lease.
 """
 
 import os
@@ -29,13 +29,13 @@ from agentrail.wire.sandbox_address import CONTAINER, NoAddress, RemoteAddress, 
 LOGGER: Final = Logger("agentrail.sandboxes")
 
 PROGRAMS: Final = ("docker", "podman")
-"""What starts containers; the first that is there does."""
+"""Container programs. The first one found is used."""
 
 START_SECONDS: Final = 120.0
-"""How long a container may take to be there, its image fetched."""
+"""Time limit for starting a container, including the download of its image."""
 
 END_SECONDS: Final = 1.5
-"""How long it may take to end by itself, before it is removed."""
+"""Time limit for a container to end, after which it is removed."""
 
 REMOVE_SECONDS: Final = 10.0
 
@@ -81,11 +81,11 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]+")
 
 @frozen(kw_only=True)
 class ContainerLimits:
-    """What a container may use up.
+    """Resource limits of a container.
 
     Attributes:
-        memory_bytes: Of all its processes, and none of it in swap.
-        idle_seconds: How long nothing is asked of it until it ends.
+        memory_bytes: Memory of all its processes, without swap.
+        idle_seconds: Idle time after which it ends.
     """
 
     memory_bytes: int = 1 << 30
@@ -98,10 +98,11 @@ CONTAINER_LIMITS: Final = ContainerLimits()
 
 
 class ContainerSandbox(RemoteSandbox):
-    """A workspace in a container of its own, which is started with the first call and gone when this is closed, or idle for 30 minutes.
+    """A workspace in its own container, started with the first call. It ends when this is closed, or after 30 idle minutes.
 
-    One GiB of memory, one processor, no network, no capability of Linux; of this machine it sees the skills, read-only, at `/skills`. Commands
-    are not confined in it a second time: the container is what confines them. Its image has agentrail with the extra `gateway` on its `PATH`.
+    It has one GiB of memory, one processor, no network, and no Linux capability. Of this machine it sees only the skills,
+    read-only, at `/skills`. Commands are not confined a second time inside: the container confines them. Its image must have
+    agentrail with the extra `gateway` on its `PATH`.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class ContainerSandbox(RemoteSandbox):
         limits: ContainerLimits = CONTAINER_LIMITS,
         working_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Start nothing yet."""
+        """Create the sandbox without starting a container."""
         try:
             self._image = image_of(f"{CONTAINER}{image}")
         except NoAddress as error:
@@ -124,7 +125,8 @@ class ContainerSandbox(RemoteSandbox):
         self._variables = decide_variables(os.environ, safe_search_path(root))
         self._limits = limits
         self._name = f"agentrail-{outside.ids(8)}"
-        # Short, because the name of a socket has a hundred bytes; and its owner's alone, because who may open it may ask.
+        # Short, because the name of a socket is limited to a hundred bytes. Accessible to its owner only, because access to it is
+        # access to the sandbox.
         self._directory = Path(tempfile.gettempdir(), self._name)
         self._process: trio.Process | None = None
         self._said: IO[bytes] | None = None
@@ -158,9 +160,9 @@ class ContainerSandbox(RemoteSandbox):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._said,
-                # By name in the arguments and by value here: arguments can be read by every user of the machine.
+                # By name in the arguments and by value here: every user of the machine can read arguments.
                 env={**self._variables, SANDBOX_TOKEN_VARIABLE: self._token.reveal()},
-                start_new_session=True,  # a Ctrl-C at our terminal is ours
+                start_new_session=True,  # a Ctrl-C in our terminal is meant for us
             )
             with trio.move_on_after(START_SECONDS):
                 is_ready = await _reads_line(self._process)
@@ -176,9 +178,9 @@ class ContainerSandbox(RemoteSandbox):
             )
 
     async def aclose(self) -> None:
-        """Let the container end, and remove it if it does not; again if you like.
+        """End the container, and remove it if it does not end. Idempotent.
 
-        Cancellation: It is removed all the same, shielded, for ten seconds at most.
+        Cancellation: It is removed nevertheless, shielded, within at most ten seconds.
         """
         try:
             await super().aclose()
@@ -189,7 +191,7 @@ class ContainerSandbox(RemoteSandbox):
             await self._remove()  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _remove(self) -> None:
-        """See that nothing of it is left. Shielded and bounded."""
+        """Remove all of its parts. Shielded, with a time limit."""
         with trio.CancelScope(shield=True):
             process, self._process = self._process, None
             if process is not None:
@@ -208,7 +210,7 @@ class ContainerSandbox(RemoteSandbox):
             if self._said is not None:
                 self._said.close()
                 self._said = None
-            await outside.offload(shutil.rmtree, self._directory, True)  # noqa: FBT003 - errors are passed over
+            await outside.offload(shutil.rmtree, self._directory, True)  # noqa: FBT003 - errors are ignored
 
     async def _force(self) -> None:
         try:
@@ -231,20 +233,20 @@ class ContainerSandbox(RemoteSandbox):
         return words.rstrip(".") or "nothing"
 
 
-def decide_command(  # noqa: PLR0913 - what a container is made of
+def decide_command(  # noqa: PLR0913 - the parts of a container
     program: str, image: str, *, name: str, directory: Path, skills: Path | None, limits: ContainerLimits
 ) -> tuple[str, ...]:
-    """Write the command that runs a container with a server in it."""
+    """Return the command that runs a container with a server in it."""
     options = [
         *("--rm", "--init", "--name", name),
         *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
         *("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)),
         *("--cpus", f"{limits.cpus:g}", "--pids-limit", str(limits.processes)),
-        # As who started it: the socket is made inside, and opened here.
+        # As the user who started it: the socket is created inside, and opened here.
         *("--user", f"{os.getuid()}:{os.getgid()}", "--env", SANDBOX_TOKEN_VARIABLE),
         *("--mount", f"type=bind,source={directory},target={_INSIDE}"),
     ]
-    if Path(program).name == "podman":  # else that user is another one inside
+    if Path(program).name == "podman":  # otherwise that user has another id inside
         options += ["--userns", "keep-id"]
     if skills is not None:
         options += ["--mount", f"type=bind,source={skills},target=/skills,readonly"]
@@ -256,13 +258,13 @@ def decide_command(  # noqa: PLR0913 - what a container is made of
 
 
 def skills_below(working_dir: Path) -> Path | None:
-    """Find the skills that stand in a project, for its containers: of the working directory; None where there are none."""
+    """Return the skills directory of a project, for its containers. None if there is none."""
     directory = working_dir / ".agentrail" / "skills"
     return directory if directory.is_dir() and not directory.is_symlink() else None
 
 
 def decide_variables(environ: Mapping[str, str], search_path: str) -> Mapping[str, str]:
-    """Choose the variables of the program that starts containers: what it needs to find its server, and no key of ours."""
+    """Return the variables of the container program: those it needs to find its server, without our keys."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -284,7 +286,7 @@ def _find_program(names: Sequence[str], root: Path) -> str:
 
 
 def _check_skills(directory: Path) -> Path:
-    # A comma would begin another option of the mount.
+    # A comma would start another option of the mount.
     if "," in str(directory) or not directory.is_dir():
         message = f"the skills {str(directory)!r} cannot be mounted: expected a directory without a comma in its name"
         raise SandboxError(message)
@@ -292,8 +294,8 @@ def _check_skills(directory: Path) -> Path:
 
 
 async def _reads_line(process: trio.Process) -> bool:
-    """Wait for a whole line of what a process prints; False when it ended before."""
-    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    """Wait for a whole line of a process's output. False if it ended before."""
+    assert process.stdout is not None  # noqa: S101 - a pipe was requested
     said = b""
     while b"\n" not in said:
         piece = await process.stdout.receive_some(4_096)

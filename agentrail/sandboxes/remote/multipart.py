@@ -1,7 +1,7 @@
 """Multipart bodies (RFC 2046): the bytes of several files in one body.
 
-Written and read by us alone, so it is read strictly: each part says how long it is, nothing is looked for in contents, and what is not as it
-is written here is refused. Nothing is base64: that would be a third more, and a copy more.
+Only our own code writes and reads them, so parsing is strict. Each part states its length, contents are never searched, and
+any other form is refused. No base64: that would add a third to the size, and a copy.
 """
 
 import re
@@ -22,18 +22,18 @@ _PART: Final = re.compile(
 
 
 def content_type_of(boundary: str) -> str:
-    """Give the content type of a body with this boundary."""
+    """Return the content type of a body with this boundary."""
     return f"{_KIND}{boundary}"
 
 
 def boundary_of(content_type: str) -> str | None:
-    """Give the boundary that a content type names; None for another kind of body."""
+    """Return the boundary of a content type. None for another kind of body."""
     boundary = content_type.removeprefix(_KIND)
     return boundary if content_type.startswith(_KIND) and BOUNDARY.fullmatch(boundary) else None
 
 
 def encode_parts(head: bytes, contents: Sequence[bytes], boundary: str) -> bytes:
-    """Write a body."""
+    """Encode a body."""
     pieces = [*_part(_HEAD_KIND, head, boundary)]
     for content in contents:
         pieces += _part(_FILE_KIND, content, boundary)
@@ -47,12 +47,12 @@ def _part(kind: bytes, content: bytes, boundary: str) -> tuple[bytes, bytes]:
 
 
 def size_of_part(content_bytes: int) -> int:
-    """Say how many bytes a part of a file takes in a body, with the lines in front of it."""
+    """Return the size of a file's part in a body, including its header lines."""
     return content_bytes + len(_part(_FILE_KIND, b"", "0" * 32)[0]) + 16
 
 
 def decode_parts(body: bytes, boundary: str, *, max_parts: int) -> tuple[bytes, list[bytes]]:
-    """Read a body."""
+    """Decode a body."""
     parts: list[bytes] = []
     end, at, mark = f"\r\n--{boundary}--\r\n".encode(), 0, boundary.encode()
     while body[at : at + len(end)] != end:

@@ -1,7 +1,7 @@
-"""Operations of a remote sandbox, their arguments and answers, as client and server write them.
+"""Operations of a remote sandbox, with their arguments and answers, as encoded by client and server.
 
-Results of the port travel as they are, as JSON in UTF-8; a sandbox's refusal is a result too. Contents of files travel as bytes, in `parts.py`.
-Nothing is connected or carried out here.
+Results of the port are sent as JSON in UTF-8. A refusal of the sandbox is a result too. Contents of files are sent as bytes,
+see `multipart.py`. This module neither connects nor executes.
 """
 
 import re
@@ -29,50 +29,50 @@ from agentrail.structs import decoder_of
 T = TypeVar("T")
 
 MAX_SANDBOX_BODY_BYTES: Final = 64 << 20
-"""Of one request or answer, contents of files included."""
+"""Maximum size of one request or answer, including contents of files."""
 
 WIRE_PIECE_BYTES: Final = 1 << 16
-"""Of what a process reads or prints, in one message."""
+"""Maximum size of one message of process input or output."""
 
 MAX_FILES_AT_ONCE: Final = 10_000
-"""Of one upload or download."""
+"""Maximum number of files in one upload or download."""
 
 LEASE_SECONDS: Final = 30.0
-"""How long a server keeps the files of a client from which it hears nothing."""
+"""How long a server keeps the files of a silent client."""
 
 BEAT_SECONDS: Final = 10.0
-"""How often a client says that it is there."""
+"""Interval at which a client renews its lease."""
 
 STOP_SECONDS: Final = 3.0
-"""How long a stop is waited for; what is not gone by then ends with the lease."""
+"""Time limit for a stop. Remaining processes end with the lease."""
 
 SPARE_SECONDS: Final = 5.0
-"""How much longer than a command may take its client waits for the answer."""
+"""How much longer than the time limit of a command its client waits for the answer."""
 
 ANSWER_SECONDS: Final = 60.0
-"""How long a client waits for the answer to anything that is no command."""
+"""Time limit for the answer to anything except a command."""
 
 SANDBOX_PORT: Final = 8710
 
-SANDBOX_TOKEN_VARIABLE: Final = "AGENTRAIL_SANDBOX_TOKEN"  # noqa: S105 - the name of one
-"""Where both sides look for the token."""
+SANDBOX_TOKEN_VARIABLE: Final = "AGENTRAIL_SANDBOX_TOKEN"  # noqa: S105 - the name of a variable
+"""Variable in which both sides look for the token."""
 
 TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,4000}=*")
-TOKEN_WORDS: Final = "at least 16 of A-Z a-z 0-9 . _ ~ + / -"  # noqa: S105 - about tokens
+TOKEN_WORDS: Final = "at least 16 of A-Z a-z 0-9 . _ ~ + / -"  # noqa: S105 - describes tokens
 
 SETTLED_HEADER: Final = "agentrail-settled"
-"""The lowest number of an operation that its client still waits for: what comes later with a lower one is not carried out."""
+"""The lowest operation number that the client still waits for. Operations with a lower number that arrive later are not run."""
 
 JSON_TYPE: Final = "application/json"
 
 LEASE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 MAX_NUMBER: Final = 2**53
-"""Of an operation, a line, a count; larger ones mean the same."""
+"""Maximum of an operation number, a line, a count. Larger ones have the same meaning."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself, in each answer.
+    """A server's description of itself, in each answer.
 
     Attributes:
         is_unconfined: Whether its commands run with the rights of the server's user.
@@ -83,13 +83,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireAnswer(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What comes back: how the server is, and what became of the operation."""
+    """An answer: the server's description, and the outcome of the operation."""
 
     facts: Facts
     result: T
 
 
-# --- what is asked
+# --- requests
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +103,7 @@ class PathRequest(_Request, frozen=True):
 
 
 class ReadRequest(_Request, frozen=True):
-    """`read`; as of the port."""
+    """`read`; see the port."""
 
     path: str
     offset: int = 1
@@ -111,14 +111,14 @@ class ReadRequest(_Request, frozen=True):
 
 
 class WriteRequest(_Request, frozen=True):
-    """`write`; as of the port."""
+    """`write`; see the port."""
 
     path: str
     content: str
 
 
 class EditRequest(_Request, frozen=True):
-    """`edit`; as of the port."""
+    """`edit`; see the port."""
 
     path: str
     old: str
@@ -127,7 +127,7 @@ class EditRequest(_Request, frozen=True):
 
 
 class GrepRequest(_Request, frozen=True):
-    """`grep`; as of the port."""
+    """`grep`; see the port."""
 
     pattern: str
     path: str
@@ -135,14 +135,14 @@ class GrepRequest(_Request, frozen=True):
 
 
 class GlobRequest(_Request, frozen=True):
-    """`glob`; as of the port."""
+    """`glob`; see the port."""
 
     pattern: str
     path: str
 
 
 class UploadRequest(_Request, frozen=True):
-    """The head of an `upload`; the contents are the parts behind it."""
+    """The head of an `upload`. The contents are the parts after it."""
 
     paths: tuple[str, ...]
 
@@ -154,7 +154,7 @@ class DownloadRequest(_Request, frozen=True):
 
 
 class ExecuteRequest(_Request, frozen=True):
-    """`execute`; as of the port."""
+    """`execute`; see the port."""
 
     command: str
     options: ExecuteOptions
@@ -165,7 +165,7 @@ class SnapshotRequest(_Request, frozen=True):
 
 
 class RestoreRequest(_Request, frozen=True):
-    """`restore`; as of the port."""
+    """`restore`; see the port."""
 
     snapshot_id: str
 
@@ -174,9 +174,9 @@ class OpenRequest(_Request, frozen=True):
     """`open_process`, as the first message of its WebSocket.
 
     Attributes:
-        workdir: Where it begins.
-        env: Variables that it sees besides the usual ones.
-        errors: Where its standard error goes.
+        workdir: Its working directory.
+        env: Its variables in addition to the usual ones.
+        errors: Destination of its standard error.
     """
 
     argv: tuple[str, ...]
@@ -203,11 +203,11 @@ WireRequest = (
 
 
 class FileHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one file of an upload or a download.
+    """The outcome of one file of an upload or a download.
 
     Attributes:
-        has_content: Whether a part with its content follows, of a download.
-        error: Why nothing was moved, else None.
+        has_content: For a download: whether a part with its content follows.
+        error: Why the file was not transferred, otherwise None.
     """
 
     size_bytes: int = 0
@@ -220,8 +220,8 @@ class SandboxOperation:
     """A kind of operation.
 
     Attributes:
-        changes: Whether it may change something: then a second request of its number gets the answer of the first one, and who has left is
-            waited for.
+        changes: Whether it may change files. Then a second request with its number gets the answer of the first, and it is
+            awaited even if its client has left.
     """
 
     request: type[WireRequest]
@@ -246,7 +246,7 @@ SANDBOX_OPERATIONS: Final[Mapping[str, SandboxOperation]] = MappingProxyType(
         "restore": SandboxOperation(RestoreRequest, Refusal | None, changes=True),
     }
 )
-"""All that can be asked, by the last part of its path."""
+"""All operations, by the last part of their path."""
 
 
 class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,17 +255,17 @@ class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
     is_gone: bool
 
 
-# --- what is said of a process
+# --- messages of a process
 
 
 class ProcessOpened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
-    """It runs."""
+    """It is running."""
 
     pid: int
 
 
 class ProcessRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """It does not."""
+    """It was refused."""
 
     code: str
     message: str
@@ -278,19 +278,19 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag="exited"):
 
 
 class OutputEnd(msgspec.Struct, frozen=True, tag="output_end"):
-    """It prints no more."""
+    """End of its output."""
 
 
 class InputEnd(msgspec.Struct, frozen=True, tag="input_end"):
-    """It is to read the end."""
+    """End of its input."""
 
 
 FromProcess: TypeAlias = ProcessOpened | ProcessRefusal | Exited | OutputEnd
-"""What a server says of a process, as text; what it prints comes as bytes."""
+"""Text messages of a server about a process. Its output is sent as bytes."""
 
 
 def encode_said(said: FromProcess | InputEnd) -> bytes:
-    """Write what is said of a process."""
+    """Encode a message about a process."""
     try:
         return msgspec.json.encode(said)
     except UnicodeEncodeError:
@@ -301,14 +301,14 @@ def encode_said(said: FromProcess | InputEnd) -> bytes:
 
 
 class UnreadableWire(ValueError):
-    """What came is not what is said here; the message says what it is instead, and repeats nothing of it."""
+    """The bytes do not follow this protocol. The message describes the fault without quoting the content."""
 
 
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 def encode_answer(facts: Facts, result: object) -> bytes:
-    """Write an answer. Names that are no UTF-8 have U+FFFD where they are none."""
+    """Encode an answer. Bytes of a name that are not UTF-8 become U+FFFD."""
     answer = {"facts": facts, "result": result}
     try:
         return msgspec.json.encode(answer)
@@ -329,12 +329,12 @@ def _mended(value: object) -> object:
 
 
 def encode_request(request: WireRequest) -> bytes:
-    """Write what is asked."""
+    """Encode a request."""
     return msgspec.json.encode(request)
 
 
 def decode_as(kind: type[T] | Any, text: bytes) -> T:
-    """Read JSON of a known shape, and nothing else: what does not fit is not made."""
+    """Decode JSON strictly into a known type."""
     try:
         read: T = decoder_of(kind).decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
