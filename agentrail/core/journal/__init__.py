@@ -1,1 +1,1 @@
-"""The journal of a session: what is recorded, how records are chained, and what they fold to. Pure; no store enters this drawer."""
+"""The journal of a session: recording of signals, the chain of records, and their fold. Pure, without a store."""

@@ -1,4 +1,4 @@
-"""What journals say about going back: where turns end, and what happened outside behind a record. Pure; steps come in."""
+"""Facts for going back in a journal: the ends of turns, and external effects after a record. Pure, from replayed steps."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -24,23 +24,22 @@ from agentrail.messages import CallId, PromptRef, Text
 from agentrail.structs import Value
 
 CallClass: TypeAlias = Literal["once", "reconcilable", "idempotent", "pure", "session"]
-"""What a tool promises about being run twice; `session` of a call that another session worked for."""
+"""Effect class of a call's tool, or `session` for a call answered by a child session."""
 
 OutcomeBehind: TypeAlias = Literal["running", "done", "failed", "unknown"]
-"""How a call ended: it has not; with a result; with an error, which says nothing of what it did before; or it was stopped at work, and
-no one knows what it did."""
+"""How a call ended: still running, with a result, with an error (its earlier effects are unknown), or stopped with unknown effects."""
 
 
 class CallBehind(Value, frozen=True, kw_only=True):
-    """A call that began behind the record to which a session goes back: what it did outside stays done.
+    """A call that began after the record to which a session goes back. Its external effects are not undone.
 
     Attributes:
-        number: Of the record that let it begin.
-        call_id: Which call.
+        number: Number of the record that started it.
+        call_id: The call.
         name: Its tool.
-        effect_class: What that promises about being run twice.
+        effect_class: Effect class of the tool.
         outcome: How it ended by the last record.
-        summary: What it was about: its command line, or its arguments; at most 200 characters.
+        summary: Its command line, or its arguments, at most 200 characters.
     """
 
     number: int
@@ -52,7 +51,7 @@ class CallBehind(Value, frozen=True, kw_only=True):
 
 
 def calls_behind(steps: Iterable[Walked]) -> tuple[CallBehind, ...]:
-    """Name the calls that may have changed something outside which is not taken back: those that are not harmless to run twice."""
+    """Return the calls that may have had external effects: those whose tools are not harmless to run twice."""
     found: dict[CallId, CallBehind] = {}
     for walked in steps:
         for effect in walked.effects:
@@ -77,7 +76,7 @@ def calls_behind(steps: Iterable[Walked]) -> tuple[CallBehind, ...]:
 
 
 def _note_end(found: dict[CallId, CallBehind], effect: Effect) -> None:
-    """Note how a call ended; of one that was stopped at work the result comes behind, and does not say what it did."""
+    """Record the end of a call. The result of a call stopped while running comes later, and does not report its effects."""
     match effect:
         case Publish(event=ToolKilled(call_id=call_id)):
             outcome: OutcomeBehind = "unknown"
@@ -90,20 +89,20 @@ def _note_end(found: dict[CallId, CallBehind], effect: Effect) -> None:
             return
     known = found.get(call_id)
     is_late = isinstance(effect.event, ToolTookEffect)
-    # A stopped call is answered with an error, which says nothing of what it did; its own late value does.
+    # A stopped call is answered with an error, which does not report its effects. Its own late value does.
     if known is not None and (known.outcome == "running" or (is_late and known.outcome == "unknown")):
         found[call_id] = msgspec.structs.replace(known, outcome=outcome)
 
 
 class PastTurn(Value, frozen=True, kw_only=True):
-    """A turn that is over: where a session can be gone back to, and a fork can begin.
+    """A finished turn: a session can go back to its end, and a fork can start there.
 
     Attributes:
-        number: Counted from 1 over all cycles of the journal, also over those that do not count any more.
-        record: Behind which record it is over.
-        asked: The prompt of its cycle; empty where there was none. At most 200 characters, on one line, as `said`.
-        said: What the model said in it; empty for no words, and for a turn that failed.
-        counts: Whether the conversation as it stands has it; a session that went back to what was before it has it not.
+        number: Counted from 1 over all cycles of the journal, including those that no longer count.
+        record: The record after which it is over.
+        asked: The prompt of its cycle. Empty if there was none. At most 200 characters, on one line, same as `said`.
+        said: The model's text. Empty for no text, and for a turn that failed.
+        counts: Whether the current conversation includes it. A session that went back to before it does not.
     """
 
     number: int
@@ -114,14 +113,14 @@ class PastTurn(Value, frozen=True, kw_only=True):
 
 
 def turns_in(steps: Iterable[Walked]) -> Iterator[int]:
-    """Give the number of the record behind which each turn is over; as of `past_turns`."""
+    """Yield the number of the record after which each turn is over, same as in `past_turns`."""
     return (turn.record for turn in past_turns(steps))
 
 
 def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
-    """Name the turns that are over, in order: the first turn of the first cycle comes first.
+    """Return the finished turns, in order: the first turn of the first cycle comes first.
 
-    A turn that is not over is not among them.
+    A turn that is not over is left out.
     """
     asked: dict[PromptRef, str] = {}
     found: list[PastTurn] = []
@@ -145,7 +144,7 @@ def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
             said = ""
         if (
             walked.record.kind == REWOUND
-        ):  # behind the end of a turn that it cut off, which does not count then
+        ):  # after the end of a turn that it cut off, which then does not count
             standing.go_back(walked.record)
         running = now
     counting = standing.turns()
@@ -153,27 +152,27 @@ def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
 
 
 class _Standing:
-    """Which turns the conversation has, by record: going back takes some away, and going forth again brings them back."""
+    """The turns of the conversation, by record: a rewind removes some, and another one can restore them."""
 
     def __init__(self) -> None:
-        """Begin before the first turn."""
+        """Start before the first turn."""
         self._before: list[int] = []
         self._records: list[int] = []
         self._last: list[int] = []
 
     def end_turn(self, record: int) -> None:
-        """Note that one more turn is over."""
+        """Record the end of a turn."""
         self._before.append(self._last[-1] if self._last else 0)
         self._note(record, len(self._before))
 
     def go_back(self, record: Record) -> None:
-        """Note that the session went back to what it was behind a record."""
-        number = decode_rewound(record.body).number  # it was read already, as it was stepped
+        """Record that the session went back to its state after a record."""
+        number = decode_rewound(record.body).number  # it was decoded before, when it was stepped
         place = bisect_right(self._records, number)
         self._note(record.seq, self._last[place - 1] if place else 0)
 
     def turns(self) -> frozenset[int]:
-        """Give the numbers of those that it has now."""
+        """Return the numbers of the current turns."""
         found = set()
         turn = self._last[-1] if self._last else 0
         while turn:

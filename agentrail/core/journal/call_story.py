@@ -1,6 +1,6 @@
-"""What the events of a session tell of one call: who asked for it with which arguments, what was decided, what ran, what it came to. Pure.
+"""The story of one call from a session's events: its request, its arguments, the decisions, its run and its result. Pure.
 
-Committed events alone, so that it is the same live, behind a restart, and out of a journal.
+Only from committed events, so that it is the same live, after a restart, and from a journal.
 """
 
 from collections.abc import Iterable
@@ -41,16 +41,16 @@ TELL_OF_CALLS: Final[frozenset[type[Event]]] = frozenset(
         ToolTookEffect,
     }
 )
-"""The kinds that a story is made of."""
+"""The kinds of events in a story."""
 
 
 @define(kw_only=True)
 class GateStory:
-    """What was decided about a call.
+    """A decision about a call.
 
     Attributes:
-        by: Who; None while nothing is decided.
-        reason: In words; None where none was given.
+        by: Who decided. None while it is pending.
+        reason: In words. None if none was given.
     """
 
     gate: str
@@ -62,12 +62,12 @@ class GateStory:
 
 @define(kw_only=True)
 class CallStory:
-    """What is known of one call so far.
+    """The facts about one call so far.
 
     Attributes:
-        seq: The number of the response that asked for it.
-        effective: What ran, was refused, or waits for a person; None before that is known.
-        offloaded: The file that has all of a large result.
+        seq: The number of the response that requested it.
+        effective: The arguments that ran, were refused, or are pending. None before they are known.
+        offloaded: The file with the full text of a large result.
     """
 
     call: ToolCall
@@ -83,7 +83,7 @@ class CallStory:
 
 
 def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
-    """Tell the story of a call."""
+    """Return the story of a call, or None."""
     story: CallStory | None = None
     for event in events:
         meta = event.meta
@@ -98,7 +98,7 @@ def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
 
 
 def call_in(event: ResponseComplete, call_id: str) -> ToolCall | None:
-    """Find a call in a response."""
+    """Return a call of a response, or None."""
     return next((one for one in event.message.calls if one.call_id == call_id), None)
 
 

@@ -1,7 +1,7 @@
-"""What stays of a journal whose content is removed: of each record number, time, kind, length and hash, so that the chain goes on. Pure.
+"""A journal without its content: each record keeps its number, time, kind, length and hash, so the chain stays valid. Pure.
 
-A journal is erased whole. What was said once goes into each request behind it, into summaries and into the words of the model, so no
-search for a text finds all that came of it. Whose journals these are is decided elsewhere.
+A journal is erased as a whole. A text is repeated in later requests, in summaries and in the words of the model, so
+no search for it finds all copies. The caller decides which journals to erase.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from agentrail.core.journal.record import (
 )
 
 USER_FORGOTTEN: Final = "user forgotten"
-"""Why, where a user is forgotten."""
+"""The reason when a user is forgotten."""
 
 
 def erased_record(record: Record, why: str) -> Record:
-    """Give what stands in place of a record from now on; one that was erased before stays as it is."""
+    """Return the record that replaces a record from now on. An erased one stays as it is."""
     if record.kind == ERASED:
         return record
     body = ErasedBody(
@@ -40,15 +40,15 @@ def erased_record(record: Record, why: str) -> Record:
 
 
 def closing_record(last: Record, why: str, at_ms: int) -> Record:
-    """Give the record that ends a journal which is erased: of a higher epoch, so that an old owner who wakes can add nothing to it."""
+    """Return the last record of an erased journal. Its higher epoch keeps an old owner that wakes from adding to it."""
     tail = Tail(seq=last.seq, epoch=last.epoch + 1, hash=last.hash)
     draft = Draft(at_ms=at_ms, kind=CLOSED, body=_closing_body(why), events=last.events)
     return sealed([draft], tail, scope=last.scope, session=last.session)[0][0]
 
 
 def is_erased(end: Sequence[Record], why: str) -> bool:
-    """Say whether all of a journal was erased before, for this reason."""
-    # What `closed` says alone is no proof: a session may have been stopped with these very words.
+    """Return whether a whole journal was erased before, for this reason."""
+    # The `closed` body alone is no proof: a session may have been stopped with the same words.
     *before, last = end[-2:]
     is_behind_erased = bool(before) and before[0].kind == ERASED
     return is_behind_erased and last.kind == CLOSED and last.body == _closing_body(why)

@@ -1,7 +1,7 @@
-"""What one record of a journal came to, for people: what came in, who was asked, what won, and what was decided. Pure.
+"""One record of a journal, explained for users: its input, the plugins called, their result, and the decisions. Pure.
 
-One value for all who tell it: a command draws `lines_of_step`, a route sends the value. How a journal is walked does not enter: see
-`replaying`.
+One value for every presentation: a command prints `lines_of_step`, a route sends the value. `replaying` iterates
+over the journal.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from agentrail.events import KINDS
 
 
 class ExplainedSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came in.
+    """The input of a step.
 
     Attributes:
-        kind: Of the record: the kind of a signal, or one of those that are none, such as `taken`.
+        kind: Kind of the record: that of a signal, or another one such as `taken`.
         at_ms: When, in milliseconds since 1970, on the clock of signals.
-        effect_id: Whose outcome it is; None for what came from outside.
-        begun_by: The number of the record that began this effect; None where none is known.
+        effect_id: The effect of this outcome. None for a signal from outside.
+        begun_by: The number of the record that began this effect. None if unknown.
     """
 
     kind: str
@@ -35,13 +35,13 @@ class ExplainedSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExplainedEffect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that the step asked for.
+    """An effect of a step.
 
     Attributes:
-        kind: What, such as `run_tool` or `publish`.
-        line: In a few words, as in the journal; no word of a conversation.
-        event: The kind of the event that is published; else None.
-        seq: Its number; else None.
+        kind: Its kind, such as `run_tool` or `publish`.
+        line: A short description, as in the journal, without text of the conversation.
+        event: The kind of the published event, otherwise None.
+        seq: Its number, otherwise None.
     """
 
     kind: str
@@ -51,16 +51,16 @@ class ExplainedEffect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One record, and what it came to.
+    """One record and its result.
 
     Attributes:
         at: Its number.
-        signal: What came in.
-        phase: Where the session stood before and behind it.
-        runs: Each hook event of the step, and what the plugins made of it.
-        effects: What was asked for, in order; events that are not kept are left out.
-        events: The numbers of the first and the last event of it; None without any.
-        drift: How the code that runs here makes another history of it than the one that was recorded; None where it does not.
+        signal: Its input.
+        phase: The phase before and after it.
+        runs: Each hook event of the step, with the plugins' outcome.
+        effects: The effects, in order. Ephemeral events are left out.
+        events: The numbers of its first and last event. None without any.
+        drift: How the current code differs from the record. None if it does not.
     """
 
     at: int
@@ -73,7 +73,7 @@ class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def explained_step(walked: Walked, runs: tuple[ExplainedRun, ...], begun_by: int | None) -> ExplainedStep:
-    """Tell of a record what it came to."""
+    """Return the explanation of a record."""
     record, signal = walked.record, walked.signal
     effects = tuple(_effects_of(walked.effects))
     numbers = [effect.seq for effect in effects if effect.seq is not None]
@@ -95,7 +95,7 @@ def explained_step(walked: Walked, runs: tuple[ExplainedRun, ...], begun_by: int
 
 
 def lines_of_step(step: ExplainedStep) -> Iterator[str]:
-    """Draw a step for a terminal. What users, models and tools said is left out, and what plugins said in their place."""
+    """Yield the lines of a step for a terminal, without texts of users, models and tools, or their replacements by plugins."""
     signal = step.signal
     about = "" if signal.effect_id is None else f" {signal.effect_id}"
     cause = "" if signal.begun_by is None else f", begun by {signal.begun_by}"
@@ -132,7 +132,7 @@ def _lines_of_run(run: ExplainedRun) -> Iterator[str]:
 def _told_of(link: ExplainedLink) -> str:
     verdict = link.verdict if link.lost_to is None else f"lost to {link.lost_to}"
     again = f", judging again for the {link.round}. time" if link.round else ""
-    # What else stands in an answer are words of the conversation, or stand for some: arguments, results, prompts.
+    # Other fields of an answer contain or replace text of the conversation: arguments, results, prompts.
     why = link.fields.get("message" if link.action is None else "reason")
     return f"{verdict}, priority {link.priority}{again}" + (f": {_one_line(why)}" if why else "")
 
@@ -144,7 +144,7 @@ def _one_line(text: Any) -> str:
 def _effects_of(effects: tuple[Effect, ...]) -> Iterator[ExplainedEffect]:
     for effect in effects:
         line = outline((effect,))
-        if not line:  # an event that is not kept
+        if not line:  # an ephemeral event
             continue
         if isinstance(effect, Publish):
             meta = effect.event.meta

@@ -1,7 +1,8 @@
-"""Journals as a file that another store reads back, bit for bit; or without a word of what was said. Pure: bytes come in and go out.
+"""Journals as a file that another store imports bit for bit, or as a summary without content. Pure: bytes in and out.
 
-A file is lines of JSON: of each session a head, then its records as `encode_line` writes them, each large value in front of the first
-record that needs it. Hashes go along, so a change of any line is seen. Without content there are kinds, numbers, times and sizes.
+A file is lines of JSON: for each session a head, then its records as written by `encode_line`, with each large
+value before the first record that needs it. Hashes are included, so any changed line is detected. Without content
+there are kinds, numbers, times and sizes.
 """
 
 import hashlib
@@ -19,22 +20,22 @@ from agentrail.structs import Value, decoder_of
 EXPORT_VERSION: Final = 1
 
 EXPORT_BEGINS: Final = b'{"agentrail_export":'
-"""What a file of exported sessions begins with, of any version."""
+"""The beginning of a file of exported sessions, of any version."""
 
 
 class ExportHead(Value, frozen=True, kw_only=True):
-    """What a session's part of an export begins with.
+    """The head of a session in an export.
 
     Attributes:
-        hash: That of the last one, hexadecimal; empty without content.
-        scope: Of the session; empty without content.
-        parent: The session above it; empty for a root.
-        forked_from: Which session it is a fork of, and at which number; None for none.
-        is_working: Whether something of it is open or waits to begin.
-        waits_for: How many approvals and questions wait for people.
-        due_at_ms: When its next timer is due; None without one.
-        title: What it is about; empty without content.
-        content: Whether it has all, so that it can be imported.
+        hash: Hash of the last record, hexadecimal. Empty without content.
+        scope: Scope of the session. Empty without content.
+        parent: The parent session. Empty for a root.
+        forked_from: The session that it is a fork of, and the record number. None for none.
+        is_working: Whether it has open or pending work.
+        waits_for: Number of pending approvals and questions.
+        due_at_ms: Time of its next timer, in milliseconds since 1970. None without one.
+        title: Its title. Empty without content.
+        content: Whether it is complete and can be imported.
     """
 
     agentrail_export: int = EXPORT_VERSION
@@ -65,7 +66,7 @@ _BLOBS: Final = decoder_of(_Blob)
 
 
 class _Size(Value, frozen=True, kw_only=True):
-    """What is left of a record without content."""
+    """A record without content."""
 
     seq: int
     epoch: int
@@ -79,7 +80,7 @@ class ExportedSession(Value, frozen=True, kw_only=True):
     """One session of an export that was read.
 
     Attributes:
-        blobs: The large values in them, by their SHA-256.
+        blobs: The large values of its records, by their SHA-256.
     """
 
     head: ExportHead
@@ -90,7 +91,7 @@ class ExportedSession(Value, frozen=True, kw_only=True):
 def encode_export(
     head: ExportHead, records: Sequence[Record], blob: Callable[[str], bytes | None]
 ) -> Iterator[bytes]:
-    """Write a session, line by line."""
+    """Encode a session, line by line."""
     last = records[-1].hash.hex() if records else ""
     yield _line(msgspec.structs.replace(head, records=len(records), hash=last))
     told: set[str] = set()
@@ -105,7 +106,7 @@ def encode_export(
 
 
 def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]:
-    """Write what is known of a session without a word of what was said: kinds, numbers, times and sizes."""
+    """Encode a session without content: only kinds, numbers, times and sizes."""
     bare = msgspec.structs.replace(
         head, records=len(records), hash="", scope="", title="", forked_from=head.forked_from, content=False
     )
@@ -124,10 +125,10 @@ def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]
 
 
 def read_export(text: bytes) -> tuple[ExportedSession, ...]:
-    """Read what `encode_export` wrote, of one session or of several behind each other."""
+    """Decode the output of `encode_export`, for one or several sessions."""
     lines = text.split(b"\n")
     if lines.pop():
-        lines.append(b"{")  # torn: nothing that can be read stands there
+        lines.append(b"{")  # the last line is torn, and this makes it unreadable
     found: list[ExportedSession] = []
     place = 0
     while place < len(lines):

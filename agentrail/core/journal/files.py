@@ -1,7 +1,7 @@
-"""What a journal says of files: which of them tools of the session have written, and what stood there before and after. Pure.
+"""File changes in a journal: files written by tools of the session, with their state before and after. Pure.
 
-It stands in signals that a journal has anyway: a tool that lets the world know something. What a file contained is a large value of
-the session, by its SHA-256; here are only names and digests.
+They are in signals that a journal has anyway: events of tools. The content of a file is a large value of the
+session, by its SHA-256. Here are only names and digests.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ from agentrail.messages import CallId, JsonValue
 from agentrail.structs import Value, converter_of, decoder_of
 
 FILES_EVENT: Final = "agentrail.files"
-"""The name of the events that say so; no tool can publish one."""
+"""The name of the events with file changes. No tool can publish one."""
 
 _NOTE_VERSION: Final = 1
 _MARK: Final = FILES_EVENT.encode()
@@ -30,13 +30,13 @@ _FINISHED: Final = SIGNAL_KINDS[ToolFinished]
 
 
 class FileState(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What stands at a path.
+    """The state of a path.
 
     Attributes:
-        sha256: Of its content, in hexadecimal digits; empty where that may not be known.
-        size_bytes: How large it is.
-        mode: Who may read, write and run it, such as `0o755`; None where that is not known yet.
-        lost: Why its content is not kept: `too_large`, `secret` or `unreadable`; empty where it is.
+        sha256: Of its content, in hexadecimal digits. Empty if it must not be known.
+        size_bytes: Its size.
+        mode: Its permissions, such as `0o755`. None if not known yet.
+        lost: Why its content is not kept: `too_large`, `secret` or `unreadable`. Empty if it is kept.
     """
 
     sha256: str = ""
@@ -46,13 +46,14 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
 
 
 class FileWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """A file that is written.
+    """A write to a file.
 
     Attributes:
-        path: From the root of the sandbox, through no link; of a sandbox that is not confined to its root an absolute one.
-        before: What stood there; None for nothing.
-        after: What stands there then; None for nothing.
-        directories: How many directories above it are made for it.
+        path: From the root of the sandbox, with links resolved. Absolute for a sandbox that is not confined to its
+            root.
+        before: The previous state. None for no file.
+        after: The new state. None for no file.
+        directories: Number of directories above it that are created for it.
     """
 
     path: str
@@ -62,12 +63,13 @@ class FileWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
 
 
 class FileNote(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What one event says of files.
+    """The file changes of one event.
 
     Attributes:
-        number: Tells it from the others that its process is about to make.
-        call_id: The call that writes; empty for a session that goes back.
-        is_untold: Whether the call runs a command, of which no sandbox can say what it writes; or writes a path that may not be told.
+        number: Distinguishes it from other pending notes of its process.
+        call_id: The call that writes. Empty for a session that goes back.
+        is_untold: Whether the writes are unknown, because the call runs a command, or writes to a path that must
+            not be named.
     """
 
     version: int = _NOTE_VERSION
@@ -82,14 +84,14 @@ _to_note: Final = converter_of(FileNote)
 
 
 class WantedFile(Value, frozen=True, kw_only=True):
-    """A file that is to be what it was.
+    """A file to restore.
 
     Attributes:
-        path: As of `FileWrite`.
-        then: What stood there at the number; None for nothing.
-        left: What the session left there: one state; or two, where it is not known whether the last write took place, because the
-            process ended.
-        directories: How many directories above it were made for it, where nothing stood there.
+        path: Same as in `FileWrite`.
+        then: Its state at the number. None for no file.
+        left: The state that the session left: one, or two if it is unknown whether the last write happened, because
+            the process ended.
+        directories: Number of directories above it that were created for it, if there was no file.
     """
 
     path: str
@@ -99,11 +101,11 @@ class WantedFile(Value, frozen=True, kw_only=True):
 
 
 class UntoldCall(Value, frozen=True, kw_only=True):
-    """A call of which no sandbox can tell what it wrote, because it ran a command.
+    """A call whose writes are unknown, because it ran a command.
 
     Attributes:
-        number: Of the record that says so.
-        call_id: Which call; of a session below this one too.
+        number: Number of its record.
+        call_id: The call, possibly of a child session.
         tool: Its tool.
     """
 
@@ -113,11 +115,11 @@ class UntoldCall(Value, frozen=True, kw_only=True):
 
 
 class FilesBehind(Value, frozen=True, kw_only=True):
-    """What happened to files behind a record.
+    """File changes after a record.
 
     Attributes:
-        wanted: Each path that was written, as it was then, in the order in which they were written first.
-        untold: Calls of which it is not known what they wrote.
+        wanted: Each written path with its state at that time, in the order of the first writes.
+        untold: Calls whose writes are unknown.
     """
 
     wanted: tuple[WantedFile, ...] = ()
@@ -125,12 +127,12 @@ class FilesBehind(Value, frozen=True, kw_only=True):
 
 
 def payload_of(note: FileNote) -> JsonValue:
-    """Write a note as the payload of its event."""
+    """Encode a note as the payload of its event."""
     return {"version": note.version, **msgspec.to_builtins(note)}
 
 
 def note_of(name: str, payload: JsonValue) -> FileNote | None:
-    """Read the payload of an event; None where it says nothing of files that can be read here."""
+    """Decode the payload of an event. None if it contains no readable file changes."""
     if name != FILES_EVENT:
         return None
     try:
@@ -141,10 +143,11 @@ def note_of(name: str, payload: JsonValue) -> FileNote | None:
 
 
 def files_behind(records: Iterable[Record], get: Callable[[str], bytes | None]) -> FilesBehind:
-    """Say what was written behind a record.
+    """Return the file changes after a record.
 
-    Files are changed in the order of the records, whatever branch of the conversation these belong to by now. So what stood at a path is
-    what the first write behind the number found there, and what the session left is what the last one put there.
+    Files change in the order of the records, whatever branch of the conversation these belong to now. So the
+    original state of a path is the one that the first write after the number found, and the final state is the one
+    that the last write left.
     """
     paths = _Paths()
     untold: dict[CallId, UntoldCall] = {}
@@ -163,7 +166,7 @@ def files_behind(records: Iterable[Record], get: Callable[[str], bytes | None]) 
 
 
 class _Paths:
-    """What was written so far. Made for one look, and thrown away behind it."""
+    """Writes so far. Made for one query."""
 
     def __init__(self) -> None:
         self._first: dict[str, FileWrite] = {}
@@ -186,11 +189,11 @@ class _Paths:
             self._open.setdefault(effect_id, set()).add(change.path)
 
     def finish(self, effect_id: EffectId) -> None:
-        """A call has ended, so that it is known what it wrote."""
+        """Handle the end of a call, whose writes are known now."""
         self._open.pop(effect_id, None)
 
     def stop(self) -> None:
-        """The process has ended, maybe between a record and the write that it announces."""
+        """Handle the end of the process, maybe between a record and the write that it announces."""
         for paths in self._open.values():
             self._unsure |= paths
         self._open.clear()

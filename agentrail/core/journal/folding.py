@@ -1,7 +1,8 @@
-"""What records come to: the state of a session is the fold of its journal, and nothing else is truth. Pure.
+"""Folding of records: the state of a session is the fold of its journal, and nothing else is authoritative. Pure.
 
-Where code has changed since, the fold is compared with what was recorded of each step. A difference is drift: the fold counts, and
-the caller is told where it began. No store enters: records are given, and so is what they refer to.
+If code has changed since, the fold is compared with the recorded decisions of each step. A difference is drift: the
+fold counts, and its start is reported to the caller. No store is involved: records and the values that they refer
+to are arguments.
 """
 
 import contextlib
@@ -59,23 +60,22 @@ from agentrail.messages import PromptRef, SessionId
 B = TypeVar("B")
 
 GetBlob: TypeAlias = Callable[[str], bytes | None]
-"""Gives a large value by its SHA-256; None where it is not there."""
+"""Returns a large value by its SHA-256, or None if it is missing."""
 
 
 def no_blobs(_: str) -> None:
-    """Have no large value."""
+    """Return None for every large value."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where what records refer to comes from.
+    """Sources of the values that records refer to.
 
     Attributes:
-        resolve: Gives the plugin of each that is stored.
-        ask: How handlers are called; with a `find`, plugins that came by a signal are found by it: see `find_code`.
-        blob: Gives large values.
-        state_at: Gives the state behind a number in front of the records that are folded; None where a rewind to one is none of the
-            caller's cases.
-        keeps_verdicts: Whether the records say which calls ran, and newer guards do not: see `RecordedCalls`.
+        resolve: Returns the plugin of each stored record.
+        ask: How handlers are called. Its `find`, if any, finds plugins that a signal attached: see `find_code`.
+        blob: Returns large values.
+        state_at: Returns the state after a number before the given records. None if no rewind can go back that far.
+        keeps_verdicts: Whether the records decide which calls ran, and newer guards do not: see `RecordedCalls`.
     """
 
     resolve: Resolve = NO_PLUGINS
@@ -89,17 +89,19 @@ NO_SOURCES: Final = Sources()
 
 
 class Walked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One record, and what it came to.
+    """One record and its result.
 
     Attributes:
         record: The record.
-        before: What it met.
-        signal: What was stepped; None for a record that is none.
-        after: What that came to.
-        effects: What the step asked for; nothing of it is carried out.
+        before: The state before it.
+        signal: The signal of the step. None for a record that is not a signal.
+        after: The state after it.
+        effects: The effects of the step. None is carried out.
         does: The outline of these.
-        crash: What the core made of a signal that it once took: its bug, in one line; None for none. Then `after` is `before`.
-        set_aside: The plugins whose verdicts on calls did not count, because the record says what became of those.
+        crash: The bug of the core, in one line, if a signal that it once accepted now crashes it. Otherwise None.
+            After a crash `after` is `before`.
+        set_aside: The plugins whose verdicts on calls did not count, because the record has the outcome of those
+            calls.
     """
 
     record: Record
@@ -113,18 +115,18 @@ class Walked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the fold begins to be another history than the one that was lived.
+    """The point where the fold starts to differ from the recorded history.
 
     Attributes:
         first: The number of the first record that differs.
-        kind: Of that record.
-        what: What differs in it.
-        recorded: That of the record.
-        folded: That of the fold.
+        kind: Its kind.
+        what: The part that differs.
+        recorded: The part in the record.
+        folded: The part in the fold.
         events: The number of the last event from here on: the larger of both.
-        operation: The first operation that one of both begins and the other does not, as an outline has it; empty where they differ in
-            words alone.
-        plugin: Who probably caused it: the last plugin that had a say in the step; empty for the engine.
+        operation: The first operation that only one of both starts, as written in an outline. Empty if only texts
+            differ.
+        plugin: The probable cause: the last plugin that decided in the step. Empty for the engine.
     """
 
     first: int
@@ -142,22 +144,23 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return bool(self.operation)
 
     def __str__(self) -> str:
-        """Say it in one line, for people."""
+        """Describe it in one line, for users."""
         recorded, folded = (" | ".join(text.split("\n")) for text in (self.recorded, self.folded))
         return f"record {self.first} ({self.kind}): {self.what} was {recorded!r} and is {folded!r}"
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What records came to.
+    """The result of a fold.
 
     Attributes:
-        state: The state behind the last one. With a drift its event number is that of the drift.
-        tail: Where the journal ends.
-        begun: The open effects that a record names: those that may have begun. As of `Recovered.open`.
-        attempt: How many owners in a row came without a record of anything else behind them, the last one included, of whom none
-            took the session from one that gave it up. As of `Recovered.attempt`, when the `taken` of the new owner is there.
-        drift: Where the fold differs from what was lived; None where it does not, or where a `drifted` record says so already. One of
-            deeds comes before one of words.
+        state: The state after the last record. With a drift its event number is that of the drift.
+        tail: The end of the journal.
+        begun: The open effects named by a record, which may have begun. Same as `Recovered.open`.
+        attempt: Number of consecutive owners without any other record after them, the last one included, except
+            those that took over from a drain. Same as `Recovered.attempt`, once the `taken` record of the new owner
+            is there.
+        drift: Where the fold differs from the recorded history. None if it does not, or if a `drifted` record
+            covers it. A difference in operations has priority over one in texts.
         set_aside: How often verdicts of plugins did not count, by plugin.
     """
 
@@ -177,9 +180,9 @@ def fold(
     begun: Iterable[EffectId] = (),
     sources: Sources = NO_SOURCES,
 ) -> Folded:
-    """Give what records come to."""
+    """Return the fold of records."""
     first = _newest_state(records, sources)
-    if first:  # what a newer code made of the records before it stands in it, and they are not folded again
+    if first:  # it holds the newer code's fold of the records before it, which are not folded again
         _check_all(records[:first], tail)
         tail = Tail(seq=records[first - 1].seq, epoch=records[first - 1].epoch, hash=records[first - 1].hash)
     state, end, named = start, tail, set(begun)
@@ -192,7 +195,7 @@ def fold(
             named = set(drifted.begun)
         if record.does:
             named |= effects_named(record.does)
-            if len(named) > _MANY_NAMED:  # of all that ever ran only what is open counts
+            if len(named) > _MANY_NAMED:  # of all effects that ever ran, only open ones matter
                 named = {effect_id for effect_id in named if effect_id in state.data.open}
         if record.seq > settled:
             found.look_at(walked, sources)
@@ -212,7 +215,7 @@ def fold(
 
 
 class _Found:
-    """What a fold finds out about the code that folds: how it differs, and which operations both began."""
+    """Findings of a fold about its code: how it differs, and which operations both started."""
 
     def __init__(self) -> None:
         self.drift: Drift | None = None
@@ -235,7 +238,7 @@ class _Found:
             self.drift = msgspec.structs.replace(drift, plugin=_last_asked(walked, sources))
 
     def doubting(self, state: SessionState) -> SessionState:
-        """Note the calls that a record names and that this state does not know as ended."""
+        """Mark the calls that a record names and that did not end in this state as doubtful."""
         data = state.data
         ended = {one for one in self._folded if operation_id_in(one) not in data.open}
         lost = [one for one in self._recorded if one not in ended]
@@ -253,7 +256,7 @@ class _Found:
 
 
 def _last_asked(walked: Walked, sources: Sources) -> str:
-    """Name the plugin that had the last say in a step, other than `Continue`; else the last that was called; empty for none."""
+    """Return the plugin that last decided in a step with an action other than `Continue`, otherwise the last one called, or an empty name."""
     if walked.signal is None:
         return ""
     asked: list[tuple[str, bool]] = []
@@ -270,7 +273,7 @@ def _last_asked(walked: Walked, sources: Sources) -> str:
 
 
 def _newest_state(records: Sequence[Record], sources: Sources) -> int:
-    """Say behind how many records a fold may begin: at the last `drifted` one that holds a state; 0 for at the beginning."""
+    """Return the index of the last `drifted` record with a state, at which a fold may start, or 0."""
     for place in range(len(records) - 1, 0, -1):
         record = records[place]
         if record.kind == REWOUND and sources.state_at is None:
@@ -297,12 +300,12 @@ def _attempts(records: Sequence[Record]) -> int:
 
 
 def fold_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Folded:
-    """Give what a whole journal comes to, from its `opened` record on."""
+    """Fold a whole journal, from its `opened` record on."""
     return fold(first_state(records, sources), records, sources=sources)
 
 
 def first_state(records: Sequence[Record], sources: Sources = NO_SOURCES) -> SessionState:
-    """Give the state that a journal begins with."""
+    """Return the initial state of a journal."""
     if not records:
         raise JournalCorrupt(_NO_SESSION, 1, why="it is missing")
     first = records[0]
@@ -323,9 +326,9 @@ def walk(
     tail: Tail = Tail(),  # noqa: B008 - frozen
     sources: Sources = NO_SOURCES,
 ) -> Iterator[Walked]:
-    """Go through records, one at a time; arguments and errors are those of `fold`, whose comparison is left to the caller.
+    """Fold records one at a time. Arguments and errors are those of `fold`. The caller makes the comparison.
 
-    A signal that crashes the core is stepped over, as it was when it would have lived.
+    A signal that crashes the core is skipped, as it would have been live.
     """
     targets = {_target_of(record) for record in records if record.kind == REWOUND}
     kept = {tail.seq: start}
@@ -344,7 +347,7 @@ def walk(
 
 
 def drift_of(walked: Walked) -> Drift | None:
-    """Say how a fold differs from what was recorded of one step; None where it does not."""
+    """Return how a fold differs from the record of one step, or None."""
     record = walked.record
     if walked.signal is None:
         return None
@@ -377,11 +380,11 @@ def drift_of(walked: Walked) -> Drift | None:
 
 
 def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionState:
-    """Give the state of a session that goes back to an earlier one of its own.
+    """Return the state of a session that goes back to an earlier one of its own.
 
-    All is as it was then, but for two things. What was open then has ended, as in a fork: nothing works on it any more. And what was
-    told to the world cannot be taken back: numbers of events and ids of effects go on, what was spent is spent, ids of calls are not
-    given out again, and a caller who sends the same message again gets its receipt.
+    Everything is as it was then, with two exceptions. Open work has ended, as in a fork. And published facts cannot
+    be withdrawn: numbers of events and ids of effects continue, spending stays spent, ids of calls are not reused,
+    and a caller that repeats a message gets its receipt.
     """
     data = now.data
     then = without_what_was_open(then, at_ms)
@@ -419,13 +422,13 @@ def asked_by(state: SessionState, ask: Ask) -> SessionState:
 # --- one record
 
 _OF_A_RECOVERY: Final = frozenset({TAKEN, DRIFTED, CHANGED, SIGNAL_KINDS[Recovered]})
-"""Kinds that a recovery writes by itself: with nothing else behind them, nothing has happened since."""
+"""Kinds of records that a recovery writes itself. If only these follow, nothing has happened since."""
 
 _MANY_NAMED: Final = 1_000
 
 
 def _check(tail: Tail, record: Record) -> None:
-    """Hold a record against the one before it."""
+    """Check that a record follows the one before it."""
     due = tail.seq + 1
     if record.seq != due:
         raise JournalCorrupt(record.session, due, why=f"it is missing: number {record.seq} stands there")
@@ -449,7 +452,7 @@ def _walked(record: Record, state: SessionState, sources: Sources, kept: dict[in
 
 
 def _as_recorded(walked: Walked, does: Sequence[str], place: int) -> Walked:
-    """Take a step again with what the records say about its calls: as recorded, else with the same operations, else as guessed first."""
+    """Repeat a step with the recorded outcome of its calls: identical if possible, otherwise with the same operations."""
     record, signal = walked.record, walked.signal
     assert signal is not None  # noqa: S101 - only a step can differ
     best: tuple[bool, Walked] | None = None
@@ -484,14 +487,12 @@ _NO_SIGNALS: Final = OWN_KINDS - {HEARD}
 def _after(
     record: Record, state: SessionState, sources: Sources, kept: dict[int, SessionState]
 ) -> SessionState:
-    """Say what a record that is no signal makes of a state."""
+    """Return the state after a record that is not a signal."""
     match record.kind:
         case "opened" if record.seq > 1:
             raise JournalCorrupt(record.session, record.seq, why="a journal is opened once, at its beginning")
         case "taken":
-            _told(
-                record, decode_taken, sources
-            )  # one that cannot be read says of its engine that it is newer
+            _told(record, decode_taken, sources)  # an unreadable body names its engine, which is newer
             return state
         case "changed":
             return _told(
@@ -518,7 +519,7 @@ def _after(
 def _state_behind(
     number: int, record: Record, sources: Sources, kept: dict[int, SessionState]
 ) -> SessionState:
-    """Find the state behind a record, for a rewind."""
+    """Return the state after a record, for a rewind."""
     if not 0 < number < record.seq:
         why = f"it goes back to {number}, and there is 1 to {record.seq - 1}"
         raise JournalCorrupt(record.session, record.seq, why=why)
@@ -537,7 +538,7 @@ _NO_SESSION: Final = SessionId("")
 
 
 def _target_of(record: Record) -> int:
-    """Say where a rewind goes back to; 0 for one that cannot be read, of which is told when it is its turn."""
+    """Return the target of a rewind. 0 for an unreadable one, which is reported in its turn."""
     try:
         return decode_rewound(record.body).number
     except CodecError:
@@ -545,7 +546,7 @@ def _target_of(record: Record) -> int:
 
 
 def _told(record: Record, decode: Callable[[bytes], B], sources: Sources) -> B:
-    """Decode what a record says, with its large values in place; what is wrong with it names its number."""
+    """Decode a record's body with its large values. Errors name the record's number."""
     try:
         return decode(join_blobs(record.body, sources.blob))
     except CodecError as error:

@@ -1,6 +1,6 @@
-"""A journal as text: one line of JSON for each record, which can be read with other tools and comes back bit for bit. Pure.
+"""A journal as text: one line of JSON per record, readable by other tools, and decoded bit for bit. Pure: bytes in and out.
 
-This is what is exported, and how journals of older versions are kept for tests. Files do not enter: bytes come in and go out.
+Used for exports, and to store journals of older versions for tests.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from agentrail.structs import Value, decoder_of
 
 
 class _Line(Value, frozen=True, kw_only=True):
-    """How a record stands in a line: its body is part of the JSON, its hash hexadecimal."""
+    """A record as a line: its body is part of the JSON, its hash hexadecimal."""
 
     version: int
     scope: str
@@ -35,11 +35,11 @@ _LINES: Final = decoder_of(_Line)
 
 
 class ReadJournal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a text of a journal came to.
+    """The result of reading a journal's text.
 
     Attributes:
-        records: Those that are sound, in order, from the first line on.
-        damaged: What ends them before the text ends; None where the text is whole, or where only its last line is torn.
+        records: The intact ones, in order, from the first line on.
+        damaged: The error that ends them early. None if the text is complete, or only its last line is torn.
     """
 
     records: tuple[Record, ...]
@@ -47,7 +47,7 @@ class ReadJournal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def encode_line(record: Record) -> bytes:
-    """Write a record as one line of JSON, with a line break at its end."""
+    """Encode a record as one line of JSON, with a line break at its end."""
     line = _Line(
         version=RECORD_VERSION,
         scope=record.scope,
@@ -65,7 +65,7 @@ def encode_line(record: Record) -> bytes:
 
 
 def decode_line(text: bytes) -> Record:
-    """Read what `encode_line` wrote. Whether its hash belongs to it is not looked at."""
+    """Decode the output of `encode_line`. Its hash is not checked."""
     try:
         line = _LINES.decode(text)
         digest = bytes.fromhex(line.hash)
@@ -90,12 +90,12 @@ def decode_line(text: bytes) -> Record:
 
 
 def encode_journal(records: Iterable[Record]) -> bytes:
-    """Write records, a line for each."""
+    """Encode records, one line each."""
     return b"".join(map(encode_line, records))
 
 
 def read_journal(text: bytes, tail: Tail = Tail()) -> ReadJournal:  # noqa: B008 - frozen
-    """Read what `encode_journal` wrote, as far as it is sound."""
+    """Decode the output of `encode_journal`, up to the first damaged line."""
     whole, _, torn = text.rpartition(b"\n")
     records: list[Record] = []
     session, epoch, seq, last = SessionId(""), 0, tail.seq, tail.hash if tail.seq else NO_HASH

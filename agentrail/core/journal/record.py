@@ -1,6 +1,7 @@
-"""Records and their bodies. A record is one line of a session's journal, without gaps and chained to the one before by a hash. Pure.
+"""Records and their bodies. A record is one line of a session's journal, numbered without gaps and chained by hashes. Pure.
 
-Only the form is here: `recording` decides what is recorded, and `folding` what a journal results in.
+This module only defines the form. `recording` decides which signals are recorded, and `folding` restores a state
+from a journal.
 """
 
 import hashlib
@@ -28,8 +29,10 @@ from agentrail.messages import SessionId
 from agentrail.structs import Value, decoder_of
 
 RECORD_VERSION: Final = 3
-"""Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `recorded_steps`. Since version 3 a
-`drifted` record holds a state."""
+"""Version of the form of a record and of all bodies.
+
+In version 1 bodies of signals were longer: see `recorded_steps`. Since version 3 a `drifted` record holds a state.
+"""
 
 OPENED: Final = "opened"
 HEARD: Final = "heard"
@@ -41,26 +44,26 @@ CLOSED: Final = "closed"
 ERASED: Final = "erased"
 
 OWN_KINDS: Final = frozenset({OPENED, HEARD, TAKEN, CHANGED, DRIFTED, REWOUND, CLOSED, ERASED})
-"""Records that are no signals of that name; every other kind is the tag of a signal."""
+"""Records that are not signals. Every other kind is the tag of a signal."""
 
 NO_HASH: Final = bytes(16)
-"""What the first record of a journal is chained to."""
+"""The hash before the first record of a journal."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One record. `scope`, `session` and `seq` are its key.
 
     Attributes:
-        scope: Of the session; empty for one without.
-        session: Whose journal it is in.
+        scope: Scope of the session. Empty for one without.
+        session: The session of the journal.
         seq: Its number, from 1, without gaps.
-        epoch: How often the session had been taken over when it was written; 1 for its first owner.
-        at_ms: When, on the clock of signals; of a `taken` on the clock of the store.
+        epoch: How often the session had been taken over when it was written. 1 for its first owner.
+        at_ms: When, on the clock of signals, in milliseconds since 1970. For `taken`, on the clock of the store.
         kind: One of `OWN_KINDS`, or the tag of a signal.
         body: A JSON object, UTF-8, without a line break.
-        does: What the step decided, as `outline` writes it: one line for each effect that is not ephemeral.
-        events: The number of the last event behind this step.
-        hash: BLAKE2b-128 over the hash of the record before and over this one.
+        does: The decisions of the step, as written by `outline`: one line for each effect that is not ephemeral.
+        events: The number of the last event after this step.
+        hash: BLAKE2b-128 of the previous record's hash and of this record.
     """
 
     scope: str
@@ -76,7 +79,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a record says, before it has a number, an owner and a hash. Fields are those of `Record`."""
+    """A record before it gets a number, an owner and a hash. Fields are those of `Record`."""
 
     at_ms: int
     kind: str
@@ -86,10 +89,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a journal ends.
+    """The end of a journal.
 
     Attributes:
-        seq: The number of its last record; 0 for one without.
+        seq: The number of its last record. 0 for an empty journal.
         epoch: The epoch to write with.
         hash: The hash of its last record.
     """
@@ -100,9 +103,9 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def hash_of(before: bytes, record: Record) -> bytes:
-    """Give the hash that belongs into a record. What `hash` holds already does not count.
+    """Return the correct hash of a record. Its `hash` field is ignored.
 
-    Each part is written with its length, so that no two records give one text.
+    Each part is written with its length, so that no two records give the same text.
     """
     scope, session, kind = record.scope.encode(), record.session.encode(), record.kind.encode()
     body, does = record.body, record.does.encode()
@@ -115,9 +118,10 @@ def hash_of(before: bytes, record: Record) -> bytes:
 
 
 def fits_behind(before: bytes, record: Record) -> bool:
-    """Say whether the hash of a record belongs to it, behind this one.
+    """Return whether the hash of a record is correct after this previous hash.
 
-    An `erased` one has the hash of what stood there, as its own and in its body: the chain goes on over it.
+    An `erased` record has the hash of the original record, as its own and in its body, so the chain continues over
+    it.
     """
     if record.kind == ERASED:
         return record.hash.hex().encode() in record.body
@@ -149,7 +153,7 @@ def sealed(
 
 
 def first_broken(records: Iterable[Record], tail: Tail = Tail()) -> int | None:  # noqa: B008 - frozen
-    """Give the number of the first record that does not fit behind the one before it; None when all do."""
+    """Return the number of the first record that does not follow the one before it, or None if all do."""
     seq, epoch, last = tail.seq, 0, tail.hash
     for record in records:
         seq += 1
@@ -160,20 +164,20 @@ def first_broken(records: Iterable[Record], tail: Tail = Tail()) -> int | None: 
 
 
 def tail_of(records: Iterable[Record], tail: Tail = Tail()) -> Tail:  # noqa: B008 - frozen
-    """Say where a journal ends that has these records behind this tail."""
+    """Return the end of a journal with these records after this tail."""
     for record in records:
         tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
     return tail
 
 
 class TakenBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a `taken` record says.
+    """The body of a `taken` record.
 
     Attributes:
-        node: Who took the session over.
+        node: The node that took the session over.
         cause: Why: `start`, `lease_over`, `gone` or `drain`.
-        engine: The version of agentrail that does.
-        version: Of this form.
+        engine: Its version of agentrail.
+        version: Version of this form.
     """
 
     node: str
@@ -183,32 +187,32 @@ class TakenBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) -> Draft:
-    """Make the record of a new owner; a store seals it, with an epoch one higher."""
+    """Return the draft of a new owner's record. A store seals it, with the next higher epoch."""
     body = TakenBody(node=node, cause=cause, engine=engine)
     return Draft(at_ms=at_ms, kind=TAKEN, body=msgspec.json.encode(body), events=events)
 
 
-# Bodies of records other than signals (those are in `recorded_steps`), and large values, which are stored next to records.
-#
-# A body has a version. A newer version is refused as a whole, because half of a record would give another state.
+# Bodies of records other than signals (those are in `recorded_steps`), and large values, which are stored
+# next to records.  A body has a version. A newer version is refused as a whole, because half of a record
+# would give another state.
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 
 B = TypeVar("B", bound=msgspec.Struct)
 
 
 class OpenedBody(Value, frozen=True, kw_only=True):
-    """What an `opened` record says: all that the session begins with, so that it can come back with this alone.
+    """The body of an `opened` record: the complete initial state of a session, from which alone it can be restored.
 
     Attributes:
-        state: As of `encode_session`, before the first signal: configuration, model, tools, plugins with their first states, and the
-            messages that it goes on with.
-        engine: The version of agentrail that began it.
-        origin: Where its code is found again: `package.module:NAME`, or what else its host knows it by; empty for nowhere.
-        parent: The session that it works for; empty for a root.
-        forked_from: The session that it was forked from, and at which number; None for none.
-        version: Of this form.
+        state: Same as in `encode_session`, before the first signal: configuration, model, tools, plugins with their
+            first states, and initial messages.
+        engine: The version of agentrail that started it.
+        origin: Where its code is found: `package.module:NAME`, or another name known to its host. Empty for none.
+        parent: Its parent session. Empty for a root.
+        forked_from: The session that it was forked from, and the record number. None for none.
+        version: Version of this form.
     """
 
     state: Raw
@@ -220,13 +224,13 @@ class OpenedBody(Value, frozen=True, kw_only=True):
 
 
 class ChangedBody(Value, frozen=True, kw_only=True):
-    """What a `changed` record says: tools and plugins that the session has from here on, which no signal brought.
+    """The body of a `changed` record: tools and plugins of the session from here on, which no signal set.
 
     Attributes:
-        tools: As of `encode_toolbox`.
-        plugins: As of `encode_stack`: in order, with their states, perhaps of another version than before.
+        tools: Same as in `encode_toolbox`.
+        plugins: Same as in `encode_stack`: in order, with their states, perhaps of another version than before.
         engine: The version of agentrail from here on.
-        version: Of this form.
+        version: Version of this form.
     """
 
     tools: Raw
@@ -236,16 +240,17 @@ class ChangedBody(Value, frozen=True, kw_only=True):
 
 
 class DriftedBody(Value, frozen=True, kw_only=True):
-    """What a `drifted` record says: newer code made another history of the records before this one, and it counts from here on.
+    """The body of a `drifted` record: newer code folded the earlier records differently, and its result counts from here on.
 
     Attributes:
         first: The number of the first record that differed.
-        what: How: what stood there, and what the newer code made of it, for people.
+        what: How it differed: the recorded and the folded text, for users.
         events: The number of the last event from here on: the larger of both.
         engine: The version of agentrail whose code counts.
-        state: As of `encode_session`: the state from which the session goes on. `null` in records before version 3.
+        state: Same as in `encode_session`: the state from which the session continues. `null` in records before
+            version 3.
         begun: The open effects of that state that a record names.
-        version: Of this form.
+        version: Version of this form.
     """
 
     first: int
@@ -258,16 +263,16 @@ class DriftedBody(Value, frozen=True, kw_only=True):
 
     @property
     def has_state(self) -> bool:
-        """Whether it holds the state that counts; records before version 3 do not."""
+        """Whether it holds the state that counts. Records before version 3 do not."""
         return bytes(self.state) != b"null"
 
 
 class RewoundBody(Value, frozen=True, kw_only=True):
-    """What a `rewound` record says.
+    """The body of a `rewound` record.
 
     Attributes:
-        number: The record behind which the session goes on.
-        version: Of this form.
+        number: The record after which the session continues.
+        version: Version of this form.
     """
 
     number: int
@@ -275,11 +280,11 @@ class RewoundBody(Value, frozen=True, kw_only=True):
 
 
 class ClosedBody(Value, frozen=True, kw_only=True):
-    """What a `closed` record says.
+    """The body of a `closed` record.
 
     Attributes:
         reason: Why the session has ended, one line.
-        version: Of this form.
+        version: Version of this form.
     """
 
     reason: str
@@ -287,15 +292,16 @@ class ClosedBody(Value, frozen=True, kw_only=True):
 
 
 class ErasedBody(Value, frozen=True, kw_only=True):
-    """What an `erased` record says, which stands in place of one whose content was removed.
+    """The body of an `erased` record, which replaces a record whose content was removed.
 
     Attributes:
-        number: Of the record, which this one has too.
-        hash: Of what stood there, hexadecimal: the record has it as its own, so that the chain goes on over it.
+        number: Number of the record, kept by this one.
+        hash: Hash of the original record, hexadecimal. The record keeps it as its own, so the chain continues over
+            it.
         why: Such as `user forgotten`, or `retention`.
-        kind: Of what stood there; empty where it was not noted.
-        length: Of what stood there, body and outline, in bytes; 0 where it was not noted.
-        version: Of this form.
+        kind: Kind of the original record. Empty if it was not stored.
+        length: Length of the original body and outline, in bytes. 0 if it was not stored.
+        version: Version of this form.
     """
 
     number: int
@@ -306,11 +312,11 @@ class ErasedBody(Value, frozen=True, kw_only=True):
     version: int = RECORD_VERSION
 
 
-# --- texts
+# --- encoding
 
 
 def encode_body(body: Value | TakenBody) -> bytes:
-    """Write a body: one JSON object, UTF-8, without a line break."""
+    """Encode a body: one JSON object, UTF-8, without a line break."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
@@ -319,37 +325,37 @@ def encode_body(body: Value | TakenBody) -> bytes:
 
 
 def decode_opened(text: bytes | str) -> OpenedBody:
-    """Read what an `opened` record says, but for the state in it: see `state_of`."""
+    """Decode the body of an `opened` record, except the state in it: see `open_state`."""
     return _read(OpenedBody, text)
 
 
 def decode_changed(text: bytes | str) -> ChangedBody:
-    """Read what a `changed` record says, but for what is in it: see `state_changed`."""
+    """Decode the body of a `changed` record, except its contents: see `state_changed`."""
     return _read(ChangedBody, text)
 
 
 def decode_drifted(text: bytes | str) -> DriftedBody:
-    """Read what a `drifted` record says."""
+    """Decode the body of a `drifted` record."""
     return _read(DriftedBody, text)
 
 
 def decode_rewound(text: bytes | str) -> RewoundBody:
-    """Read what a `rewound` record says."""
+    """Decode the body of a `rewound` record."""
     return _read(RewoundBody, text)
 
 
 def decode_closed(text: bytes | str) -> ClosedBody:
-    """Read what a `closed` record says."""
+    """Decode the body of a `closed` record."""
     return _read(ClosedBody, text)
 
 
 def decode_erased(text: bytes | str) -> ErasedBody:
-    """Read what an `erased` record says."""
+    """Decode the body of an `erased` record."""
     return _read(ErasedBody, text)
 
 
 def decode_taken(text: bytes | str) -> TakenBody:
-    """Read what a `taken` record says."""
+    """Decode the body of a `taken` record."""
     return _read(TakenBody, text)
 
 
@@ -390,7 +396,7 @@ def _name_of(kind: type) -> str:
     return f"{kind.__name__.removesuffix('Body').lower()} record"
 
 
-# --- what is in them
+# --- contents
 
 
 def opened_body(
@@ -401,19 +407,19 @@ def opened_body(
     parent: str = "",
     forked_from: tuple[SessionId, int] | None = None,
 ) -> OpenedBody:
-    """Say what a session begins with."""
+    """Return the body with a session's initial state."""
     return OpenedBody(
         state=Raw(encode_session(state)), engine=engine, origin=origin, parent=parent, forked_from=forked_from
     )
 
 
 def open_state(text: bytes | str, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly) -> SessionState:
-    """Give the state that an `opened` record begins with."""
+    """Return the initial state in an `opened` record."""
     return decode_session(bytes(decode_opened(text).state), resolve, ask=ask)
 
 
 def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
-    """Say which tools and plugins a session has now."""
+    """Return the body with a session's current tools and plugins."""
     data = state.data
     return ChangedBody(
         tools=Raw(encode_toolbox(data.tools)),
@@ -425,7 +431,7 @@ def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
 def state_changed(
     state: SessionState, body: ChangedBody, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly
 ) -> SessionState:
-    """Give a session the tools and plugins of a `changed` record."""
+    """Return the state with the tools and plugins of a `changed` record."""
     stack, states = decode_stack(bytes(body.plugins), resolve, ask=ask)
     tools = decode_toolbox(bytes(body.tools))
     data = msgspec.structs.replace(state.data, tools=tools, stack=stack, plugin_states=states)
@@ -435,18 +441,18 @@ def state_changed(
 # --- large values
 
 BLOB_LIMIT: Final = 65_536
-"""In bytes of UTF-8: a text that is longer is kept beside the record."""
+"""In bytes of UTF-8. A longer text is stored next to the record."""
 
 _BLOB: Final = "$blob"
 _ESCAPED: Final = re.compile(r"\$+blob")
-_MARK: Final = b'blob"'  # in every body that has a blob, or something that looks like one
+_MARK: Final = b'blob"'  # in every body that has a blob, or an object that looks like one
 
 
 def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, bytes]]:
-    """Take the large texts out of a body; in their place stands `{"$blob": SHA-256}`.
+    """Move the large texts out of a body, and replace each with `{"$blob": SHA-256}`.
 
-    An object that looks like that by itself, because a caller or a model has written it, gets one more `$` in its key, and
-    loses it in `join_blobs`.
+    An object that already looks like that, because a caller or a model wrote it, gets one more `$` in its key.
+    `join_blobs` removes it.
     """
     if len(body) <= limit and _MARK not in body:
         return body, {}
@@ -454,7 +460,7 @@ def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, 
 
     def part(value: Any) -> Any:
         if isinstance(value, str):
-            if len(value) * 4 <= limit:  # four bytes for a character at most
+            if len(value) * 4 <= limit:  # at most four bytes per character
                 return value
             content = value.encode()
             if len(content) <= limit:
@@ -475,13 +481,13 @@ def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, 
 
 
 def split_draft(draft: Draft) -> tuple[Draft, dict[str, bytes]]:
-    """Take the large texts out of a draft; as `split_blobs`, and the very one where there are none."""
+    """Move the large texts out of a draft, same as `split_blobs`. Without any, return the same object."""
     body, blobs = split_blobs(draft.body)
     return (draft if body is draft.body else msgspec.structs.replace(draft, body=body)), blobs
 
 
 def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
-    """Put large texts back: the inverse of `split_blobs`."""
+    """Insert large texts again: the inverse of `split_blobs`."""
     if _MARK not in body:
         return body
 
@@ -504,7 +510,7 @@ def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
 
 
 def blobs_of(body: bytes) -> frozenset[str]:
-    """Name the large texts that a stored body needs, by their SHA-256."""
+    """Return the SHA-256 digests of the large texts that a stored body needs."""
     if _MARK not in body:
         return frozenset()
 
@@ -531,7 +537,7 @@ def _too_deep() -> CodecError:
 
 
 def _own_mark(value: dict[str, Any]) -> str | None:
-    """Give the key of an object that is a blob, or looks like one: it has that key alone."""
+    """Return the only key of an object that is a blob or looks like one, otherwise None."""
     if len(value) != 1:
         return None
     (name,) = value

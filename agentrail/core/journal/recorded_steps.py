@@ -1,4 +1,4 @@
-"""A step in a record: what it decided, as one short line for each effect, and the body of its signal. Pure."""
+"""A step in a record: its decisions, as one short line for each effect, and the body of its signal. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -22,28 +22,27 @@ from agentrail.errors import CodecError
 from agentrail.events import Event
 from agentrail.messages import AssistantBlock, AssistantMessage, TokenUsage, ToolCall
 
-# The bodies of records that are signals: as short as they can be, and read back to the very signal. Pure.
-#
-# A record says of itself what kind it is and when it was, so its body does not say it again. Fields that hold their default are left
-# out, and so are those of what nearly every signal has in it: an answer of a model, its calls, what it used. So a default means for ever
-# what it means today. In version 1 of records a body was the signal as `encode_signal` writes it, whole; those are read like the others.
-# What a record is, and which signals become one, does not enter.
+# Bodies of records that are signals: as short as possible, and decoded to the same signal. Pure.  A record
+# has its own kind and time, so its body does not repeat them. Fields with their default are omitted, also
+# inside of the common parts of signals: an answer of a model, its calls, its usage. So a default must keep
+# its current meaning for good. In version 1 a body was the whole signal as written by `encode_signal`. Those
+# are still read. Other modules define records and decide which signals become one.
 
 _OF_THE_RECORD: Final = frozenset({"at_ms"})
-"""Fields of a signal that its record has: its kind is the other one."""
+"""Fields of a signal that its record has, in addition to its kind."""
 
 
 def encode_signal_body(signal: Signal) -> bytes:
-    """Write a signal as the body of its record."""
+    """Encode a signal as the body of its record."""
     try:
         return _encoder.encode(_SIGNALS[type(signal)](signal))
-    except UnicodeEncodeError:  # half of a character: what that codec makes of it
+    except UnicodeEncodeError:  # half of a surrogate pair: use the replacement of that codec
         mended = decode_signal(encode_signal(signal))
         return _encoder.encode(_SIGNALS[type(mended)](mended))
 
 
 def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
-    """Read what `encode_signal_body` wrote, or the whole signal that a body of version 1 is."""
+    """Decode the output of `encode_signal_body`, or the whole signal of a body of version 1."""
     if body.startswith(_WHOLE):
         signal = decode_signal(body)
         if SIGNAL_KINDS[type(signal)] != _TAGS.get(kind):
@@ -58,7 +57,7 @@ def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
 
 
 def whole_body(kind: str, at_ms: int, body: bytes) -> bytes:
-    """Give a body with all that its record says and all defaults, as `encode_signal` writes it; of no signal the very one."""
+    """Return a body with all fields of its record and all defaults, same as `encode_signal`. Other bodies are returned unchanged."""
     return encode_signal(decode_signal_body(kind, at_ms, body)) if kind in _HEADS else body
 
 
@@ -66,24 +65,24 @@ _TAGS: Final[Mapping[str, str]] = MappingProxyType(
     {kind: kind for kind in SIGNAL_KINDS.values()} | {HEARD: SIGNAL_KINDS[ChunksArrived]}
 )
 _WHOLE: Final = b'{"kind":'
-"""How bodies of version 1 begin, and no other: the tag of a signal comes first, and none of its fields has that name."""
+"""The beginning of bodies of version 1, and of no other: the tag of a signal comes first, and no field has that name."""
 
 _HEADS: Final[Mapping[str, bytes]] = MappingProxyType(
     {kind: b'{"kind":"%b","at_ms":' % tag.encode() for kind, tag in _TAGS.items()}
 )
-"""What is put in front of a body again."""
+"""Prefix that is added again when a body is decoded."""
 
 
 # --- short forms
 
 
 def _short_float(value: Any) -> Any:
-    """Give the very zero that is left out for any other one; but for -0.0, which is not the default."""
+    """Return the one zero object that is omitted, for any other zero except -0.0, which is not the default."""
     return _ZERO if value == 0.0 and copysign(1.0, value) > 0 else value
 
 
-# Not typed as a number: compiled code makes a new object of one each time that it hands it on.
-_ZERO: Final[Any] = float()  # noqa: UP018 - a literal would be put in place of its name
+# Not typed as a number: compiled code makes a new object each time it passes one on.
+_ZERO: Final[Any] = float()  # noqa: UP018 - a literal would replace the name
 
 
 def _short_blocks(blocks: Any) -> Any:
@@ -95,9 +94,10 @@ def _short_event(event: Event) -> Raw:
 
 
 def _short_of(kind: type[msgspec.Struct], *, left_out: frozenset[str] = frozenset(), is_tagged: bool) -> Any:
-    """Make what makes the short form of the values of a class."""
-    # msgspec leaves out a field only where the very object of the default stands in it, or for all fields of a class. So the
-    # values go into a class of the same fields that leaves out what it may: what is one object wherever it comes from.
+    """Return a function that makes the short form of the values of a class."""
+    # msgspec omits a field only if it holds the very object of the default, or for all fields of a class. So
+    # the values are copied into a class of the same fields that omits only defaults that are always one
+    # object.
     own = [field for field in fields(kind) if field.name not in left_out]
     config = kind.__struct_config__
     tag: Any = {"tag_field": config.tag_field, "tag": config.tag} if is_tagged else {}
@@ -134,12 +134,12 @@ def _reader(names: list[str]) -> Callable[[Any], Any]:
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> Any:
-    """Give the default that is left out; what stands in no signal where the field is always written."""
+    """Return the default that is omitted, or a placeholder if the field is always written."""
     default = field.default if field.default_factory is NODEFAULT else field.default_factory()
     if type(default) is float and default == 0.0:
         return _ZERO
     is_one_object = default is None or default in ((), "") or type(default) is bool
-    # Small numbers are one object each in CPython. Words and values of classes are not.
+    # Small numbers are one object each in CPython. Strings and values of classes are not.
     is_small = type(default) is int and 0 <= default <= _MOST_KEPT
     return default if is_one_object or is_small else _ALWAYS
 
@@ -171,13 +171,13 @@ _BEGUN: Final = re.compile(
     r"|gather_context) (\S+)",
     re.MULTILINE,
 )
-"""The lines of effects that begin work, and name it in their second word."""
+"""The lines of effects that begin work. The second word is the effect id."""
 
 
 def outline(effects: Iterable[Effect]) -> str:
-    """Say what a step decided."""
+    """Return the decisions of a step as lines."""
     lines: list[str] = []
-    first = last = 0  # the run of committed events that is being gathered; 0 for none
+    first = last = 0  # the current range of committed events, 0 for none
     for effect in effects:
         if isinstance(effect, Publish):
             meta = effect.event.meta
@@ -195,7 +195,7 @@ def outline(effects: Iterable[Effect]) -> str:
 
 
 def effects_named(does: str) -> frozenset[EffectId]:
-    """Name the effects that a record says to have begun: what may have run when its process stopped."""
+    """Return the effects that began according to a record: they may have run when the process stopped."""
     return frozenset(map(EffectId, _BEGUN.findall(does)))
 
 
@@ -207,12 +207,12 @@ _OPERATION: Final = re.compile(
 
 
 def operations_in(does: str) -> tuple[str, ...]:
-    """Name the operations that an outline begins: requests, tools with their arguments, agents, and writes of plugins."""
+    """Return the operations that an outline starts: requests, tools with their arguments, agents, and writes of plugins."""
     return tuple([" ".join(filter(None, line)) for line in _OPERATION.findall(does)])
 
 
 def operation_id_in(operation: str) -> EffectId:
-    """Give the id of an operation, as `operations_in` names it."""
+    """Return the effect id of an operation from `operations_in`."""
     return EffectId(operation.split(" ", 2)[1])
 
 
@@ -275,7 +275,7 @@ def _line_of(effect: _Lined) -> str:
             return f"cancel_plugin_request {effect_id}"
         case asked.GatherContext(effect_id=effect_id, messages=messages):
             return f"gather_context {effect_id} messages={len(messages)}"
-        case asked.SetProviderOpts(model=model):  # the options hold keys
+        case asked.SetProviderOpts(model=model):  # the options contain keys
             return f"set_provider_opts model={_word(model)}"
         case asked.Teardown(effect_id=effect_id, stopped=stopped):
             return " ".join(("teardown", effect_id, *stopped))

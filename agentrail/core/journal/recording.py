@@ -1,12 +1,12 @@
-"""What of a live session is recorded, and when: the drafts of each step. Pure; who numbers, seals and stores them does not enter.
+"""Recording of a live session: the drafts of each step. Pure. Numbering, sealing and storing are the caller's.
 
-Signals are recorded, events are not. Two rules leave signals out, and both hold because a fold without them is the same:
+Signals are recorded, events are not. Two rules omit signals, because a fold without them has the same result:
 
-- **Questions and what is over when it was said.** A status, the messages and a snapshot change nothing, nor does the progress of a tool,
-  or what a child streams.
-- **The chunk rule.** Chunks of a stream are kept aside. They become one `heard` record as soon as more came of them than deltas (a
-  committed event), or in front of any other signal that is recorded while the stream is open. When the response is complete it
-  says all that they said, so they are thrown away, unless its step would be another one without them.
+- **Queries and ephemeral signals.** A status, the messages and a snapshot change nothing. Neither does the progress
+  of a tool, or a child's stream.
+- **The chunk rule.** Chunks of a stream are held back. They become one `heard` record as soon as they cause more
+  than deltas (a committed event), or before any other signal that is recorded while the stream is open. A complete
+  response contains all of their text, so they are dropped, unless its step would differ without them.
 """
 
 from typing import Final, final
@@ -41,31 +41,29 @@ from agentrail.messages import SessionId
 QUESTIONS: Final[frozenset[type[Signal]]] = frozenset(
     {signals.StatusQuery, signals.MessagesQuery, signals.SnapshotQuery}
 )
-"""Signals that are answered from what is known, and change none of it."""
+"""Signals that are answered from the state and change none of it."""
 
 
 @final
 class Recorder:
-    """Says what is recorded of each step of one session. It lives as long as the session does, across crashes of its actor.
+    """Returns the records of each step of one session. It lives as long as the session, across crashes of its actor.
 
     Attributes:
-        state: What the session came to with the last signal that it was shown.
+        state: The state after the last signal that it was given.
     """
 
     __slots__ = ("_behind", "_chunks", "state")
 
     def __init__(self, state: SessionState) -> None:
-        """Begin with the state behind the last record."""
+        """Start with the state after the last record."""
         self.state: SessionState = state
         self._chunks: list[signals.ChunksArrived] = []
-        self._behind: Stream | None = (
-            None  # the stream as the last record left it, while chunks are kept aside
-        )
+        self._behind: Stream | None = None  # the stream at the last record, while chunks are held back
 
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> tuple[Draft, ...]:
-        """Say what is recorded of a step."""
+        """Return the drafts for a step."""
         self.state = after
         if before.ended:
             return ()
@@ -92,7 +90,7 @@ class Recorder:
         return (self._heard(before), draft)
 
     def flush(self) -> tuple[Draft, ...]:
-        """Give what is kept aside: for a fork, or a snapshot in the middle of a stream. Mostly nothing."""
+        """Return the chunks held back, for a fork, or a snapshot during a stream. Usually nothing."""
         return (self._heard(self.state),) if self._chunks else ()
 
     def _note_chunks(
@@ -109,21 +107,21 @@ class Recorder:
             self._behind = stream
         self._chunks.append(signal)
         does = outline(effects)
-        # A plugin that was asked would be seen here by nothing else than what it published; but none is, on chunks.
+        # Only published events would show that a plugin was called, but none is called for chunks.
         return (self._heard(after, does),) if does else ()
 
     def _says_all(self, before: SessionState, signal: signals.ResponseCompleted) -> bool:
-        """Say whether a response comes to the same without the chunks that are kept aside."""
+        """Return whether a response has the same result without the chunks held back."""
         stream, known = before.data.stream, self._behind
         if stream is None or known is None or stream.effect_id != signal.effect_id:
-            return False  # of another stream: it is late
-        if not signal.message.content:  # it has failed, and what it has used is estimated by what was heard
+            return False  # late, from another stream
+        if not signal.message.content:  # it has failed, and its usage is estimated from the chunks
             return False
         config, message = before.data.config, signal.message
         return tags_at_end(known, message, config) == tags_at_end(stream, message, config)
 
     def _heard(self, state: SessionState, does: str = "") -> Draft:
-        """Join what is kept aside; `state` is what it came to."""
+        """Join the chunks held back. `state` is the state after them."""
         last = self._chunks[-1]
         chunks: list[Chunk] = []
         for signal in self._chunks:
@@ -148,7 +146,7 @@ def opened_draft(  # noqa: PLR0913 - what the record says
     parent: str = "",
     forked_from: tuple[SessionId, int] | None = None,
 ) -> Draft:
-    """Make the first record of a session. `SessionBegan` comes behind it, as a signal like others."""
+    """Return the first record of a session. `SessionBegan` follows as a signal like others."""
     body = opened_body(state, engine=engine, origin=origin, parent=parent, forked_from=forked_from)
     return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(body), events=state.data.seq)
 
@@ -156,7 +154,7 @@ def opened_draft(  # noqa: PLR0913 - what the record says
 def drifted_draft(
     drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
 ) -> Draft:
-    """Make the record that says of those before it that newer code made another history of them, which counts from here on."""
+    """Return the record of a drift: newer code folded the earlier records differently, and its result counts from here on."""
     body = DriftedBody(
         first=drift.first,
         what=str(drift)[:_MAX_WHAT],
@@ -172,5 +170,5 @@ _MAX_WHAT: Final = 2_000
 
 
 def closed_draft(reason: str, *, at_ms: int, events: int) -> Draft:
-    """Make the last record of a session, behind which nothing follows."""
+    """Return the last record of a session. No record follows it."""
     return Draft(at_ms=at_ms, kind=CLOSED, body=encode_body(ClosedBody(reason=reason)), events=events)

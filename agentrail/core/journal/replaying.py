@@ -1,7 +1,7 @@
-"""What a journal tells people: whether it can be lived again, what it was at a number, who caused what, where two of them part. Pure.
+"""Views of a journal for users: replay, the state at a number, causes, and the first difference of two journals. Pure.
 
-A replay steps the signals once more and carries out nothing: no network, no tokens, no clock. Where it differs from what was recorded,
-the first difference is told with its number and the plugins that were asked there.
+A replay repeats the signals and carries out no effect: no network, no tokens, no clock. If it differs from the
+record, the first difference is reported with its number and the plugins that were called there.
 """
 
 import re
@@ -40,10 +40,10 @@ from agentrail.errors import OptionError
 
 
 class HookAnswer(msgspec.Struct, frozen=True, gc=False):
-    """What a plugin answered to one question, within one step.
+    """A plugin's answer to one hook event, within one step.
 
     Attributes:
-        answer: What it answered: the name of the action, or of the error that it raised.
+        answer: The name of the action, or of the error that it raised.
     """
 
     plugin: str
@@ -51,16 +51,16 @@ class HookAnswer(msgspec.Struct, frozen=True, gc=False):
     answer: str
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Describe it in a few words."""
         return f"{self.plugin} on {self.hook}: {self.answer}"
 
 
 class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One record that was lived again.
+    """One replayed record.
 
     Attributes:
-        runs: Each hook event of it, what each plugin answered, and what came of that; empty unless it was asked for.
-        caused_by: The number of the record that began the effect whose outcome this is; None for what came from outside.
+        runs: Each hook event of it, with each plugin's answer and the outcome. Empty unless requested.
+        caused_by: The number of the record that began the effect of this outcome. None for a signal from outside.
     """
 
     walked: Walked
@@ -70,12 +70,12 @@ class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a replay is another history than the one that was recorded.
+    """The point where a replay differs from the record.
 
     Attributes:
-        what: `does`, `events`, `crash`; or `state`, of a snapshot behind it.
-        asked: The plugins that were asked in this step: what differs mostly comes from one of them.
-        diff: What was recorded and what came out, for people, in lines: `-` recorded, `+` replayed.
+        what: `does`, `events`, `crash`, or `state` for a snapshot after it.
+        asked: The plugins called in this step. One of them is usually the cause.
+        diff: The recorded and the replayed text, for users, in lines: `-` recorded, `+` replayed.
     """
 
     seq: int
@@ -85,16 +85,16 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     diff: str
 
     def __str__(self) -> str:
-        """Say all of it."""
+        """Return the full description."""
         plugins = "".join(f"\n  asked {one}" for one in self.asked)
         return f"record {self.seq} ({self.kind}): {self.what} differs{plugins}\n{self.diff}"
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a replay came to.
+    """The result of a replay.
 
     Attributes:
-        difference: The first one; None where all is as it was.
+        difference: The first one. None if everything is identical.
     """
 
     state: SessionState
@@ -108,7 +108,7 @@ NO_SNAPSHOTS: Final[Mapping[int, bytes]] = MappingProxyType({})
 def replay(
     records: Sequence[Record], sources: Sources = NO_SOURCES, snapshots: Mapping[int, bytes] = NO_SNAPSHOTS
 ) -> Replayed:
-    """Live a journal again, and compare: what was decided, the numbers of events, and states where there are snapshots."""
+    """Replay a journal, and compare decisions, event numbers, and states where there are snapshots."""
     state, found = first_state(records, sources), None
     settled = max((record.seq for record in records if record.kind == DRIFTED), default=0)
     for one in steps(records, sources):
@@ -119,7 +119,7 @@ def replay(
 
 
 def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
-    """Give what a session was behind a record, with all that was open and all that waited for people."""
+    """Return the state of a session after a record, with its open effects and pending interactions."""
     if not 0 < number <= len(records):
         message = (
             f"the number is {number}: expected one from 1 to {len(records)}, which are the records there are"
@@ -131,7 +131,7 @@ def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURC
 def steps(
     records: Sequence[Record], sources: Sources = NO_SOURCES, *, explains: bool = False
 ) -> Iterator[ReplayStep]:
-    """Walk through a journal, one record at a time, and show which plugins were asked and what had begun it."""
+    """Iterate over a journal, one record at a time, with the plugins called and the cause of each record."""
     yield from steps_from(first_state(records, sources), records, sources=sources, explains=explains)
 
 
@@ -143,7 +143,7 @@ def steps_from(
     sources: Sources = NO_SOURCES,
     explains: bool = False,
 ) -> Iterator[ReplayStep]:
-    """Walk through the end of a journal as `steps` does; what stands in front of it is named as the cause of nothing."""
+    """Iterate over the end of a journal same as `steps`. Earlier records are not named as causes."""
     watch = (_Explaining if explains else _Watch)(sources.ask)
     watched = msgspec.structs.replace(sources, ask=watch, state_at=_watched_by(watch, sources.state_at))
     began: dict[EffectId, int] = {}
@@ -155,33 +155,33 @@ def steps_from(
 
 
 def explain_steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[ExplainedStep]:
-    """Tell of each record who caused what, as data."""
+    """Yield the causes of each record, as data."""
     for one in steps(records, sources, explains=True):
         yield explained_step(one.walked, one.runs, one.caused_by)
 
 
 def explain_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[str]:
-    """Tell who caused what, in lines: each record, what had begun it, the plugins that were asked, and what came of it.
+    """Yield the causes of each record, in lines: the record, its cause, the plugins called, and the result.
 
-    What users, models and tools said is not in them; why a plugin decided as it did is, in its words.
+    Texts of users, models and tools are left out. Reasons of plugins are included in their words.
     """
     for one in explain_steps(records, sources):
         yield from lines_of_step(one)
 
 
 def begins(does: str, effect_id: EffectId) -> bool:
-    """Say whether a record began an effect, by its outline."""
+    """Return whether a record began an effect, according to its outline."""
     return effect_id in _begun_in(does)
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where two journals part.
+    """The first difference between two journals.
 
     Attributes:
-        one: The number of the record in the first journal; None where that one has ended.
-        other: In the second.
-        what: Which part of the records differs: `kind`, `body`, `does`, or `end`.
-        diff: `-` the first, `+` the second, for people.
+        one: The number of the record in the first journal. None if that one has ended.
+        other: The number in the second.
+        what: The part of the records that differs: `kind`, `body`, `does`, or `end`.
+        diff: `-` the first, `+` the second, for users.
     """
 
     one: int | None
@@ -190,16 +190,16 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     diff: str
 
     def __str__(self) -> str:
-        """Say all of it."""
+        """Return the full description."""
         return f"they part at record {self.one} and {self.other}: {self.what}\n{self.diff}"
 
 
 def where_they_part(
     one: Sequence[Record], other: Sequence[Record], sources: Sources = NO_SOURCES
 ) -> Parting | None:
-    """Find where two runs part, as of one prompt with two versions of a plugin; None where they do not.
+    """Return where two runs differ, such as one prompt with two versions of a plugin, or None.
 
-    Times, ids that a shell drew, and who owned a session do not count: two runs never agree in those.
+    Times, ids drawn by a shell, and owners of a session are ignored: they differ in every run.
     """
     pairs = zip_longest(_told_of(one), _told_of(other))
     for first, second in pairs:
@@ -216,13 +216,13 @@ def where_they_part(
     return None
 
 
-# --- who caused it
+# --- causes
 
 _TIMED: Final = re.compile(r"^(?:set_timer|teardown) (\S+)", re.MULTILINE)
 
 
 def _begun_in(does: str) -> Iterator[EffectId]:
-    """Name all that owes an outcome: what begins work, timers, and the timers that come with streams."""
+    """Yield all effects that owe an outcome: work, timers, and the timers of streams."""
     yield from map(EffectId, _TIMED.findall(does))
     for effect_id in sorted(effects_named(does)):
         yield effect_id
@@ -230,11 +230,11 @@ def _begun_in(does: str) -> Iterator[EffectId]:
             yield stall_timer_of(effect_id)
 
 
-# --- who was asked
+# --- called plugins
 
 
 class _Watch:
-    """Calls handlers as the caller wants them called, and notes what they answer."""
+    """Wraps the way handlers are called, and records their answers."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -251,32 +251,32 @@ class _Watch:
         return answer
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._ask, name)  # `find` and `call`, where there are any
+        return getattr(self._ask, name)  # `find` and `call`, if there are any
 
     def take(self) -> tuple[HookAnswer, ...]:
-        """Give what was asked since the last time."""
+        """Return the answers since the last time."""
         asked = tuple(self._asked)
         self._asked.clear()
         return asked
 
     def take_runs(self) -> tuple[ExplainedRun, ...]:
-        """Give what came of it: nothing, to who did not listen."""
+        """Return no runs."""
         return ()
 
 
 class _Explaining(_Watch):
-    """Notes also what came of each answer."""
+    """Also records the outcome of each answer."""
 
     def __init__(self, ask: Ask) -> None:
         super().__init__(ask)
         self._runs: list[ExplainedRun] = []
 
     def tell_run(self, explanation: Explanation) -> None:
-        """Hear of a run of the pipeline that is over."""
+        """Record a finished run of the pipeline."""
         self._runs.append(explained_run(explanation))
 
     def take_runs(self) -> tuple[ExplainedRun, ...]:
-        """Give the runs since the last time."""
+        """Return the runs since the last time."""
         runs = tuple(self._runs)
         self._runs.clear()
         return runs
@@ -285,7 +285,7 @@ class _Explaining(_Watch):
 def _watched_by(
     watch: _Watch, state_at: Callable[[int], SessionState] | None
 ) -> Callable[[int], SessionState] | None:
-    """Let a state that a session goes back to ask by way of the replay, too."""
+    """Wrap `state_at` so that its states call their plugins through the replay, too."""
     return None if state_at is None else lambda number: asked_by(state_at(number), watch)
 
 
@@ -313,7 +313,7 @@ def _diff_of_drift(drift: Drift) -> str:
 
 
 def _diff(one: str, other: str) -> str:
-    """Show two texts in lines, from the first one that differs on; empty where none does."""
+    """Return two texts from the first different line on. Empty if they are equal."""
     pairs = list(zip_longest(one.split("\n"), other.split("\n")))
     same = next((place for place, (left, right) in enumerate(pairs) if left != right), len(pairs))
     lines: list[str] = []
@@ -327,7 +327,7 @@ _MOST_SHOWN: Final = 200
 
 
 def _diff_of_json(one: Any, other: Any) -> str:
-    """Show the first place where two documents differ; empty where they do not."""
+    """Return the first place where two documents differ. Empty if they are equal."""
     todo: list[tuple[str, Any, Any]] = [("$", one, other)]
     while todo:
         path, left, right = todo.pop()
@@ -351,7 +351,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-# --- what two runs have in common
+# --- comparable parts of two runs
 
 _PASSING: Final = frozenset(
     {"at_ms", "signal_id", "ref", "jitter", "pinged_at_ms", "started_at_ms", "ran_ms", "version", "engine"}
@@ -359,7 +359,7 @@ _PASSING: Final = frozenset(
 """Fields of signals that differ from run to run."""
 
 _OWN: Final = frozenset({"session_id", "path", "scope", "group_id"})
-"""Fields of a configuration that do."""
+"""Fields of a configuration that differ from run to run."""
 
 
 def _told_of(records: Sequence[Record]) -> Iterator[Record]:
@@ -377,7 +377,7 @@ def _seq_of(record: Record | None) -> int | None:
 def _lasting(record: Record, sources: Sources) -> Any:
     body = join_blobs(record.body, sources.blob)
     if record.kind != OPENED:
-        whole = whole_body(record.kind, record.at_ms, body)  # one of them may be of an earlier version
+        whole = whole_body(record.kind, record.at_ms, body)  # the body may be of an earlier version
         return _without(msgspec.json.decode(whole), _PASSING)
     state = msgspec.json.decode(bytes(decode_opened(body).state))
     data = state["session_state"]["data"]
@@ -390,7 +390,7 @@ def _without(fields: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
 
 
 def _lasting_does(does: str) -> str:
-    """Give an outline without times, and without what holds the id of its session."""
+    """Return an outline without times, and without values that contain the id of its session."""
     kept: list[str] = []
     for line in does.split("\n"):
         words = line.split(" ")

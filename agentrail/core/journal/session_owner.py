@@ -1,4 +1,4 @@
-"""The owner of a session as a store indexes it: a hash of tenant and user. Pure; no store and no host enters."""
+"""The owner of a session in a store's index: a hash of tenant and user. Pure, without store and host."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ NO_OWNER: Final = ""
 
 
 def session_owner_key(user_data: Mapping[str, Any]) -> str:
-    """Return the owner under which a session is stored: BLAKE2b-128 over tenant and user, in hexadecimal digits.
+    """Return the owner under which a session is stored: BLAKE2b-128 of tenant and user, in hexadecimal digits.
 
-    Hashed, so that an index repeats no name of a person, and a key has one length.
+    Hashed, so that an index contains no personal names, and keys have one length.
     """
     tenant_id, user_id = user_data.get("tenant_id"), user_data.get("user_id")
     if not (isinstance(tenant_id, str) and isinstance(user_id, str)):
         return NO_OWNER
-    # With its length in front: without it "ab" + "c" and "a" + "bc" would be one owner.
+    # With its length first: otherwise "ab" + "c" and "a" + "bc" would be one owner.
     text = f"{len(tenant_id)}:{tenant_id}{user_id}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -50,12 +50,12 @@ _OPENED: Final = decoder_of(_Opened)
 
 
 def owner_in_opened(body: bytes) -> str:
-    """Return the owner that the body of an `opened` record names; `NO_OWNER` where it cannot be read."""
+    """Return the owner named by the body of an `opened` record. `NO_OWNER` if it is unreadable."""
     return _owner_in(_OPENED, body)
 
 
 def owner_in_state(state: bytes) -> str:
-    """Return the owner that an encoded state names, such as that of a snapshot; `NO_OWNER` where it cannot be read."""
+    """Return the owner named by an encoded state, such as a snapshot. `NO_OWNER` if it is unreadable."""
     return _owner_in(_STATE, state)
 
 
@@ -63,6 +63,6 @@ def _owner_in(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> str:
     try:
         found = decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return NO_OWNER  # damaged, which the reader of the record reports
+        return NO_OWNER  # damaged, as the reader of the record will report
     state = found.state if isinstance(found, _Opened) else found
     return session_owner_key(state.session_state.data.config.user_data)

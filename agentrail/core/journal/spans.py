@@ -1,7 +1,8 @@
-"""What a journal comes to as spans: of each cycle, request, tool call and child, with names of OpenTelemetry's conventions. Pure.
+"""A journal as spans: each cycle, request, tool call and child, named by OpenTelemetry's conventions. Pure.
 
-Ids follow from the session and the number of the event that begins a span, so one journal gives the same spans however often it is
-written. Times are those of the signals. What has no end in the journal ends with it, and says so. No exporter and no clock enters.
+Ids are derived from the session and the number of a span's first event, so one journal always gives the same spans.
+Times are those of the signals. A span without an end in the journal ends with the journal, and is marked. No
+exporter and no clock is involved.
 """
 
 import hashlib
@@ -38,13 +39,13 @@ from agentrail.events import (
 from agentrail.messages import CallId, SessionId, Text, TokenUsage, ToolCall
 
 CONVENTIONS: Final = "https://opentelemetry.io/schemas/1.37.0"
-"""The conventions whose names are used."""
+"""The conventions for names."""
 
 SpanKind: TypeAlias = Literal["internal", "client"]
 SpanValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 
 _OTHER: Final = "_OTHER"
-"""What the conventions call an error, or a name, that is none of those that are known."""
+"""The conventions' value for an unknown error or name."""
 
 _PROVIDERS: Final = {"google": "gcp.gemini", "openai-chat": "openai"}
 _CODES: Final = frozenset(
@@ -59,12 +60,12 @@ class JournalSpan:
     """One span.
 
     Attributes:
-        trace_id: Of its cycle, or of that above it; 32 hexadecimal digits.
-        span_id: Its own; 16.
-        parent_id: Of the span that it stands below; empty for none.
-        attributes: What is known of it, by their names in the conventions.
-        error: The class of its error; None for none.
-        message: What is said of that; empty without content.
+        trace_id: That of its cycle, or of the cycle above. 32 hexadecimal digits.
+        span_id: Its own, 16 hexadecimal digits.
+        parent_id: Id of the parent span. Empty for none.
+        attributes: Its attributes, by their names in the conventions.
+        error: The class of its error. None for none.
+        message: The message of the error. Empty without content.
     """
 
     trace_id: str
@@ -81,15 +82,15 @@ class JournalSpan:
 
 
 class SpanTree:
-    """Makes the spans of a tree of sessions, of one journal after the other: the root first, and each session before its children."""
+    """Makes the spans of a tree of sessions, one journal after the other: the root first, and each session before its children."""
 
     def __init__(self, *, content: bool = True) -> None:
-        """Begin."""
+        """Start without spans."""
         self._content = content
         self._above: dict[SessionId, JournalSpan] = {}
 
     def spans_of(self, scope: str, session: SessionId, walked: Iterable[Walked]) -> tuple[JournalSpan, ...]:
-        """Give the spans of one session, in the order in which they began."""
+        """Return the spans of one session, in the order in which they began."""
         found = _SessionSpans(scope, session, self._above, content=self._content)
         for one in walked:
             found.feed(one)
@@ -97,7 +98,7 @@ class SpanTree:
 
 
 class _SessionSpans:
-    """Follows the events of one session, and knows which spans are open."""
+    """Follows the events of one session, and tracks the open spans."""
 
     def __init__(
         self, scope: str, session: SessionId, above: dict[SessionId, JournalSpan], *, content: bool
@@ -107,7 +108,7 @@ class _SessionSpans:
         self._above = above
         self._content = content
         self._spans: list[JournalSpan] = []
-        self._open: dict[int, JournalSpan] = {}  # as a set, in order: spans equal only themselves
+        self._open: dict[int, JournalSpan] = {}  # an ordered set: spans equal only themselves
         self._cycle: JournalSpan | None = None
         self._request: JournalSpan | None = None
         self._calls: dict[CallId, JournalSpan] = {}
@@ -117,7 +118,7 @@ class _SessionSpans:
         self._end_ms = 0
 
     def feed(self, one: Walked) -> None:
-        """Take a record."""
+        """Add a record."""
         self._end_ms = max(self._end_ms, one.record.at_ms)
         self._tools = frozenset(one.before.data.tools.names) | frozenset(one.after.data.tools.names)
         for effect in one.effects:
@@ -127,7 +128,7 @@ class _SessionSpans:
                     self._hear(effect.event, meta.seq, meta.at_ms)
 
     def close(self) -> tuple[JournalSpan, ...]:
-        """End what is open."""
+        """End all open spans."""
         for span in tuple(self._open.values()):
             self._cut(span, self._end_ms)
         return tuple(self._spans)
@@ -372,7 +373,7 @@ _FAILED: Final = 2
 
 
 def encode_otlp(spans: Iterable[JournalSpan]) -> bytes:
-    """Write spans as one line of JSON, as OpenTelemetry's file exporter writes a request to export traces."""
+    """Encode spans as one line of JSON, same as OpenTelemetry's file exporter writes a request to export traces."""
     written = list(map(_written, spans))
     if not written:
         return b""
@@ -404,7 +405,7 @@ def _written(span: JournalSpan) -> dict[str, Any]:
 
 
 def _nano(at_ms: int) -> str:
-    # 64 bits are written as text in JSON. A time before 1970 has no place there.
+    # 64-bit numbers are text in JSON. Times before 1970 cannot be represented.
     return str(max(0, at_ms) * 1_000_000)
 
 

@@ -1,7 +1,7 @@
-"""What a session used, and when: from its journal, request by request. Pure.
+"""The usage of a session over time, from its journal, request by request. Pure.
 
-Amounts of money are whole numbers of 10⁻¹⁸ dollars, so that sums come out the same in whatever order and groups they are made. Only what
-a session asked of models itself is counted: what worked for it has a journal of its own.
+Amounts of money are whole numbers of 10⁻¹⁸ dollars, so that sums do not depend on their order and groups. Only the
+session's own model requests are counted: its child sessions have journals of their own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,22 +19,22 @@ ATTO: Final = 10**18
 """Parts of a dollar."""
 
 SLOT_MS: Final = 15 * 60 * 1000
-"""Amounts of one model in one quarter of an hour are added up: days of all time zones begin at one."""
+"""Amounts of one model are summed per quarter of an hour, because days of all time zones begin at one."""
 
 _NOTHING: Final = TokenUsage()
 
 
 class SpentAmount(Value, frozen=True, kw_only=True):
-    """What was used. Amounts are added with `+`.
+    """An amount of usage. Amounts are added with `+`.
 
     Attributes:
-        requests: How many requests to models used something.
-        tokens_in: Tokens read, those from a cache included.
-        tokens_out: Tokens written.
-        cached: The part of `tokens_in` that came from a cache.
-        atto_usd: What it cost, as far as prices are known, in 10⁻¹⁸ dollars.
-        estimated_atto_usd: The part of that which was estimated, because no server had said what was used.
-        unpriced: How many of the requests have no known price.
+        requests: Number of model requests with usage.
+        tokens_in: Input tokens, including those from a cache.
+        tokens_out: Output tokens.
+        cached: The part of `tokens_in` from a cache.
+        atto_usd: Cost, if prices are known, in 10⁻¹⁸ dollars.
+        estimated_atto_usd: The estimated part of the cost, for usage that no server reported.
+        unpriced: Number of requests without a known price.
     """
 
     requests: int = 0
@@ -46,7 +46,7 @@ class SpentAmount(Value, frozen=True, kw_only=True):
     unpriced: int = 0
 
     def __add__(self, other: "SpentAmount") -> "SpentAmount":
-        """Add two amounts, exactly."""
+        """Add two amounts exactly."""
         return SpentAmount(
             requests=self.requests + other.requests,
             tokens_in=self.tokens_in + other.tokens_in,
@@ -59,12 +59,12 @@ class SpentAmount(Value, frozen=True, kw_only=True):
 
 
 class Spending(Value, frozen=True, kw_only=True):
-    """What one model was asked for by one session within a slot of time.
+    """The usage of one model by one session within a slot of time.
 
     Attributes:
-        slot_ms: When the slot begins, in milliseconds since 1970: a multiple of `SLOT_MS`.
+        slot_ms: Start of the slot, in milliseconds since 1970: a multiple of `SLOT_MS`.
         model: The model string.
-        amount: What was used.
+        amount: The usage.
     """
 
     slot_ms: int
@@ -73,7 +73,7 @@ class Spending(Value, frozen=True, kw_only=True):
 
 
 def add_up(amounts: Iterable[SpentAmount]) -> SpentAmount:
-    """Add amounts, exactly."""
+    """Add amounts exactly."""
     total = SpentAmount()
     for one in amounts:
         total += one
@@ -81,7 +81,7 @@ def add_up(amounts: Iterable[SpentAmount]) -> SpentAmount:
 
 
 def spendings_in(steps: Iterable[Walked]) -> tuple[Spending, ...]:
-    """Say what a session used in these steps, in the order of time."""
+    """Return the usage of a session in these steps, in the order of time."""
     found: dict[tuple[int, str], SpentAmount] = {}
     for walked in steps:
         used = _used_in(walked)
@@ -93,7 +93,7 @@ def spendings_in(steps: Iterable[Walked]) -> tuple[Spending, ...]:
 
 
 def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spending, ...]:
-    """Say of what was used in front of the records that are kept that it was used then: of a journal whose beginning was dropped."""
+    """Return the usage before the kept records as spending at that time, for a journal whose beginning was dropped."""
     if usage == _NOTHING:
         return ()
     amount = _amount_of(usage, is_estimated=usage.estimated)
@@ -101,7 +101,7 @@ def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spend
 
 
 def join_spendings(one: Iterable[Spending], other: Iterable[Spending]) -> tuple[Spending, ...]:
-    """Join what two parts of a journal tell."""
+    """Join the spending of two parts of a journal."""
     found: dict[tuple[int, str], SpentAmount] = {}
     for spending in (*one, *other):
         key = (spending.slot_ms, spending.model)
@@ -115,12 +115,12 @@ def _in_order(found: Mapping[tuple[int, str], SpentAmount]) -> Iterator[Spending
 
 
 def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
-    """Say what a step booked that the session itself has used, and of which model."""
+    """Return the model and the amount that a step booked for the session itself, or None."""
     before, after = walked.before.data.usage, walked.after.data.usage
     if after is before or after == before:
         return None
     signal = walked.signal
-    # The end of a session that worked for this one: it has its own journal.
+    # The end of a child session, which has its own journal.
     if hasattr(signal, "spent"):
         return None
     told = _told_by(signal)
@@ -132,7 +132,7 @@ def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
     )
     is_told = told is not None and (told.input, told.output) == (used.input, used.output)
     if told is not None and is_told:
-        # What its server said is exact, also where the sum has no price because another request had none.
+        # The server's report is exact, even if the sum has no price because of another request.
         used = msgspec.structs.replace(used, cost_usd=told.cost_usd)
     is_estimated = told.estimated if told is not None and is_told else True
     return _model_in(walked), _amount_of(used, is_estimated=is_estimated)
@@ -157,18 +157,18 @@ def _amount_of(usage: TokenUsage, *, is_estimated: bool) -> SpentAmount:
 
 
 def atto_of(cost_usd: float) -> int:
-    """Give a price in whole parts of a dollar: exactly what the number says, down to 10⁻¹⁸."""
+    """Return a price in whole parts of a dollar: the exact value of the number, rounded to 10⁻¹⁸."""
     over, under = cost_usd.as_integer_ratio()
     return (over * ATTO + under // 2) // under
 
 
 def usd_of(atto_usd: int) -> float:
-    """Give parts of a dollar as a number that is as near as numbers are."""
+    """Return parts of a dollar as the nearest float."""
     return atto_usd / ATTO
 
 
 def _told_by(signal: Signal | None) -> TokenUsage | None:
-    """Give what a signal says of the usage of its request; of a plugin's own request it stands in the result."""
+    """Return the usage reported by a signal. For a plugin's own request it is in the result."""
     found = getattr(signal, "usage", None) or getattr(getattr(signal, "result", None), "usage", None)
     return found if isinstance(found, TokenUsage) else None
 

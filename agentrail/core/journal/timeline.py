@@ -1,8 +1,9 @@
-"""What the events of a session come to as spans: cycles, requests, calls, gates, children and compactions, for a timeline. Pure.
+"""The events of a session as spans for a timeline: cycles, requests, calls, gates, children and compactions. Pure.
 
-One fold over committed events, so that the same session gives the same spans live, behind a reload and out of its journal. The console has
-this fold once more, in `console/pure/spans.js`; golden files hold the two together. What is never replayed does not enter, nor do
-journals, clocks and exporters. A span that was begun ends with its own end, else with that of its cycle, and says so.
+One fold over committed events, so that the same session gives the same spans live, after a reload and from its
+journal. The console has a copy of this fold in `console/pure/spans.js`, and golden files keep the two equal.
+Ephemeral events, journals, clocks and exporters are not involved. A span ends with its own end, otherwise with that
+of its cycle, and is then marked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,21 +61,21 @@ from agentrail.events import (
 from agentrail.messages import JsonValue, Text
 
 MAX_SPAN_WORDS: Final = 120
-"""How much of a prompt, or of what a child is to do, a span says."""
+"""Maximum length of a prompt, or of a child's task, in a span."""
 
 SpanOf: TypeAlias = Literal["cycle", "request", "call", "gate", "child", "compaction"]
 
 
 @frozen(kw_only=True)
 class SpanMark:
-    """Something that happened within a span: mostly that a plugin acted.
+    """A mark within a span, usually an action of a plugin.
 
     Attributes:
-        plugin: Who; empty where no plugin did.
-        hook: At which hook event; empty where that is not known.
-        action: What: `failed`, `slow`, `ignored`, `intervened`, `options`, `event`, `model`, `steered`, `suspended`, `resumed`,
-            `retry`, `loop`, `budget`, `restarted`, `recovered`, `skipped`.
-        detail: More of it, in a word or a number; None where there is nothing.
+        plugin: The plugin. Empty if no plugin acted.
+        hook: The hook event. Empty if unknown.
+        action: `failed`, `slow`, `ignored`, `intervened`, `options`, `event`, `model`, `steered`, `suspended`,
+            `resumed`, `retry`, `loop`, `budget`, `restarted`, `recovered`, `skipped`.
+        detail: A word or a number about it. None if there is none.
     """
 
     at_ms: int
@@ -89,17 +90,18 @@ class TimelineSpan:
     """One span.
 
     Attributes:
-        key: Its name in the session: what it is, and the number of the event that began it.
-        parent: The key of the span that it stands below; None for none.
-        name: As the conventions of OpenTelemetry name it, without any words of people or models.
+        key: Its name in the session: its kind, and the number of its first event.
+        parent: The key of the parent span. None for none.
+        name: Named by the conventions of OpenTelemetry, without text of users or models.
         from_ms: When it began, on the clock of signals.
-        to_ms: When it ended; None while it is open. Of a gate the same as `from_ms`: no one works while a person is waited for.
-        seq: The number of the event that began it.
-        outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`, `incomplete`; of a gate the
-            verdict, `waiting` before it. None while it is open.
-        attempt: Of a request or a call; None of others.
-        tokens_in: The input that it has used itself, with its cached part; None where it is not known, or it uses none.
-        cost_usd: What that cost; None where it is not known.
+        to_ms: When it ended. None while it is open. For a gate the same as `from_ms`, because no work is done while
+            the user decides.
+        seq: The number of its first event.
+        outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`,
+            `incomplete`. For a gate the verdict, or `waiting` before it. None while it is open.
+        attempt: Of a request or a call. None for others.
+        tokens_in: Its own input tokens, including the cached part. None if unknown, or if it uses none.
+        cost_usd: Its cost, in US dollars. None if unknown.
     """
 
     key: str
@@ -120,10 +122,10 @@ class TimelineSpan:
 
 
 class Timeline:
-    """The spans of one session, and of those that work for it, as far as its own events tell of them."""
+    """The spans of one session and of its children, as known from its own events."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without spans."""
         self._spans: list[TimelineSpan] = []
         self._root = _Lane(self._spans, {}, None)
         self._lanes: dict[str, _Lane] = {}
@@ -131,11 +133,11 @@ class Timeline:
 
     @property
     def spans(self) -> tuple[TimelineSpan, ...]:
-        """All spans, in the order in which they began. They are the fold's own: it goes on writing to those that are open."""
+        """All spans, in the order in which they began. The fold owns them and keeps updating the open ones."""
         return tuple(self._spans)
 
     def hear(self, event: Event) -> None:
-        """Take an event. One that is never replayed, and one whose number was taken already, change nothing."""
+        """Add an event. Ephemeral events and repeated numbers change nothing."""
         meta = event.meta
         if meta is None or meta.ephemeral or meta.seq <= self._seq:
             return
@@ -155,7 +157,7 @@ class Timeline:
 
 
 def timeline_of(events: Iterable[Event]) -> tuple[TimelineSpan, ...]:
-    """Fold events to spans; arguments and result as of `Timeline`."""
+    """Return the spans of some events, same as `Timeline`."""
     timeline = Timeline()
     for event in events:
         timeline.hear(event)
@@ -171,15 +173,13 @@ _OUTCOMES: Final[Mapping[type[Event], str]] = {
 
 
 class _Lane:
-    """The spans of one of the sessions, and which of them are open."""
+    """The spans of one session, and the open ones among them."""
 
     def __init__(
         self, spans: list[TimelineSpan], children: dict[str, TimelineSpan], above: TimelineSpan | None
     ) -> None:
         self._spans = spans
-        self.children = (
-            children  # of all lanes: an end may come up before the rest of what its child has said
-        )
+        self.children = children  # of all lanes: the end of a child may arrive before its last events
         self._above = above
         self._cycle: TimelineSpan | None = None
         self._ended_cycle: TimelineSpan | None = None
@@ -191,7 +191,7 @@ class _Lane:
         self._prompts: dict[str, str] = {}
 
     def hear(self, event: Event, seq: int, at_ms: int) -> None:
-        """Take an event of this session."""
+        """Add an event of this session."""
         match event:
             case PromptReceived(ref=ref, content=content):
                 said = "".join([one.text for one in content if isinstance(one, Text)])
@@ -235,7 +235,7 @@ class _Lane:
         self._cut_all(seq, at_ms)
         self._end(
             self._cycle, seq, at_ms, "incomplete"
-        )  # one that a rewind, or a page that begins here, has left
+        )  # one that a rewind, or the start of a page, has left
         span = self._begin("cycle", "invoke_agent", seq, at_ms, self._above)
         span.attributes["ref"] = event.ref
         prompt = self._prompts.pop(event.ref, None)
@@ -311,7 +311,7 @@ class _Lane:
             span.attributes["error"] = code
             self._end(span, seq, at_ms, "error")
 
-    # --- calls, and what is decided about them
+    # --- calls and gates
 
     def _hear_call(
         self,
@@ -414,7 +414,7 @@ class _Lane:
     # --- spans
 
     def _mark(self, mark: SpanMark) -> None:
-        """Put a mark on what is at work: the request that is out, else the only call that runs, else the cycle."""
+        """Mark the active span: the open request, otherwise the only running call, otherwise the cycle."""
         calls = tuple(self._calls.values())
         span = self._request or (calls[0] if len(calls) == 1 else None) or self._cycle or self._above
         if span is not None:
@@ -440,7 +440,7 @@ class _Lane:
             span.to_ms, span.to_seq, span.outcome = max(at_ms, span.from_ms), seq, outcome
 
     def _cut_all(self, seq: int, at_ms: int) -> None:
-        """End all of a cycle whose own end has not come, and will not."""
+        """End all spans of a cycle whose own end will not come."""
         for span in (self._request, self._compaction, *self._calls.values()):
             self._end(span, seq, at_ms, "incomplete")
         self._request = self._compaction = None
@@ -449,7 +449,7 @@ class _Lane:
 
 
 def _marks_of(event: Event, at_ms: int) -> tuple[SpanMark, ...]:
-    """Say what an event marks on what is at work; most mark nothing."""
+    """Return the marks of an event on the active span. Most have none."""
     match event:
         case PluginFailed(plugin=plugin, hook=hook, error=error):
             told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="failed", detail=error.code)]

@@ -1,7 +1,7 @@
-"""Which events of a journal count: numbers go on behind a rewind, so those between where it went back to and where it stood do not. Pure.
+"""Events of a journal that count: a rewind does not reset numbers, so those it undid are skipped. Pure.
 
-Numbers of events are dense from 1. What a rewind has undone is a few ranges of them, and a page of events is found by counting around these.
-No store enters: records are given.
+Numbers of events are dense from 1. A rewind undoes a few ranges of them, and pages of events are found by counting
+around these. Records are arguments, without a store.
 """
 
 from collections.abc import Iterable
@@ -11,27 +11,27 @@ from agentrail.core.journal.record import REWOUND, Record, decode_rewound
 from agentrail.errors import CodecError
 
 NumberRange: TypeAlias = tuple[int, int]
-"""The first and the last of some numbers in a row."""
+"""The first and the last of consecutive numbers."""
 
 
 class UndoneEvents:
-    """Follows the records of one journal, and knows which numbers of events do not count any more.
+    """Follows the records of one journal, and tracks the numbers of events that no longer count.
 
     Attributes:
         seen: The number of the last record that was followed.
-        ranges: What is undone, in order, none touching another.
+        ranges: The undone ranges, in order, without contact.
     """
 
     __slots__ = ("_events", "ranges", "seen")
 
     def __init__(self) -> None:
-        """Begin in front of the first record."""
+        """Start before the first record."""
         self.seen: int = 0
         self.ranges: tuple[NumberRange, ...] = ()
         self._events: dict[int, int] = {}
 
     def follow(self, records: Iterable[Record]) -> None:
-        """Take records behind the last one that was taken, in order; of one that cannot be read nothing is undone."""
+        """Add records after the last one, in order. An unreadable record undoes nothing."""
         for record in records:
             self.seen = record.seq
             if record.kind == REWOUND:
@@ -50,7 +50,7 @@ class UndoneEvents:
 
 
 def range_before(before: int, limit: int, undone: Iterable[NumberRange]) -> NumberRange:
-    """Give the range that the last `limit` numbers which count lie in, in front of one."""
+    """Return the range of the last `limit` numbers that count, before a number."""
     first, left = before, limit
     for low, high in reversed(tuple(undone)):
         if high >= first:
@@ -65,7 +65,7 @@ def range_before(before: int, limit: int, undone: Iterable[NumberRange]) -> Numb
 
 
 def range_after(after: int, last: int, limit: int, undone: Iterable[NumberRange]) -> NumberRange:
-    """Give the range that the first `limit` numbers which count lie in, behind one; as of `range_before`."""
+    """Return the range of the first `limit` numbers that count, after a number. Same as `range_before`."""
     end, left = after, limit
     for low, high in undone:
         if low <= end:
@@ -80,5 +80,5 @@ def range_after(after: int, last: int, limit: int, undone: Iterable[NumberRange]
 
 
 def counts(number: int, undone: Iterable[NumberRange]) -> bool:
-    """Say whether an event counts."""
+    """Return whether an event counts."""
     return not any(low <= number <= high for low, high in undone)
