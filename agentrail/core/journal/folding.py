@@ -256,7 +256,7 @@ class _Found:
 
 
 def _last_asked(walked: Walked, sources: Sources) -> str:
-    """Return the plugin that last decided in a step with an action other than `Continue`, otherwise the last one called, or an empty name."""
+    """Return the plugin that last decided in a step, otherwise the last one called, or an empty name."""
     if walked.signal is None:
         return ""
     asked: list[tuple[str, bool]] = []

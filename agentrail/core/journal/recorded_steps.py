@@ -57,7 +57,7 @@ def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
 
 
 def whole_body(kind: str, at_ms: int, body: bytes) -> bytes:
-    """Return a body with all fields of its record and all defaults, same as `encode_signal`. Other bodies are returned unchanged."""
+    """Return a body with all fields of its record and all defaults, same as `encode_signal`. Others stay unchanged."""
     return encode_signal(decode_signal_body(kind, at_ms, body)) if kind in _HEADS else body
 
 

@@ -82,7 +82,7 @@ class JournalSpan:
 
 
 class SpanTree:
-    """Makes the spans of a tree of sessions, one journal after the other: the root first, and each session before its children."""
+    """Makes the spans of a tree of sessions, one journal after the other: the root first, and parents before children."""
 
     def __init__(self, *, content: bool = True) -> None:
         """Start without spans."""
@@ -157,7 +157,7 @@ class _SessionSpans:
 
     def _begin_cycle(self, ref: str, number: int, at_ms: int) -> None:
         self._cut_all_of_a_cycle(at_ms)
-        self._cut(self._cycle, at_ms)  # one that a rewind has left
+        self._cut(self._cycle, at_ms)  # left open by a rewind
         above = self._above.get(self._session)
         span = self._begin("cycle", number, at_ms, "invoke_agent", above)
         span.attributes |= {"gen_ai.operation.name": "invoke_agent"}

@@ -233,9 +233,7 @@ class _Lane:
 
     def _begin_cycle(self, event: AgentStart, seq: int, at_ms: int) -> None:
         self._cut_all(seq, at_ms)
-        self._end(
-            self._cycle, seq, at_ms, "incomplete"
-        )  # one that a rewind, or the start of a page, has left
+        self._end(self._cycle, seq, at_ms, "incomplete")  # left open by a rewind, or by the start of a page
         span = self._begin("cycle", "invoke_agent", seq, at_ms, self._above)
         span.attributes["ref"] = event.ref
         prompt = self._prompts.pop(event.ref, None)

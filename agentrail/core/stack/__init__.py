@@ -1,1 +1,1 @@
-"""Plugins: how they are loaded and ordered, asked and changed, and what a run of them comes to."""
+"""Plugins: loading, ordering, calling and changing them, and the outcome of a run."""

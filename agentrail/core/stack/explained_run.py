@@ -1,7 +1,7 @@
-"""How a run of the pipeline is told as data: who was asked, what each answered, what won, and to whom the others lost. Pure.
+"""A run of the pipeline as data: the plugins asked, their answers, the winner, and the losers. Pure.
 
-The value is for people and programs alike: a command draws it, a route sends it. No state of a plugin enters: states may be long, and
-concern only their plugin. Who asks the plugins, and how an `Explanation` comes about, stands in `pipeline`.
+The value serves users and programs alike: a command prints it, a route sends it. States of plugins are left out,
+because they may be long and concern only their plugin. `pipeline` calls the plugins and makes the `Explanation`.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,17 @@ from agentrail.messages import JsonObject
 LinkVerdict: TypeAlias = Literal[
     "won", "kept", "lost", "silent", "ignored", "waits", "failed", "failed_closed"
 ]
-"""What became of an answer. `won`: it stops the rest, or stands where only one can stand. `kept`: it counts beside others. `lost`: another
-took it back, or came later. `silent`: nothing was said. `ignored`: the hook takes no such action. `waits`: the run goes on when its request
-has an answer. `failed`: the plugin failed, and the rest is asked. `failed_closed`: it failed, and that counts as a refusal."""
+"""What happened to an answer.
+
+- `won`: it stopped the rest, or is the only one that can count.
+- `kept`: it counts together with others.
+- `lost`: another one revoked or replaced it.
+- `silent`: it had no content.
+- `ignored`: the hook does not accept the action.
+- `waits`: the run continues when its request is answered.
+- `failed`: the plugin failed, and the rest was asked.
+- `failed_closed`: it failed, which counts as a refusal.
+"""
 
 _VERDICTS: Final[Mapping[str, LinkVerdict]] = {
     "nothing to say": "silent",
@@ -33,21 +41,21 @@ _VERDICTS: Final[Mapping[str, LinkVerdict]] = {
 }
 
 _SHOWN_BYTES: Final = 16_384
-"""Longer values of an answer are told by their size."""
+"""Longer values of an answer are replaced by their size."""
 
 
 class ExplainedLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer.
 
     Attributes:
-        plugin: Who answered.
-        priority: Its priority; lower ones are asked first.
-        round: 0 in the first pass; then which time the arguments are judged again.
-        action: What it answered, such as `BlockTool`; None of a plugin that failed.
-        fields: What stood in the answer, without the state; of a failure its `code` and `message`. A value of more than 16 KiB is
-            `{"$cut": bytes}`.
-        verdict: What became of it.
-        lost_to: Who took it back, or came later; None where it stands.
+        plugin: The plugin.
+        priority: Its priority. Lower ones are asked first.
+        round: 0 in the first pass, then the number of the repeated judgement.
+        action: The action, such as `BlockTool`. None for a plugin that failed.
+        fields: The content of the answer, without the state. For a failure its `code` and `message`. A value of
+            more than 16 KiB is `{"$cut": bytes}`.
+        verdict: What happened to it.
+        lost_to: The plugin that revoked or replaced it. None if it counts.
     """
 
     plugin: str
@@ -60,13 +68,15 @@ class ExplainedLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExplainedOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
-        end: `goes_on`: nothing stopped it. `decided`: an action stopped it. `waits`: it goes on when a request has its answer.
-        action: What stopped it, such as `BlockTool`; `Unfit` of rewritten arguments that cannot run; else None.
-        by: The plugin that said so, or that waits; else None.
-        fields: What stood in it, as of `ExplainedLink`.
+        end: `goes_on`: no action stopped it. `decided`: an action stopped it. `waits`: it continues when a request
+            is answered.
+        action: The action that stopped it, such as `BlockTool`, or `Unfit` for rewritten arguments that cannot run.
+            Otherwise None.
+        by: The plugin that decided or waits, otherwise None.
+        fields: Its content, same as in `ExplainedLink`.
     """
 
     end: Literal["goes_on", "decided", "waits"]
@@ -76,13 +86,13 @@ class ExplainedOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExplainedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One hook event, and what the plugins made of it.
+    """One hook event and the plugins' answers.
 
     Attributes:
         hook: The hook event, such as `BeforeTool`.
         links: The answers, in the order in which the plugins were asked.
         not_asked: Listeners that were not asked, because the run had stopped before them, or waits.
-        outcome: What came of it.
+        outcome: The outcome.
     """
 
     hook: str
@@ -92,7 +102,7 @@ class ExplainedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def explained_run(explanation: Explanation) -> ExplainedRun:
-    """Tell a run as data."""
+    """Return a run as data."""
     return ExplainedRun(
         hook=explanation.hook,
         links=tuple([_link_of(explanation, link) for link in explanation.links]),
@@ -147,19 +157,17 @@ def _fields_of(answer: Any) -> JsonObject:
 def _names_of(answer: Any) -> tuple[str, ...]:
     if isinstance(answer, msgspec.Struct):
         return answer.__struct_fields__
-    return "events", "emits", "context"  # of `Emit`, which is no struct
+    return "events", "emits", "context"  # of `Emit`, which is not a Struct
 
 
 def _plain(value: Any) -> Any:
     plain = msgspec.to_builtins(value, enc_hook=_name_of_class)
     try:
         size = len(msgspec.json.encode(plain))
-    except UnicodeEncodeError:  # half of a character, which who sends it replaces
+    except UnicodeEncodeError:  # half of a surrogate pair, which the sender replaces
         return plain
     return plain if size <= _SHOWN_BYTES else {"$cut": size}
 
 
 def _name_of_class(value: object) -> str:
-    return (
-        f"{type(value).__name__}(…)"  # a payload of an event may be of any class; nothing else is told of it
-    )
+    return f"{type(value).__name__}(…)"  # a payload of an event may have any class, and nothing else about it is shown

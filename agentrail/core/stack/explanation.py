@@ -1,4 +1,4 @@
-"""The chain behind an outcome, for people: who was asked, what each answered, what won and what lost."""
+"""The chain behind an outcome, for users: the plugins asked, their answers, the winner and the losers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -33,11 +33,11 @@ class ExplainedAnswer:
     """One answer.
 
     Attributes:
-        plugin: Who answered.
+        plugin: The plugin.
         priority: Its priority.
-        round: 0 in the first pass; then which time the arguments are judged again.
+        round: 0 in the first pass, then the number of the repeated judgement.
         answer: The action, or the error of a plugin that failed.
-        verdict: What became of it.
+        verdict: What happened to it.
     """
 
     plugin: str
@@ -55,7 +55,7 @@ class Explanation:
         hook: The hook event.
         links: The answers, in the order in which the plugins were asked.
         not_asked: Names and priorities of the listeners that were not asked.
-        outcome: What came of it; the same as `run` returns.
+        outcome: The outcome, same as from `run_hook`.
     """
 
     hook: str
@@ -64,7 +64,7 @@ class Explanation:
     outcome: Outcome
 
     def lost_to(self, link: ExplainedAnswer) -> str | None:
-        """Say who took back what an accepted answer wanted; None when it stands."""
+        """Return the plugin that revoked or replaced an accepted answer. None if the answer counts."""
         decision = self.outcome.decision
         if decision is not None and self._is_taken_back(link):
             return decision.by
@@ -77,7 +77,7 @@ class Explanation:
         )
 
     def _is_taken_back(self, link: ExplainedAnswer) -> bool:
-        """Say whether a `Skip` made nothing of an answer."""
+        """Return whether a `Skip` revoked an answer."""
         decision = self.outcome.decision
         if link.verdict != "accepted" or decision is None or not isinstance(decision.action, Skip):
             return False
@@ -90,7 +90,7 @@ class Explanation:
                 return isinstance(answer, Intervene | SwitchModel)
 
     def __str__(self) -> str:
-        """Draw the chain, a line each."""
+        """Return the chain, one answer per line."""
         return "\n".join([self.hook, *self._lines()])
 
     def _lines(self) -> Iterator[str]:
@@ -105,21 +105,21 @@ class Explanation:
 
 
 Tell: TypeAlias = Callable[[Explanation], None]
-"""Is told of a run that is over. Where `Stack.ask` has a `tell_run` as well, it is called with each of them."""
+"""Called with a finished run. If `Stack.ask` has a `tell_run`, it is called with each of them."""
 
 
 class RunListener:
-    """Hears each answer of one run, and tells the chain when it is over."""
+    """Records each answer of one run, and passes the chain on when it is over."""
 
     def __init__(self, event: HookEvent, listeners: tuple[Member, ...], tell: Tell | None = None) -> None:
-        """Hear nothing yet."""
+        """Start without answers."""
         self._event = event
         self._listeners = listeners
         self._tell = tell
         self._links: list[ExplainedAnswer] = []
 
     def __call__(self, member: Member, rounds: int, answer: object, verdict: str) -> None:
-        """Hear one answer."""
+        """Record one answer."""
         self._links.append(
             ExplainedAnswer(
                 plugin=member.name, priority=member.priority, round=rounds, answer=answer, verdict=verdict
@@ -127,7 +127,7 @@ class RunListener:
         )
 
     def explained(self, outcome: Outcome) -> Explanation:
-        """Tell what was heard."""
+        """Return the recorded chain."""
         asked = {link.plugin for link in self._links}
         silent = [(member.name, member.priority) for member in self._listeners if member.name not in asked]
         return Explanation(
@@ -138,26 +138,26 @@ class RunListener:
         )
 
     def over(self, outcome: Outcome) -> None:
-        """Say that the run is over."""
+        """Report that the run is over."""
         if self._tell is not None:
             self._tell(self.explained(outcome))
 
 
 def listener_of(stack: Stack, event: HookEvent, listeners: tuple[Member, ...]) -> RunListener | None:
-    """Listen to a run where who calls the handlers wants to be told of it: a replay does, a session that lives does not."""
+    """Return a listener if the caller of the handlers wants runs reported, as a replay does. A live session does not."""
     tell = getattr(stack.ask, "tell_run", None)
     return None if tell is None else RunListener(event, listeners, tell)
 
 
 def told_of(hearing: RunListener | None, outcome: Outcome) -> Outcome:
-    """Say that a run is over, where it was listened to, and give its outcome on."""
+    """Report the end of a run to its listener, if any, and return its outcome."""
     if hearing is not None:
         hearing.over(outcome)
     return outcome
 
 
 def _in_words(answer: Any) -> str:
-    """Write an answer without the state that it carries: states may be long, and concern only their plugin."""
+    """Describe an answer without its state: states may be long, and concern only their plugin."""
     match answer:
         case ErrorInfo(message=message):
             return f"failed, {message}"

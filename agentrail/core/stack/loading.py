@@ -1,6 +1,6 @@
-"""A stack of plugins, compiled: who is asked on which hook, in which order; and what is wrong with it, told at once.
+"""A compiled stack of plugins: the listeners of each hook, in order, and all faults of the stack, reported at once.
 
-Compiled once per change, so that a hook without a listener costs one look into a mapping, and nothing is sorted
+Compiled once per change, so that a hook without a listener costs one lookup in a mapping, and nothing is sorted
 while a session runs. Lower priorities are asked first, equal ones in the order of registration.
 """
 
@@ -32,9 +32,9 @@ from agentrail.messages import JsonObject
 from agentrail.otp.edges import show
 
 PluginEntry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, Mapping[str, Any]]
-"""How a plugin is named in the options of a session: a class, an instance, or one of them with its options.
+"""A plugin in the options of a session: a class, an instance, or one of them with its options.
 
-`Any` and not `JsonValue`: a list of texts in a variable of its caller's is no list of JSON to a type checker.
+`Any` and not `JsonValue`: to a type checker, a list of texts in a caller's variable is not a list of JSON.
 """
 
 PluginStates: TypeAlias = Mapping[str, Any]
@@ -44,20 +44,20 @@ NO_STATES: Final[PluginStates] = MappingProxyType({})
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A plugin in its place.
+    """A plugin in its stack.
 
     Attributes:
         name: Unique in its stack.
-        version: As the plugin says.
+        version: As declared by the plugin.
         priority: Lower is asked first.
-        hooks: The hooks that it is asked on.
-        on_error: What a failing handler means.
-        options: What it was given to `init`.
-        state_type: What its states are decoded as.
-        state_classes: What its states are instances of.
-        salt: Sets its random numbers apart from those of others.
-        plugin: The plugin itself; the same one for ever, equal only to itself.
-        guards: Whether it is a safety plugin: those judge rewritten arguments again.
+        hooks: The hooks that it listens to.
+        on_error: The meaning of a failing handler.
+        options: The options passed to `init`.
+        state_type: The type that its states are decoded as.
+        state_classes: The classes of its states.
+        salt: Distinguishes its random numbers from those of others.
+        plugin: The plugin itself, always the same object, equal only to itself.
+        guards: Whether it is a safety plugin, which judges rewritten arguments again.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Ask: TypeAlias = Callable[[Member, HookEvent, Any, Context], object]
-"""How a handler is called. The shell may give one that also looks at a clock, which the core has not."""
+"""How a handler is called. The shell may supply one that also measures time, since the core has no clock."""
 
 
 def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
@@ -85,9 +85,9 @@ def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> 
 def attempt_as(
     ask: Ask, function: Callable[..., Any], *args: Any, attempting: Callable[..., Any] = attempt
 ) -> Any:
-    """Call other code of a plugin than its handlers, and give what it returned, or `Raised`.
+    """Call code of a plugin other than its handlers, and return its result, or `Raised`.
 
-    Where the shell's `call_handler` has a `call` as well, it is called through that: a crash goes to the log there.
+    If the shell's `call_handler` also has a `call`, it is used: it logs crashes.
     """
     call = getattr(ask, "call", None)
     return attempting(function, *args) if call is None else attempting(call, function, *args)
@@ -98,13 +98,14 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         members: All of them.
-        by_hook: Those that listen to a hook; a hook without listeners is not in it.
+        by_hook: The listeners of each hook. Hooks without listeners are left out.
         names: All names, in the order in which they are asked.
-        warnings: What is allowed, but was hardly meant.
+        warnings: Combinations that are allowed, but probably not intended.
         ask: How a handler is called.
-        hiding: Those that say which tools a model need not know of, by `hidden_tools(state, names)`.
-        following: Those that judge a path by where it leads too: `path_of(name, arguments)` gives the path of a call, if it has one, and
-            `refusal_of_end(state, name, arguments, working_dir, end)` says why a call does not run whose path leads there.
+        hiding: Plugins that can hide tools from a model, by `hidden_tools(state, names)`.
+        following: Plugins that also judge the target of a path: `path_of(name, arguments)` returns the path of a
+            call, if any, and `refusal_of_end(state, name, arguments, working_dir, end)` returns why a call whose
+            path leads there must not run.
     """
 
     members: tuple[Member, ...] = ()
@@ -116,11 +117,11 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     names: tuple[str, ...] = ()
 
     def listeners(self, hook: Hook) -> tuple[Member, ...]:
-        """Give those that listen to a hook. Where it is empty, there is no need to run the pipeline."""
+        """Return the listeners of a hook. If there are none, the pipeline need not run."""
         return self.by_hook.get(hook, ())
 
     def find(self, name: str) -> Member | None:
-        """Look a plugin up by its name."""
+        """Return a plugin by its name, or None."""
         return next((member for member in self.members if member.name == name), None)
 
 
@@ -130,14 +131,14 @@ _MEMBERS_OF_A_PLUGIN: Final = tuple(name for name in vars(Plugin) if not name.st
 
 
 def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tuple[Stack, PluginStates]:
-    """Make a stack of what a session was given, and the first state of each plugin.
+    """Load the plugins of a session, and return their stack and initial states.
 
     Args:
         entries: In the order of registration.
-        ask: How handlers are called; the shell measures here.
+        ask: How handlers are called. The shell measures them here.
 
     Raises:
-        PluginError: Your move: what is wrong with any of them, all faults at once, each with the name of its plugin.
+        PluginError: Your move: faults of any of them, all at once, each with the name of its plugin.
     """
     if not entries:
         return EMPTY_STACK if ask is EMPTY_STACK.ask else Stack(ask=ask), NO_STATES
@@ -158,7 +159,7 @@ def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tu
 
 
 def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
-    """Make a member and its first state."""
+    """Return a member and its initial state."""
     given, options = entry if isinstance(entry, tuple) else (entry, {})
     plugin = sound_plugin(given, options, ask)
     state = _first_state(plugin, options, ask)
@@ -170,9 +171,10 @@ def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member,
 
 
 def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_handler) -> Member:
-    """Make the member of a plugin whose state was stored. Its `init` is called only where it does not say what its states are.
+    """Return the member of a plugin whose state was stored. Its `init` is called only if it does not declare its state type.
 
-    Not with all that a session was given meanwhile: `init` need not take what `on_config_update` took.
+    Not with all options that a session was given meanwhile: `init` need not accept the options of
+    `on_config_update`.
     """
     sound = sound_plugin(plugin, options, ask)
     state = _first_state(sound, options, ask) if sound.state_type is None else None
@@ -180,7 +182,7 @@ def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_hand
 
 
 def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
-    """Make the plugin, where a class was given, and find nothing wrong with it."""
+    """Return a valid plugin, instantiated if a class was given."""
     plugin = attempt_as(ask, given) if isinstance(given, type) else given
     if isinstance(plugin, Raised):
         raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
@@ -237,29 +239,30 @@ def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stac
 
 
 def fault_of_state(member: Member, state: object) -> str | None:
-    """Say why a state is none of this plugin's; None when it is one."""
+    """Return why a state does not belong to this plugin, or None if it does."""
     if isinstance(state, member.state_classes):
         return None
     wanted = " or ".join(found.__name__ for found in member.state_classes)
     return f"state of type {type(state).__name__}, expected {wanted}: each action carries the plugin's own next state"
 
 
-# --- checks of one
+# --- checks of one plugin
 
 
 def _look_at(given: object) -> list[str] | None:
-    """Find what is wrong with a plugin; None for something that is none."""
-    # What `isinstance` asks too; but before Python 3.12 that one collects the names anew each time, in each session that starts.
+    """Return the faults of a plugin, or None for an object that is not a plugin."""
+    # Same as `isinstance`, but before Python 3.12 that one collects the names again each time, in each new
+    # session.
     return [*_faults_of(given)] if all(hasattr(given, name) for name in _MEMBERS_OF_A_PLUGIN) else None
 
 
 def _faults_of(plugin: Any) -> Iterator[str]:
-    """Find what a plugin declares and cannot mean."""
+    """Yield the invalid declarations of a plugin."""
     if not isinstance(plugin.name, str) or not plugin.name:
         yield f"its name is {plugin.name!r}, expected a text that is not empty"
     if not isinstance(plugin.version, str):
         yield f"its version is {plugin.version!r}, expected a text such as '1'"
-    if type(plugin.priority) is not int:  # a bool is none, although Python thinks so
+    if type(plugin.priority) is not int:  # excludes bool, which is an int in Python
         yield f"its priority is {plugin.priority!r}, expected an integer: 0–99 safety, 100–299 core, 300–599 quality, …"
     if plugin.on_error not in {None, "open", "closed"}:
         yield f"its on_error is {plugin.on_error!r}, expected 'open' or 'closed'"
@@ -299,14 +302,14 @@ def _shown(options: JsonObject) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
 
-# --- checks of several
+# --- checks of several plugins
 
-# What several plugins may do on one hook without taking anything from each other.
+# Actions of several plugins on one hook that do not override each other.
 _SHARED: Final[frozenset[ActionType]] = frozenset({Continue, Emit, Request})
 
 
 def _double_writers(by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]:
-    """Find two that write one thing whenever they are asked: the first one's never counts."""
+    """Find pairs that always write the same thing: the first one's answer never counts."""
     for hook, listeners in by_hook.items():
         first: dict[ActionType, str] = {}
         for member in listeners:
@@ -322,7 +325,7 @@ def _double_writers(by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]
 
 
 def _never_reached(members: Sequence[Member], by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]:
-    """Find those that are asked on no hook, because they declare none or others always stop before them."""
+    """Find plugins that no hook calls, because they declare none or others always stop before them."""
     stoppers: dict[str, set[str]] = {member.name: set() for member in members}
     reached = dict.fromkeys(stoppers, False)
     for hook, listeners in by_hook.items():

@@ -1,8 +1,9 @@
-"""The stack of a session below, and of one that goes on as another agent: its guards stay, and it is never allowed more. Plain functions.
+"""The stack of a child session, and of a session that continues as another agent: its guards stay, and it is never allowed more.
 
-A plugin may say three things besides what all say. `options_now(options, state)`: the options with which one like it begins that
-is to do what it does at this moment; `options_below(options, state)`: those of one that works for it, where they are others. `narrow_permissions(options, state, permissions)`: its options and its state, from which
-on it allows only what these permissions allow too. No plugin is known here by its name.
+A plugin may have three more methods. `options_now(options, state)` returns the options for a copy that behaves as
+it does now. `options_below(options, state)` returns those of a copy in a child session, if they differ.
+`narrow_permissions(options, state, permissions)` returns its options and its state, with which it allows only calls
+that these permissions also allow. No plugin is known here by its name.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,36 +32,36 @@ from agentrail.messages import JsonObject
 
 
 def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
-    """Give the plugins of a stack as a session is started with them that works for this one, each with its options as they are at this moment."""
+    """Return the plugins of a stack for a child session, each with its current options."""
     return tuple(
         [(member.plugin, _options_below(stack, member, states[member.name])) for member in stack.members]
     )
 
 
 def options_shown(stack: Stack, states: PluginStates) -> tuple[JsonObject, ...]:
-    """Give the options of each plugin of a stack as they are at this moment, for people; of one that does not say them, those that it was given."""
+    """Return the current options of each plugin, for users. A plugin that does not report them gets its initial ones."""
     return tuple([_shown(stack, member, states) for member in stack.members])
 
 
 def hidden_tools(stack: Stack, states: PluginStates, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the tools that a model need not know of, because no call of them would run: what guards are asked about is judged all the same."""
+    """Return the tools to hide from a model, because every call would be refused. Calls that still come are judged anyway."""
     hidden: dict[str, None] = {}
     for member in stack.hiding:
         say: Any = member.plugin
         found = attempt_as(stack.ask, say.hidden_tools, states[member.name], names)
-        # What raises hides nothing: the call itself is judged, and says what is wrong.
+        # A plugin that raises hides nothing. The call itself is judged, and its fault is reported.
         if isinstance(found, tuple):
             hidden.update(dict.fromkeys(name for name in found if name in names))
     return tuple(hidden)
 
 
 def narrows(stack: Stack) -> bool:
-    """Say whether a plugin of a stack can be told that less is allowed."""
+    """Return whether a plugin of a stack can restrict permissions."""
     return any(_narrowing(member) is not None for member in stack.members)
 
 
 def narrowing_of(stack: Stack, name: str, options: JsonObject) -> JsonObject | None:
-    """Return the rules of an option update that hold at once for the sessions below."""
+    """Return the rules of an option update that apply to child sessions at once."""
     member = stack.find(name)
     if member is None or _narrowing(member) is None:
         return None
@@ -69,7 +70,7 @@ def narrowing_of(stack: Stack, name: str, options: JsonObject) -> JsonObject | N
 
 
 def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) -> ChangedStack:
-    """Let a stack allow only what these permissions allow too."""
+    """Restrict a stack to calls that these permissions also allow."""
     member, narrow = next(
         ((one, found) for one in stack.members if (found := _narrowing(one)) is not None), (None, None)
     )
@@ -94,7 +95,7 @@ def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) ->
 
 
 def replace_unsafe(stack: Stack, states: PluginStates, entries: Sequence[PluginEntry]) -> ChangedStack:
-    """Put other plugins in the place of those that guard nothing. The guards stay, with their states, also where one is named again."""
+    """Replace all plugins except guards. The guards keep their states, even if one is listed again."""
     members = [member for member in stack.members if member.guards]
     kept = {member.name: states[member.name] for member in members}
     for entry in entries:

@@ -1,6 +1,6 @@
-"""What a run of the pipeline comes to: values for the machine to carry out, and nothing that decides.
+"""The outcome of a run of the pipeline: values that the machine carries out, without decisions.
 
-An outcome is frozen and complete, so one that waits for something can be kept in the state of its session.
+An outcome is frozen and complete, so one that waits can be kept in the state of its session.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,12 @@ NO_CONTEXT: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rewritten arguments of a call cannot run; no plugin said so.
+    """The rewritten arguments of a call cannot run. Not decided by a plugin.
 
     Attributes:
-        code: `invalid_arguments`, they do not fit the schema; `arguments_unstable`, the rewrites never came to an end.
-        text: What the model reads.
+        code: `invalid_arguments`: they do not match the schema. `arguments_unstable`: the rewrites did not come to
+            an end.
+        text: The text for the model.
     """
 
     code: Literal["invalid_arguments", "arguments_unstable"]
@@ -54,11 +55,11 @@ Decisive: TypeAlias = (
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What stopped the pipeline.
+    """The decision that stopped the pipeline.
 
     Attributes:
-        action: What was said.
-        by: The plugin that said it; of `Unfit` the one that rewrote last.
+        action: The action.
+        by: The plugin that returned it. For `Unfit` the one that rewrote last.
         failed: Whether it stands for a closed plugin that failed.
     """
 
@@ -71,7 +72,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A prompt to inject.
 
     Attributes:
-        prompt: What to say.
+        prompt: The text.
         by: The plugin.
     """
 
@@ -80,11 +81,11 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Another model.
+    """A switch to another model.
 
     Attributes:
         model: The model string.
-        provider_opts: Options of its provider; None keeps those of before.
+        provider_opts: Options of its provider. None keeps the current ones.
         by: The plugin.
     """
 
@@ -94,10 +95,10 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something to do for a plugin, whose answer goes to `deliver`.
+    """A plugin's request, whose answer goes to `deliver`.
 
     Attributes:
-        effect: What to do.
+        effect: The work.
         tag: The plugin's name for it.
         by: The plugin.
     """
@@ -108,12 +109,12 @@ class PluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Why the run is not over; the answer goes to `resume`.
+    """The reason why the run is not over. The answer goes to `resume_hook`.
 
     Attributes:
-        plugin_request: What has to be done first.
-        todo: Who has still to be asked.
-        round: Which time the arguments are judged again; 0 in the first pass.
+        plugin_request: The work that has to be done first.
+        todo: Plugins that have yet to be asked.
+        round: The number of the repeated judgement. 0 in the first pass.
     """
 
     plugin_request: PluginRequest
@@ -122,27 +123,27 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a stack said to one hook event.
+    """The answer of a stack to one hook event.
 
     Attributes:
-        event: The hook event as left by the last plugin: with the final arguments, or the final result.
-        states: All states of the stack; the very mapping that was given when none changed.
-        decision: What stopped the run, if anything did.
+        event: The hook event after the last plugin, with the final arguments, or the final result.
+        states: All states of the stack. The same mapping as before if none changed.
+        decision: The decision that stopped the run, if any.
         interventions: Prompts to inject, in the order in which the plugins were asked.
-        rewritten_by: Whose arguments the final ones are, the last one last; empty when they are those that came.
-        replaced_by: Who replaced the result, the response or the messages, the last one last.
+        rewritten_by: Plugins that rewrote the arguments, in order. Empty if none did.
+        replaced_by: Plugins that replaced the result, the response or the messages, in order.
         switch: The model from now on, if another.
-        collected: Switches that were said where they mean nothing (on `OnToolError`).
-        context: Sections of the system prompt; None removes one. Of two for one key the last one counts.
-        hints: What the session is asked to heed; of two words on one thing the last one counts.
+        collected: Switches on a hook that does not apply them (`OnToolError`).
+        context: Sections of the system prompt. None removes one. Of two for one key the last one counts.
+        hints: Hints to the session. Of two for one thing the last one counts.
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
-        plugin_requests: What plugins asked for and do not wait for.
-        waiting: Set when the run is not over: nothing but `states`, `events` and `plugin_requests` may be carried out yet.
+        plugin_requests: Requests of plugins that do not wait.
+        waiting: Set if the run is not over. Then only `states`, `events` and `plugin_requests` may be applied.
         seen_by: The plugins that have judged the arguments in `event`.
-        guarded: The hook event as the safety plugins left it; what a `Skip` goes back to.
+        guarded: The hook event after the safety plugins, which a `Skip` restores.
         guarded_by: The plugins that have judged the arguments in that.
-        is_fit: Whether the arguments in `event` fit the schema of the tool.
-        is_decided: Whether a user has let the call run, so that every plugin judges it.
+        is_fit: Whether the arguments in `event` match the schema of the tool.
+        is_decided: Whether a user has approved the call, so that every plugin judges it.
     """
 
     event: HookEvent
@@ -166,40 +167,40 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def abort(self) -> str | None:
-        """Why the cycle is to be over; None when no plugin wants that."""
+        """Why the cycle must end. None if no plugin aborts it."""
         decision = self.decision
         return decision.action.reason if decision is not None and isinstance(decision.action, Abort) else None
 
     @property
     def prompt(self) -> str | None:
-        """All interventions as one prompt, joined by blank lines; None when there are none."""
+        """All interventions as one prompt, joined by blank lines. None if there are none."""
         return "\n\n".join(injected.prompt for injected in self.interventions) or None
 
     @property
     def arguments(self) -> JsonObject | None:
-        """Other arguments for the call; None when no plugin rewrote them."""
+        """Rewritten arguments of the call. None if no plugin rewrote them."""
         if self.rewritten_by and isinstance(self.event, BeforeTool):
             return self.event.arguments
         return None
 
     @property
     def result(self) -> ToolResult | None:
-        """What the model will see instead of the result; None when no plugin replaced it."""
+        """The result that the model will see instead. None if no plugin replaced it."""
         return self.event.result if self.replaced_by and isinstance(self.event, AfterTool) else None
 
     @property
     def message(self) -> AssistantMessage | None:
-        """What stands in the history instead of the response; None when no plugin replaced it."""
+        """The message for the history instead of the response. None if no plugin replaced it."""
         return self.event.message if self.replaced_by and isinstance(self.event, AfterResponse) else None
 
     @property
     def messages(self) -> tuple[Message, ...] | None:
-        """What is sent in place of the conversation; None when no plugin replaced it."""
+        """The messages to send in place of the conversation. None if no plugin replaced it."""
         if self.replaced_by and isinstance(self.event, BeforeRequest | BeforeCompact):
             return self.event.messages
         return None
 
 
 def switch_of(action: SwitchModel[Any], by: str) -> Switch:
-    """Keep of a `SwitchModel` what the session needs; the plugin's own options may go on changing."""
+    """Return the parts of a `SwitchModel` that the session needs, frozen, because the plugin may change its own options later."""
     return Switch(model=action.model, provider_opts=frozen_or_none(action.provider_opts), by=by)

@@ -1,12 +1,12 @@
-"""How the answers of several plugins become one: the only place from which a plugin is called.
+"""Combining the answers of several plugins. Only this module calls plugins.
 
-`run_hook` asks each listener of a hook, by priority, with the event as left by those before it. Short circuits stop the rest.
-Whatever a plugin does wrong is a failure of that plugin, as data: its state stays as it was, and what its failing means
-it has declared. Nothing raises from here but a bug of ours.
+`run_hook` asks each listener of a hook, by priority, with the event as changed by earlier ones. Short circuits stop
+the rest. Any error of a plugin is recorded as its failure: its state stays as it was, and its own declaration
+decides the meaning. Only bugs of ours raise here.
 
-No order of plugins lets a call past a guard: arguments that were rewritten must fit the schema, and then be judged by
-every safety plugin that has not seen them, until no plugin changes them any more. Nor does an approval: once a user has decided,
-every plugin that has not judged the call as it will run judges it.
+No order of plugins lets a call bypass a guard. Rewritten arguments must match the schema, and are then judged by
+every safety plugin that has not seen them, until no plugin changes them any more. Nor does an approval: after a
+user has decided, every plugin that has not judged the call as it will run judges it.
 """
 
 import inspect
@@ -82,13 +82,13 @@ from agentrail.messages import JsonObject, Message, ToolResult
 from agentrail.otp.edges import show
 
 MAX_REWRITES: Final = 3
-"""How often rewritten arguments are judged again before the call is given up."""
+"""How often rewritten arguments are judged again before the call is refused."""
 
 Fit: TypeAlias = Callable[[JsonObject], JsonObject | str]
-"""Judges rewritten arguments by the schema of the tool: them, with defaults filled in, or what is wrong, for the model."""
+"""Checks rewritten arguments against the schema of the tool. Returns them with defaults, or the fault, for the model."""
 
 Heard: TypeAlias = Callable[[Member, int, object, str], None]
-"""Is told of each answer: the plugin, the round, the answer, and what became of it."""
+"""Called with each answer: the plugin, the round, the answer, and what happened to it."""
 
 REFUSALS: Final[Mapping[Hook, Callable[[str], BlockTool[None] | Abort[None]]]] = MappingProxyType(
     {
@@ -102,7 +102,7 @@ REFUSALS: Final[Mapping[Hook, Callable[[str], BlockTool[None] | Abort[None]]]] =
         ),
     }
 )
-"""What a closed plugin that fails is taken to have said; on the other hooks there is nothing to refuse."""
+"""The answer assumed for a closed plugin that fails. On the other hooks there is nothing to refuse."""
 
 
 def run_hook(
@@ -111,14 +111,14 @@ def run_hook(
     """Ask a stack about a hook event.
 
     Args:
-        stack: Compiled. With no `stack.listeners(type(event))` there is no need to call this.
+        stack: Compiled. If `stack.listeners(type(event))` is empty, this need not be called.
         event: One of the fourteen.
         states: The state of each plugin.
-        ctx: What they are shown.
-        fit: On `BeforeTool`: judges rewritten arguments before the safety plugins do.
+        ctx: The context for the plugins.
+        fit: On `BeforeTool`: checks rewritten arguments before the safety plugins judge them.
 
     Returns:
-        What to carry out. With `waiting` set the run is not over: do what is asked for, and call `resume_hook`.
+        The outcome to apply. With `waiting` set the run is not over: do the requested work, and call `resume_hook`.
     """
     listeners = stack.listeners(type(event))
     hearing = listener_of(stack, event, listeners)
@@ -135,19 +135,20 @@ def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
     fit: Fit | None = None,
     may_wait: bool = True,
 ) -> Outcome:
-    """Go on with a run that waited. What the plugin says to the answer counts on the hook that waited.
+    """Continue a run that waited. The plugin's answer counts on the hook that waited.
 
     Args:
-        stack: As it is now; a plugin that has left it is passed over.
+        stack: The current one. A plugin that has left it is skipped.
         outcome: With `waiting` set.
         result: The answer to `outcome.waiting.plugin_request`.
-        states: As they are now.
+        states: The current ones.
         ctx: Of the signal that brought the answer.
-        fit: As in `run_hook`.
-        may_wait: Whether the plugin that waited may wait again. Not where it is refused within the step, which would never end.
+        fit: Same as in `run_hook`.
+        may_wait: Whether the plugin that waited may wait again. False if it is refused within the step, which would
+            otherwise never end.
 
     Returns:
-        The outcome of the whole run; its `events` and `plugin_requests` are only those that came since.
+        The outcome of the whole run. Its `events` and `plugin_requests` are only those since then.
     """
     waiting = outcome.waiting
     if waiting is None:
@@ -162,7 +163,7 @@ def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
 
 
 def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx: Context) -> Outcome:
-    """Give a plugin the answer to a request that no hook waits for. One that has left the stack misses nothing."""
+    """Deliver the answer to a request that no hook waits for. A plugin that has left the stack gets none."""
     member = stack.find(by)
     asked = () if member is None else (member,)
     hearing = listener_of(stack, done, asked)
@@ -191,7 +192,7 @@ def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decide
     edited_by: str | None = None,
     fit: Fit | None = None,
 ) -> Outcome:
-    """Let every plugin judge a call that a user allowed and that it has not judged as it will run."""
+    """Let every plugin judge an approved call that it has not judged as it will run."""
     allowed = Decision(action=RequireApproval("", None), by="")
     opened = msgspec.structs.replace(
         _opened(event, states), decision=allowed, seen_by=frozenset(judged_by), is_decided=True
@@ -204,7 +205,7 @@ def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decide
 
 
 def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
-    """Let every plugin take its last look; give what they want published, and what failed."""
+    """Call every plugin's end hook, and return their events and failures."""
     events: list[Event] = []
     for member in stack.members:
         said = attempt_as(stack.ask, member.plugin.on_session_end, states[member.name], ctx)
@@ -230,7 +231,7 @@ def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
 def explain_hook(
     stack: Stack, event: HookEvent, states: PluginStates, ctx: Context, *, fit: Fit | None = None
 ) -> Explanation:
-    """Ask like `run_hook`, and tell the whole chain: who was asked, what each answered, what won and what lost."""
+    """Run a hook same as `run_hook`, and return the whole chain: the plugins asked, their answers, the winner and the losers."""
     listeners = stack.listeners(type(event))
     hearing = RunListener(event, listeners)
     outcome = _Run(stack, _opened(event, states), ctx, fit, hearing).through(listeners)
@@ -251,12 +252,12 @@ def _opened(event: HookEvent, states: PluginStates) -> Outcome:
 
 
 _SILENCE: Final = object()
-"""What is heard when no plugin that is left has anything to say."""
+"""The answer when none of the remaining plugins has content."""
 
 
 @final
 class _Run:
-    """A run in progress. Lives inside one call and nowhere else, which is why it may change."""
+    """A run in progress. It lives within one call, so it may be mutable."""
 
     __slots__ = ("at", "ctx", "fit", "heard", "impatient", "out", "stack")
 
@@ -268,17 +269,19 @@ class _Run:
         self.ctx = ctx
         self.fit = fit
         self.heard = heard
-        self.at = 0  # whose turn it is among those that are asked now
-        self.impatient: str | None = None  # who may not wait
+        self.at = 0  # index of the current plugin among those that are asked
+        self.impatient: str | None = None  # the plugin that must not wait
 
     def through(self, members: tuple[Member, ...]) -> Outcome:
-        """Make the first pass, and settle what came of it."""
+        """Make the first pass, and settle its result."""
         opened = self.out
         self._ask_all(members, 0)
-        return opened if self.out is opened else self.settled()  # nearly always no plugin has said anything
+        return (
+            opened if self.out is opened else self.settled()
+        )  # the usual case: no plugin had an answer with content
 
     def again(self, waiting: Waiting, told: RequestDone) -> Outcome:
-        """Go on where the run waited."""
+        """Continue where the run waited."""
         todo = _members_of(self.stack, waiting.todo)
         member = self.stack.find(waiting.plugin_request.by)
         if member is None or self._hear(member, told, waiting.round, todo):
@@ -286,7 +289,7 @@ class _Run:
         return self.settled(waiting.round)
 
     def settled(self, rounds: int = 0) -> Outcome:
-        """Bring rewritten arguments before the schema and before every guard that has not seen them; a decided call before every plugin."""
+        """Check rewritten arguments against the schema, then ask every guard that has not seen them, or every plugin if approved."""
         while self.out.waiting is None and self._may_run() and self._is_fit():
             listeners = self.stack.listeners(BeforeTool)
             judges = (member for member in listeners if member.guards or self.out.is_decided)
@@ -303,10 +306,10 @@ class _Run:
         return self.out
 
     def _may_run(self) -> bool:
-        """Say whether there is a call that may still run, and that guards may not have seen as it is."""
+        """Return whether a call may still run that guards may not have seen as it is."""
         decision = self.out.decision
         if decision is not None and isinstance(decision.action, RequireApproval):
-            return True  # a person says yes to the call, and not in place of the guards that were not asked
+            return True  # an approval does not replace the guards that were not asked
         return bool(self.out.rewritten_by) and (decision is None or isinstance(decision.action, Skip))
 
     def _is_fit(self) -> bool:
@@ -318,7 +321,7 @@ class _Run:
             self._give_up("invalid_arguments", fitted)
             return False
         self._change(is_fit=True)
-        if not same_json(fitted, event.arguments):  # defaults were filled in, and no plugin has checked those
+        if not same_json(fitted, event.arguments):  # defaults were filled in, and no plugin has checked them
             event = msgspec.structs.replace(event, arguments=fitted)
             self._change(event=event, seen_by=frozenset())
         return True
@@ -341,23 +344,26 @@ class _Run:
                 return
 
     def _ask_on(self, members: tuple[Member, ...], told: HookEvent) -> object:
-        """Ask one plugin after the other until one has something to say; `at` is its place, or that of one that raised.
+        """Ask one plugin after the other until one has an answer with content. `at` is its index, or that of one that raised.
 
-        Most have nothing to say, on most hooks: so this loop does as little as it can, and nothing that is not the asking.
+        Most have none on most hooks, so this loop does as little as possible.
         """
-        # Looked up once: to call an object that has `__call__` takes three times as long as to call the method.
+        # Looked up once: calling an object that has `__call__` takes three times as long as calling the
+        # method.
         asking: Any = self.stack.ask  # mypy knows no `__call__` of a Callable
         ask = asking.__call__
         ctx, states = self.ctx, self.out.states
         begin = ctx.random.begin
-        is_heard = self.heard is not None or type(told) is BeforeTool  # who has judged a call is written down
+        is_heard = (
+            self.heard is not None or type(told) is BeforeTool
+        )  # the plugins that judged a call are recorded
         for at in range(self.at, len(members)):
             self.at = at
             member = members[at]
             state = states[member.name]
             begin(member.salt)
             answer: Any = ask(member, told, state, ctx)
-            # As of `_is_silent`, in place: this is done for each plugin on each hook.
+            # Same as `_is_silent`, inlined: this runs for each plugin on each hook.
             if (
                 type(answer) is not Continue
                 or answer.state is not state
@@ -370,7 +376,7 @@ class _Run:
         return _SILENCE
 
     def _hear(self, member: Member, told: HookEvent, rounds: int, todo: tuple[Member, ...]) -> bool:
-        """Ask one plugin; say whether the next one is to be asked."""
+        """Ask one plugin, and return whether the next one must be asked."""
         state = self.out.states[member.name]
         self.ctx.random.begin(member.salt)
         answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
@@ -379,9 +385,9 @@ class _Run:
     def _heed(
         self, member: Member, told: HookEvent, answer: Any, rounds: int, todo: tuple[Member, ...]
     ) -> bool:
-        """Write down what one plugin says; say whether the next one is to be asked."""
+        """Record the answer of one plugin, and return whether the next one must be asked."""
         state = self.out.states[member.name]
-        if _is_silent(answer, state):  # nothing in it could be wrong
+        if _is_silent(answer, state):  # it has no content that could be wrong
             self._has_seen(member)
             return self._note(member, rounds, answer, "nothing to say") if self.heard else True
         error = _fault_in(answer, member, state, told)
@@ -398,7 +404,7 @@ class _Run:
         return self._take(member, answer, rounds, todo)
 
     def _take(self, member: Member, action: Any, rounds: int, todo: tuple[Member, ...]) -> bool:
-        """Write down what an action means; say whether the next plugin is to be asked."""
+        """Apply an action to the outcome, and return whether the next plugin must be asked."""
         cell = MATRIX[type(self.out.event)][type(action)]
         if cell is not Treatment.ACCEPTED:
             if isinstance(action, SwitchModel) and cell is Treatment.COLLECTED:
@@ -423,12 +429,12 @@ class _Run:
                 return self._send(member, action, rounds, todo)
             case Abort() | BlockTool() | ResolveApproval() | RequireApproval() | Skip():
                 return self._decide(member, action, rounds)
-            case _:  # Continue and Emit have said it all
+            case _:  # Continue and Emit need nothing more
                 pass
         return self._note(member, rounds, action, "accepted")
 
     def _decide(self, member: Member, action: Any, rounds: int) -> bool:
-        """Stop the rest; but of the guards that judge again each one is heard, unless the call cannot run any more."""
+        """Stop the rest. In a repeated judgement every guard is asked, unless the call cannot run any more."""
         asked_already = self.out.decision is not None and isinstance(
             self.out.decision.action, RequireApproval
         )
@@ -441,9 +447,10 @@ class _Run:
         return bool(rounds) and isinstance(action, RequireApproval)
 
     def _forget(self, member: Member) -> None:
-        """Go on as if no plugin had acted; only what the guards made of arguments or messages stands, and a replaced response.
+        """Continue as if no plugin had acted, except for the guards' changes of arguments or messages, and a replaced response.
 
-        That is what was said, and not what the session does next; no plugin brings back what a filter took out.
+        The response is in the past, unlike the session's next actions. No plugin restores text that a filter
+        removed.
         """
         kept: dict[str, Any] = {}
         guards = {known.name for known in self.stack.members if known.guards}
@@ -488,7 +495,7 @@ class _Run:
             self._change(guarded=event)
         points = self.out.hints.cache_points
         if points and (action.hints is None or action.hints.cache_points is None):
-            # They name places in the messages of before: those that hold the same message still mean something.
+            # They are positions in the previous messages. Those that still hold the same message stay valid.
             same = tuple(point for point in points if _is_kept(point, before.messages, event.messages))
             self._change(hints=msgspec.structs.replace(self.out.hints, cache_points=same))
 
@@ -497,7 +504,7 @@ class _Run:
             self._ignore(member, "Request")
             return self._note(member, rounds, action, "ignored")
         plugin_request = PluginRequest(effect=action.effect, tag=action.tag, by=member.name)
-        # Nothing waits for what comes after an answer.
+        # No hook waits after an answer.
         if action.wait and not isinstance(self.out.event, RequestDone):
             names = tuple(left.name for left in todo)
             self._change(waiting=Waiting(plugin_request=plugin_request, todo=names, round=rounds))
@@ -555,7 +562,7 @@ class _Run:
 
 
 def _is_silent(answer: Any, state: object) -> bool:
-    """Say whether an answer is `Continue` with the very state, and nothing besides."""
+    """Return whether an answer is `Continue` with the same state, without any content."""
     return (
         type(answer) is Continue
         and answer.state is state
@@ -566,17 +573,17 @@ def _is_silent(answer: Any, state: object) -> bool:
 
 
 def _is_kept(point: CachePoint, before: tuple[Message, ...], after: tuple[Message, ...]) -> bool:
-    """Say whether a place still holds the message that it held."""
+    """Return whether a position still holds the same message."""
     return point == "system" or (point < min(len(before), len(after)) and before[point] is after[point])
 
 
 def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> ErrorInfo | None:
-    """Say what is wrong with an answer; None for an action that can be taken at its word."""
+    """Return the fault of an answer, or None for a valid action."""
     if isinstance(answer, Raised):
         return answer.error
     if type(answer) not in ACTIONS:
         if inspect.iscoroutine(answer):
-            answer.close()  # or Python complains that it was not awaited
+            answer.close()  # otherwise Python complains that it was not awaited
         return _misbehaved(f"returned {show(answer)}, expected an action such as Continue(state)")
     fault = fault_of_state(member, answer.state) or (
         None if answer.state is state else unstorable(answer.state)

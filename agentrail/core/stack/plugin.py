@@ -1,6 +1,7 @@
-"""What the core needs to know of a plugin: the port that it satisfies, and the context that it is shown.
+"""The core's view of a plugin: its protocol, and the context that it gets.
 
-Authors use the base class in `agentrail.plugins`, which fills in all defaults. Here stands only what the pipeline calls.
+Authors use the base class in `agentrail.plugins`, which fills in all defaults. This module has only the methods
+that the pipeline calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,37 +17,37 @@ from agentrail.core.values.seeded import SeededRandom
 from agentrail.messages import JsonObject, Message, SessionId
 
 SAFETY_BELOW: Final = 100
-"""Plugins of a lower priority guard: they judge rewritten arguments again, and are closed when they fail."""
+"""Plugins of a lower priority are guards: they judge rewritten arguments again, and fail closed."""
 
 OnError: TypeAlias = Literal["open", "closed"]
 Emission: TypeAlias = object
-"""What `on_session_end` may return: None, a pair of name and payload, or a list of pairs."""
+"""The result of `on_session_end`: None, a pair of name and payload, or a list of pairs."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a plugin may know of its session. Read-only; made anew for each hook that has a listener.
+    """A plugin's view of its session. Read-only, and new for each hook that has a listener.
 
     Attributes:
         session_id: The session.
         working_dir: Root of its file tools.
         model: The model string that the next request uses.
-        context_window: How much that model reads at most, in tokens; a guess where it is not known.
-        turn: The turn of the cycle, from 1; 0 outside of a cycle.
+        context_window: Context window of that model, in tokens. A guess if unknown.
+        turn: The turn of the cycle, from 1. 0 outside of a cycle.
         messages: The conversation so far, a view.
-        repairs: What had to be changed in the messages that the session began with.
-        total_tokens: Used so far.
-        cost_usd: Spent so far; None when a price is unknown.
-        budget_left: In US dollars; None without a budget.
-        todos: The session's plan, as its tools keep it.
+        repairs: Repairs of the session's initial messages.
+        total_tokens: Tokens used so far.
+        cost_usd: Cost so far. None if a price is unknown.
+        budget_left: In US dollars. None without a budget.
+        todos: The session's task list, as kept by its tools.
         tools: Names of the tools.
         plugins: Names of the plugins, in the order in which they are asked.
-        memory: What the session remembers, by key.
+        memory: The session's memory, by key.
         prompt_mode: `full`, `task`, `minimal` or `none`.
         user_data: The application's own data.
         group_id: The group that the session belongs to, or None.
-        depth: How many sessions stand above it.
-        now_ms: The time of the signal that is worked on, in milliseconds since 1970.
-        random: A generator seeded by that signal, another one for each plugin: a coin toss replays.
+        depth: Number of sessions above it.
+        now_ms: The time of the current signal, in milliseconds since 1970.
+        random: A generator seeded by that signal, different for each plugin, so random decisions replay.
     """
 
     session_id: SessionId
@@ -73,7 +74,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @runtime_checkable
 class Plugin(Protocol):
-    """A pure reducer: a hook event, its own state and the context in, one action out. Nothing here awaits."""
+    """A pure reducer: a hook event, its own state and the context in, one action out. No method awaits."""
 
     @property
     def name(self) -> str:
@@ -82,7 +83,7 @@ class Plugin(Protocol):
 
     @property
     def version(self) -> str:
-        """Recorded; another one calls `migrate`."""
+        """Recorded. A different one calls `migrate`."""
         ...
 
     @property
@@ -92,26 +93,26 @@ class Plugin(Protocol):
 
     @property
     def hooks(self) -> Sequence[Hook] | frozenset[Hook] | None:
-        """The hooks that it wants; None for all."""
+        """The hooks that it listens to. None for all."""
         ...
 
     @property
     def on_error(self) -> OnError | None:
-        """What a failing handler means; None for what its priority says."""
+        """The meaning of a failing handler. None for the default of its priority."""
         ...
 
     @property
     def state_type(self) -> StateType:
-        """The type of its states; None for the class of the first one."""
+        """The type of its states. None for the class of the first one."""
         ...
 
     @property
     def always(self) -> Mapping[Hook, ActionType]:
-        """The answers that it gives whenever it is asked, for the checks of a stack."""
+        """Answers that it gives on every call, for the checks of a stack."""
         ...
 
     def init(self, *args: Any, **options: Any) -> Any:
-        """Make the first state; `args` are never given, and let a type checker take options under their own names."""
+        """Return the initial state. `args` are never passed, and let a type checker accept options under their own names."""
         ...
 
     def handle(self, event: HookEvent, state: Any, ctx: Context, /) -> Any:
@@ -119,19 +120,19 @@ class Plugin(Protocol):
         ...
 
     def describe(self) -> str | Mapping[str, object]:
-        """Say what it does."""
+        """Return its description."""
         ...
 
     def on_config_update(self, options: JsonObject, state: Any, /) -> Any:
-        """Make the state that new options lead to."""
+        """Return the state for new options."""
         ...
 
     def on_session_end(self, state: Any, ctx: Context, /) -> Emission:
-        """Take a last look; what is returned is published."""
+        """Handle the end of the session. The result is published."""
         ...
 
     def migrate(self, old_version: str, state: Any, /) -> Any:
-        """Make a state of this version out of one of another."""
+        """Convert a state of another version to this one."""
         ...
 
 

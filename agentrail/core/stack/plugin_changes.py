@@ -1,7 +1,7 @@
-"""Changing a stack while its session lives: new options, plugins that come, go, and are replaced. Plain functions.
+"""Changes of a stack in a live session: new options, and plugins that are attached, detached and replaced. Plain functions.
 
-A session applies these at idle, between two cycles, so no hook of an old version runs after its change. Each gives back
-a whole new stack with its states, or the reason why all stays as it was.
+A session applies these in idle, between two cycles, so no hook of an old version runs after its change. Each
+returns a whole new stack with its states, or an error, and then nothing changes.
 """
 
 import difflib
@@ -47,12 +47,12 @@ class ChangedStack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OptionChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What became of an option update.
+    """The result of an option update.
 
     Attributes:
-        stack: With the new options, or as it was.
-        states: With the new state, and whatever the other plugins made of the question.
-        events: To publish, in order; `PluginOptsUpdated` is the last.
+        stack: With the new options, or unchanged.
+        states: With the new state, and with the states of the other plugins after they were asked.
+        events: To publish, in order. `PluginOptsUpdated` is the last.
     """
 
     stack: Stack
@@ -61,11 +61,11 @@ class OptionChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _MAX_NAME_COMPARED: Final = 100
-"""Comparing takes time that grows as the name does, and it may be a megabyte."""
+"""The time of a comparison grows with the name, which may be a megabyte long."""
 
 
 def find_plugin(stack: Stack, name: str) -> Member:
-    """Look a plugin up by its name."""
+    """Return a plugin by its name."""
     member = stack.find(name)
     if member is None:
         near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
@@ -76,10 +76,10 @@ def find_plugin(stack: Stack, name: str) -> Member:
 
 
 def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
-    """Make the state that new options lead to, unless the plugin has its own way.
+    """Return the state for new options. The default of `on_config_update`.
 
-    A mapping, an attrs class and a Struct are merged, field by field; anything else is replaced by what `init` makes of the
-    options.
+    A mapping, an attrs class and a Struct are merged, field by field. Any other state is replaced by the result of
+    `init` with the options.
     """
     if isinstance(state, msgspec.Struct):
         return msgspec.structs.replace(state, **options)
@@ -95,8 +95,8 @@ def decide_update(
 ) -> OptionChange:
     """Apply an option update that waited for idle, or refuse it.
 
-    The other plugins are asked first (`BeforePluginOptsUpdate`), then the plugin itself makes its new state. A refusal, an
-    exception, or a state that cannot be stored keep the old one.
+    The other plugins are asked first (`BeforePluginOptsUpdate`), then the plugin itself returns its new state.
+    After a refusal, an exception, or a state that cannot be stored, the old state stays.
     """
     member = stack.find(name)
     if member is None:
@@ -126,14 +126,14 @@ def decide_update(
 
 
 def attach_plugin(stack: Stack, states: PluginStates, entry: PluginEntry) -> ChangedStack:
-    """Add a plugin; among those of its priority it is asked last."""
+    """Add a plugin. It is asked last among those of its priority."""
     member, state = load_plugin(entry, ask=stack.ask)
     grown = compile_stack([*stack.members, member], ask=stack.ask)
     return ChangedStack(stack=grown, states=MappingProxyType({**states, member.name: state}))
 
 
 def detach_plugin(stack: Stack, states: PluginStates, name: str) -> ChangedStack:
-    """Take a plugin away, and its state with it."""
+    """Remove a plugin and its state."""
     member = find_plugin(stack, name)
     rest = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
     left = {other: state for other, state in states.items() if other != name}
@@ -147,7 +147,7 @@ def reload_plugin(
     *,
     rehearsal: Iterable[tuple[HookEvent, Context]] = (),
 ) -> ChangedStack:
-    """Put new code in the place of the plugin of the same name, with its state."""
+    """Replace the code of the plugin of the same name, and keep its state."""
     given = entry[0] if isinstance(entry, tuple) else entry
     old = find_plugin(stack, getattr(given, "name", repr(given)))
     fresh, _ = load_plugin(entry if isinstance(entry, tuple) else (given, old.options), ask=stack.ask)

@@ -1,7 +1,7 @@
-"""The code of plugins and what stands for it: a record is made of the one, and the other is found by it.
+"""The code of plugins and their records: a record is made from a plugin, and finds it again.
 
-A session changes its plugins by signals, and a signal is data. So the shell keeps the code that is to come, and gives it to a
-step by the change that brings it, or finds it by where it comes from.
+A session changes its plugins by signals, and a signal is data. So the shell keeps new code, and finds it for a step
+by the id of the change, or by its origin.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from agentrail.errors import PluginError
 
 
 def plugin_origin(plugin: object) -> str:
-    """Say where a plugin comes from, `package.module:NAME`: its class, or of one made of a function that function."""
+    """Return the origin of a plugin, `package.module:NAME`: its class, or the function that it was made of."""
     function = getattr(plugin, "__wrapped__", None)
     kind = plugin if isinstance(plugin, type) else type(plugin)
     found: Any = function if hasattr(function, "__qualname__") else kind
@@ -23,7 +23,7 @@ def plugin_origin(plugin: object) -> str:
 
 
 def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
-    """Part what a caller gave into the plugin, which is made where a class was given, and what stands for it."""
+    """Split a caller's entry into the plugin, instantiated if a class was given, and its record."""
     given: Any = entry
     options: Any = None
     if isinstance(given, tuple):
@@ -39,7 +39,7 @@ def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
 
 
 def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
-    """Find the code of a plugin that is to come, where the shell's `call_handler` can: by its `find`."""
+    """Return the code of a new plugin, from the `find` of the shell's `call_handler`."""
     find = getattr(ask, "find", None)
     found = None if find is None else attempt_as(ask, find, change, record)
     if isinstance(found, Raised):
@@ -52,7 +52,7 @@ def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
 
 
 def checked_code(found: object, record: PluginRecord, ask: Ask) -> Plugin:
-    """Take what was found for a record: a plugin, or the class of one."""
+    """Check the code found for a record: a plugin, or the class of one."""
     plugin = attempt_as(ask, found) if isinstance(found, type) else found
     if isinstance(plugin, Raised):
         raise PluginError(

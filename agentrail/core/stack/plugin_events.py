@@ -1,6 +1,6 @@
-"""What plugins and tools let the world know, made into events. Not what they do: that stands in `pipeline.py`."""
+"""Events emitted by plugins and tools. Their actions are in `pipeline.py`."""
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ NO_USER_DATA: Final = "_no_user_data"
 
 
 def emitted_event(said: Any, user_data: JsonObject) -> Event:
-    """Make an event of what a plugin emits: a name and a payload, or an event of the kinds that plugins may make."""
+    """Return the event that a plugin emits: from a name and a payload, or one of the kinds that plugins may make."""
     match said:
         case (str(name), payload):
             return plugin_event(name, payload, user_data)
@@ -23,9 +23,10 @@ def emitted_event(said: Any, user_data: JsonObject) -> Event:
 
 
 def plugin_event(name: str, payload: Any, user_data: JsonObject) -> PluginEvent:
-    """Make a `PluginEvent`; a payload that is a mapping gets `user_data`.
+    """Return a `PluginEvent`. A payload that is a mapping gets `user_data`.
 
-    One that has a key of that name keeps its own, and one with the key `_no_user_data` gets none; that key is removed.
+    One that has a key of that name keeps its own, and one with the key `_no_user_data` gets none. That key is
+    removed.
     """
     if isinstance(payload, Mapping):
         said = dict(payload)
@@ -36,7 +37,7 @@ def plugin_event(name: str, payload: Any, user_data: JsonObject) -> PluginEvent:
 
 
 def _sayable(value: Any) -> Any:
-    """Copy application data for an event. What is no JSON, such as a secret, is there in the words that it has for itself."""
+    """Copy application data for an event. A value that is not JSON, such as a secret, is replaced by its `str()`."""
     match value:
         case Mapping():
             return {str(name): _sayable(item) for name, item in value.items()}

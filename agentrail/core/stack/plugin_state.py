@@ -1,11 +1,11 @@
-"""What a plugin may remember: frozen values that the codec can store.
+"""States of plugins: frozen values that the codec can store.
 
-Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such. A session keeps the
-state of each plugin, journals it and gives it back after a crash, so a value that could change under its feet, or not be
-read back, is refused when a plugin answers with it, with the place in the value where the fault lies.
+Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such values. A
+session keeps the state of each plugin, journals it and restores it after a crash. So a value that is mutable, or
+cannot be read back, is refused when a plugin returns it, and the error names the place in the value.
 """
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 import enum
 import math
@@ -22,13 +22,13 @@ StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""
 
 _PLAIN: Final = frozenset({str, bool, NoneType, bytes})
-# No named tuples: they come back without their names.
+# No named tuples: they are decoded without their names.
 _ROWS: Final = frozenset({tuple, frozenset, FrozenList})
 _INT64: Final = range(-(2**63), 2**64)
 
 
 def unstorable(value: Any, where: str = "state") -> str | None:
-    """Say what keeps a value from being stored, and where; None when nothing does."""
+    """Return why a value cannot be stored, and where, or None if it can."""
     if type(value) in _PLAIN:
         return None
     match value:
@@ -39,7 +39,7 @@ def unstorable(value: Any, where: str = "state") -> str | None:
         case float():
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
         case frozenset() if type(value) in _ROWS:
-            # Sorted, so that of two faults the same one is told everywhere.
+            # Sorted, so that of two faults every process reports the same.
             row = enumerate(sorted(value, key=repr))
             return _first((item, f"{where}[{position}]") for position, item in row)
         case tuple() | FrozenList() if type(value) in _ROWS:
@@ -76,12 +76,12 @@ def encode_state(state: object) -> bytes:
 
 
 def decode_state(encoded: bytes, state_type: StateType) -> Any:
-    """Read a state back, as the type that its plugin declares."""
+    """Decode a state as the type that its plugin declares."""
     return _frozen_again(decoder_of(state_type).decode(encoded))
 
 
 def loses(state: object, state_type: StateType) -> str | None:
-    """Say why a state does not come back from the codec as it was; None when it does."""
+    """Return why the codec does not restore a state unchanged, or None if it does."""
     fault = unstorable(state)
     if fault is not None:
         return fault
@@ -91,7 +91,7 @@ def loses(state: object, state_type: StateType) -> str | None:
         msgspec.MsgspecError,
         TypeError,
         NameError,
-    ) as error:  # the last: an annotation that leads nowhere
+    ) as error:  # NameError: an annotation that cannot be resolved
         return f"state {state!r} cannot be read back as {_name_of(state_type)}: {error}"
     if back != state:
         return f"state {state!r} comes back from the codec as {back!r}: annotate its fields with the types that they hold"
@@ -99,13 +99,13 @@ def loses(state: object, state_type: StateType) -> str | None:
 
 
 def classes_of(state_type: StateType) -> tuple[type, ...]:
-    """Give the classes that instances of an annotation have; `(object,)` where it does not say."""
+    """Return the classes of an annotation's instances. `(object,)` if it does not define them."""
     origin: Any = get_origin(state_type)
     if origin is Annotated:
         return classes_of(get_args(state_type)[0])
     if origin is Union or isinstance(state_type, UnionType):
         return tuple(found for member in get_args(state_type) for found in classes_of(member))
-    # `Any` is a class since Python 3.11, and nothing is an instance of it.
+    # `Any` is a class since Python 3.11, and has no instances.
     if state_type is None or state_type is Any:
         return (object,) if state_type is Any else (NoneType,)
     found = origin or getattr(state_type, "__supertype__", state_type)
@@ -117,7 +117,7 @@ def _first(items: Any) -> str | None:
 
 
 def _frozen_again(value: Any) -> Any:
-    """Freeze the dictionaries that decoding made: annotations say `Mapping`, msgspec hears `dict`."""
+    """Freeze the dictionaries made by decoding: annotations with `Mapping` are decoded as `dict`."""
     match value:
         case dict():
             return FrozenDict((key, _frozen_again(item)) for key, item in value.items())

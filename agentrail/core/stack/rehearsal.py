@@ -1,7 +1,7 @@
-"""What a plugin would have been asked in the conversation so far: the dry run that new code has to pass before it is let in.
+"""Hook events for the conversation so far: the dry run that new plugin code has to pass before it is loaded.
 
-Made of the messages, because those are what a session keeps. So it is near to what happened, and not the same: a result that was
-never run is shown as one that was, and prompts that were refused left nothing behind.
+Made from the messages, because the session keeps those. So it is an approximation: a result that never ran looks
+like one that did, and refused prompts are missing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,18 +24,18 @@ from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
 
 MAX_REHEARSED: Final = 40
-"""How many of the last messages are gone through again."""
+"""How many of the last messages are repeated."""
 
 Moment: TypeAlias = tuple[HookEvent, Context]
 
 
 def rehearsal_of(messages: Sequence[Message], ctx: Context) -> Iterator[Moment]:
-    """Give the hook events of the last messages, in order, each with the conversation as it was."""
+    """Yield the hook events of the last messages, in order, each with the conversation as it was."""
     for position in range(max(0, len(messages) - MAX_REHEARSED), len(messages)):
         known = tuple(messages[:position])
         is_last = position + 1 == len(messages) or isinstance(messages[position + 1], UserMessage)
         for event in _events_of(messages[position], known, is_last=is_last):
-            # A response stands in the history when plugins see it; a prompt, a steer and a result do not yet.
+            # A response is in the history when plugins see it. A prompt, a steer and a result are not yet.
             seen = (*known, messages[position]) if isinstance(messages[position], AssistantMessage) else known
             is_request = isinstance(event, BeforeRequest)
             yield event, msgspec.structs.replace(ctx, messages=known if is_request else seen)
@@ -48,9 +48,9 @@ def _events_of(message: Message, known: tuple[Message, ...], *, is_last: bool) -
             yield BeforePrompt(text=text, content=content)
         case UserMessage(origin="steer", content=content):
             yield BeforeSteering(text="\n".join(block.text for block in content if isinstance(block, Text)))
-        case UserMessage():  # about what plugins and the session said no plugin was asked
+        case UserMessage():  # plugins are not asked about texts of plugins and of the session
             pass
-        case AssistantMessage(cut=True):  # it was stopped before anybody saw it whole
+        case AssistantMessage(cut=True):  # it was stopped before it was complete
             yield BeforeRequest(messages=known)
         case AssistantMessage(calls=calls):
             yield BeforeRequest(messages=known)
