@@ -1,1 +1,1 @@
-"""What conversations and tools are made of, and how arguments are validated. Knows nothing of sessions."""
+"""The values of conversations and tools, and the validation of arguments. Independent of sessions."""

@@ -1,11 +1,12 @@
-"""The validator of JSON Schema that we use: jsonschema's, which stops when judging costs too much. Pure.
+"""Our JSON Schema validator: jsonschema's, with a limit on the work of one judgement. Pure.
 
-A schema may come from a server and a value from a model, and together they can keep a validator busy for hours: a list in
-which every item is wrong, items that are compared each with each, a reference to two references to two references, a
-pattern that goes back again and again. So each keyword pays for what it is about to do, out of what one judgement has.
+A schema may come from a server and a value from a model, and together they can keep a validator busy for hours.
+Examples are a list in which every item is wrong, items compared pairwise, a reference to two references to two
+references, or a backtracking pattern. So each keyword pays for its work in advance, from the budget of one
+judgement.
 
-Keywords are taken in the order of the schema, but those that look at what all others have evaluated come last: what they
-go through again has been paid for then.
+Keywords are checked in the order of the schema, except that those that depend on all other evaluated ones come
+last: their repeated work is paid for by then.
 """
 
 import functools
@@ -21,39 +22,39 @@ from jsonschema.validators import create
 from agentrail.core.values.patterns import NoPattern, effort_of
 
 MAX_WORK: Final = 12_000
-"""What one judgement may cost. A unit is a keyword held against a value: two or three microseconds."""
+"""Limit on the work of one judgement. A unit is one keyword checked against one value: two or three microseconds."""
 
 _STEPS_PER_UNIT: Final = 300  # of a regular expression
 _CHARACTERS_PER_UNIT: Final = 300  # of a sentence that shows a value
-_UNANCHORED: Final = 50  # for a reference that has to be looked for in the whole schema
+_UNANCHORED: Final = 50  # for a reference that has to be searched in the whole schema
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
 
 class TooMuchWork(Exception):
-    """A judgement would cost more than one may."""
+    """A judgement would exceed its work limit."""
 
 
 class ValidationBudget:
-    """What is left of the work that one judgement may cost."""
+    """The remaining work of one judgement."""
 
-    # The only member of a validator that all validators below it are handed is this one, and formats are not judged.
+    # A validator passes only this member to all validators below it, and formats are not judged.
     __slots__ = ("left", "patterns", "schema_parts")
 
     def __init__(self, *, patterns: tuple[str, ...], schema_parts: int) -> None:
-        """Begin a judgement."""
+        """Start a judgement."""
         self.left: int = MAX_WORK
         self.patterns: tuple[str, ...] = patterns
         self.schema_parts: int = schema_parts
 
     def pay(self, units: float) -> None:
-        """Take from what is left."""
+        """Deduct work."""
         self.left -= int(units)
         if self.left < 0:
             raise TooMuchWork
 
     def pay_for_search(self, pattern: str, text: str) -> None:
-        """Take what a search costs at worst."""
+        """Deduct the worst-case work of a search."""
         try:
             self.pay(min(effort_of(pattern).steps(len(text)) / _STEPS_PER_UNIT, MAX_WORK + 1) + 1)
         except NoPattern:
@@ -61,7 +62,7 @@ class ValidationBudget:
 
 
 def count_parts(value: object) -> int:
-    """Count what a value consists of: itself, and all in it."""
+    """Count the parts of a value: itself, and everything in it."""
     count = 0
     waiting = [value]
     while waiting:
@@ -75,7 +76,7 @@ def count_parts(value: object) -> int:
 
 
 def name_patterns_of(schema: object) -> tuple[str, ...]:
-    """Give the regular expressions in a schema that the names of members are held against."""
+    """Return the regular expressions in a schema that names of members must match."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:
@@ -91,13 +92,13 @@ def name_patterns_of(schema: object) -> tuple[str, ...]:
 
 
 def _is_integer(_checker: object, value: object) -> bool:
-    # JSON has one number type: 3.0 is an integer here, True is none.
+    # JSON has one number type: 3.0 is an integer here, True is not.
     return not isinstance(value, bool) and (
         isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     )
 
 
-# --- what keywords cost, beside the one unit that each does
+# --- costs of keywords, in addition to the one unit of each
 
 
 def _size(value: object) -> int:
@@ -105,7 +106,7 @@ def _size(value: object) -> int:
 
 
 def _cost_of_members(_work: ValidationBudget, keyword: Any, instance: Any, _schema: Any) -> float:
-    # Only what is there is looked at; to find that out costs a little for each that could be.
+    # Only existing members are checked. Finding them costs a little for each possible one.
     return min(_size(keyword), _size(instance)) + _size(keyword) / 16
 
 
@@ -146,7 +147,7 @@ def _cost_of_additional(work: ValidationBudget, keyword: Any, instance: Any, sch
 
 
 def _cost_of_what_is_left(work: ValidationBudget, _keyword: Any, instance: Any, _schema: Any) -> float:
-    # Each member is looked for in a list of those that were evaluated, by this part of the schema or another.
+    # Each member is searched in a list of the evaluated ones, by this part of the schema or another.
     size = _size(instance) if isinstance(instance, Mapping | list) else 0
     return _cost_of_names(work.patterns, work, instance) + size**2 / 200
 
@@ -196,10 +197,10 @@ def _paid(name: str, validate: Keyword) -> Keyword:
     return keyword
 
 
-# --- keywords of our own
+# --- our own keywords
 
 
-# Jsonschema compares each with each.
+# jsonschema compares all pairs
 def _unique_items(_validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if wanted and isinstance(instance, list) and not _all_differ(instance, _validator.format_checker):
         yield ValidationError(f"{instance!r} has non-unique elements")
@@ -218,7 +219,7 @@ def _as_json(item: object) -> str:
 
 
 def _one_number_type(item: object) -> object:
-    """Make numbers that are equal look equal, as 1 and 1.0 do in JSON; true and 1 are not."""
+    """Normalise equal numbers, because 1 and 1.0 are equal in JSON. true and 1 are not."""
     match item:
         case float() if item.is_integer():
             return int(item)
@@ -235,12 +236,14 @@ def _items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[
         yield from Draft202012Validator.VALIDATORS["items"](validator, wanted, instance, schema)
         return
     for index in range(len(schema.get("prefixItems", ())), len(instance)):
-        validator.format_checker.pay(1)  # one by one: who stops after ten faults has not paid for all
+        validator.format_checker.pay(
+            1
+        )  # one by one: a caller that stops after ten faults has not paid for all
         yield from validator.descend(instance[index], wanted, path=index)
 
 
 def _format(_validator: Any, _name: Any, _instance: Any, _schema: Any) -> None:
-    """A remark, as the draft has it."""
+    """Formats are annotations only, as in the draft."""
 
 
 def _in_order(schema: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -257,7 +260,7 @@ _KEYWORDS: Final[Mapping[str, Keyword]] = {
     "uniqueItems": _unique_items,
 }
 
-_create: Final[Any] = create  # its stubs are stricter than it is
+_create: Final[Any] = create  # its stubs are too strict
 BoundedValidator: Final[Any] = _create(
     meta_schema=Draft202012Validator.META_SCHEMA,
     validators={name: _paid(name, validate) for name, validate in _KEYWORDS.items()},
@@ -265,5 +268,7 @@ BoundedValidator: Final[Any] = _create(
     id_of=Draft202012Validator.ID_OF,
     applicable_validators=_in_order,
 )
-"""To be made with a `ValidationBudget` as its `format_checker`, one for each judgement. No schema below the root may have `$schema`:
-jsonschema would leave this class for that of the dialect."""
+"""Create it with a `ValidationBudget` as its `format_checker`, one for each judgement.
+
+No schema below the root may have `$schema`: jsonschema would switch from this class to that of the dialect.
+"""

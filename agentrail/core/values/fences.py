@@ -1,6 +1,7 @@
-"""Marks between which a model reads what strangers wrote: no text may end them, or begin others. Pure.
+"""Marks around foreign text that a model reads: no text may close them, or open others. Pure.
 
-Every place that puts foreign text between marks asks here, so that there is one answer to what a reader could take for a mark.
+Every place that puts foreign text between marks uses this module, so that there is one definition of what looks
+like a mark.
 """
 
 import re
@@ -11,11 +12,12 @@ _MASKED: Final = "&lt;"
 
 
 def fenced_in(text: str, *names: str) -> str:
-    """Give a text as it stands between marks: what could be taken for one of them begins with `&lt;` in place of `<`."""
+    """Return a text for use between marks: anything that looks like one of them starts with `&lt;` in place of `<`."""
     return _mark_of(names).sub(_MASKED, text)
 
 
 @lru_cache(maxsize=64)
 def _mark_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    # What was read once is not given back: a page with fifty thousand blanks behind a `<` would hold the loop for minutes.
+    # Possessive: with backtracking, a page with fifty thousand blanks after a `<` would block the event loop
+    # for minutes.
     return re.compile(rf"<(?=[^\w<]*+(?:{'|'.join(map(re.escape, names))}))", re.IGNORECASE)

@@ -1,7 +1,7 @@
-"""Calling code that is not ours: what it raises becomes data of the core.
+"""Calls of foreign code: its exceptions become data of the core.
 
-A plugin is foreign code inside `step`. What it raises must not be taken for a bug of the core, and an error as
-data is all that may remain of it: events and journals hold no exception objects.
+A plugin is foreign code inside `step`. Its exceptions must not be taken for bugs of the core, and only an error as
+data may remain: events and journals contain no exception objects.
 """
 
 from collections.abc import Callable
@@ -14,31 +14,31 @@ from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 
 MAX_FOREIGN_MESSAGE: Final = 2_000
-"""The longest message of an error that is made of an exception, in characters: it goes into events and journals."""
+"""Maximum length of an error message made from an exception, in characters: it goes into events and journals."""
 
 
 WRONG_OPTIONS: Final = OptionError.code
-"""The code of what foreign code says of the options that it was given."""
+"""The code of an error about the options given to foreign code."""
 
 
 class Raised(msgspec.Struct, frozen=True, gc=False):
-    """What remains of an exception.
+    """The data of an exception.
 
     Attributes:
-        error: `plugin_raised`, with the class and the text of the exception, and the place where it was raised; `option_error`, with what is
-            wrong with them, where it is the caller's move.
+        error: `plugin_raised`, with the class and the text of the exception, and the place where it was raised.
+            `option_error`, with the faults of the options, if it is the caller's move.
     """
 
     error: ErrorInfo
 
 
 def attempt(function: Callable[..., Any], *args: Any) -> Any:
-    """Call foreign code."""
+    """Call foreign code. Return its result, or `Raised`."""
     return call_guarded(_as_data, function, *args)
 
 
 def attempt_with_options(function: Callable[..., Any], *args: Any) -> Any:
-    """Call foreign code that takes options of a caller: an `OptionError` says what is wrong with those, and is no crash of it."""
+    """Call foreign code with options of a caller. An `OptionError` reports faults of the options, and is not a crash."""
     return call_guarded(_as_refusal, function, *args)
 
 

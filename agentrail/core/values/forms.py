@@ -1,8 +1,8 @@
-"""Forms: what a person fills in, and what was filled in. Pure.
+"""Forms for the user, and their answers. Pure.
 
-A form is a flat object of fields, written as JSON Schema of so few words that every client can draw it and say in one
-sentence what is wrong with an answer: texts, numbers, flags and choices. What a field may not say is refused before anybody is
-asked, and nothing is judged by a pattern, because a question may come from outside.
+A form is a flat object of fields: texts, numbers, flags and choices. It uses a small part of JSON Schema, so that
+every client can draw it and describe a wrong answer in one sentence. Unsupported keywords are refused before the
+user is asked. Patterns are not supported, because a question may come from outside.
 """
 
 import re
@@ -24,7 +24,7 @@ MAX_URL_CHARACTERS: Final = 2_000
 FormField: TypeAlias = Mapping[str, Any]
 
 _LARGEST: Final = 2**53
-"""The largest number that means the same to every reader of JSON."""
+"""The largest number that every JSON reader represents exactly."""
 _OF_A_FORM: Final = frozenset(
     {"type", "properties", "required", "title", "description", "additionalProperties", "$schema"}
 )
@@ -40,7 +40,7 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "boolean": _OF_EVERY_FIELD,
     }
 )
-"""What a field may say of itself, by its type."""
+"""The keywords of a field, by its type."""
 _FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "email": "an e-mail address",
@@ -55,11 +55,11 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
 
 
-# --- what a form may be
+# --- valid forms
 
 
 def fault_of_form(schema: object) -> str | None:
-    """Say what is wrong with a form, in words that go on behind its name; None for one that can be put before a person."""
+    """Return the defect of a form, in words that follow its name, or None for a form that can be shown."""
     if not isinstance(schema, Mapping):
         return f"is {_shown(schema)}: expected a JSON Schema of a flat object"
     size = too_large(schema, max_characters=MAX_FORM_CHARACTERS)
@@ -147,7 +147,7 @@ def _fault_of_choices(field: FormField) -> str | None:
 
 
 def fault_of_url(url: object) -> str | None:
-    """Say what is wrong with an address that a person is shown, in words that go on behind its name."""
+    """Return the defect of an address for the user, in words that follow its name, or None."""
     if not isinstance(url, str) or len(url) > MAX_URL_CHARACTERS or _CONTROL.search(url):
         return f"is {_shown(url)}: expected an address of at most {MAX_URL_CHARACTERS} characters, without blanks"
     try:
@@ -158,24 +158,24 @@ def fault_of_url(url: object) -> str | None:
     return None if is_good else f"is {_shown(url)}: expected one that begins with https:// and a host"
 
 
-# --- what was filled in
+# --- answers
 
 
 def fields_of(schema: JsonObject) -> Mapping[str, FormField]:
-    """Give the fields of a form that `fault_of_form` has nothing against, by their names, in the order of the form."""
+    """Return the fields of a valid form, by their names, in the order of the form."""
     fields: Mapping[str, FormField] = schema["properties"]  # type: ignore[assignment]  # as was judged
     return fields
 
 
 def choices_of(field: FormField) -> tuple[str, ...]:
-    """Give what can be chosen in a field; empty where it is no choice."""
+    """Return the choices of a field. Empty if it is not a choice."""
     if "oneOf" in field:
         return tuple(one.get("const") for one in field["oneOf"])
     return tuple(field.get("enum", ()))
 
 
 def read_form(schema: JsonObject, given: object) -> JsonObject | str:
-    """Hold an answer against a form."""
+    """Check an answer against a form. Return the values, or the fault."""
     fields = fields_of(schema)
     if not isinstance(given, Mapping):
         return f"this is a form: expected an object with {_described(fields)}; got {_shown(given)}"
@@ -187,7 +187,7 @@ def read_form(schema: JsonObject, given: object) -> JsonObject | str:
     read: dict[str, Any] = {}
     for name, field in fields.items():
         value = given.get(name)
-        if value is None:  # nothing was filled in
+        if value is None:  # not filled in
             if "default" in field:
                 read[name] = _as_counted(field, field["default"])
             elif name in required:
@@ -205,7 +205,7 @@ def read_form(schema: JsonObject, given: object) -> JsonObject | str:
 
 
 def _misfit(field: FormField, value: Any) -> str | None:
-    """Say what was expected where a value does not fit its field."""
+    """Return the expected value if a value does not fit its field, otherwise None."""
     choices = choices_of(field)
     kind = field.get("type", "string")
     if choices:
@@ -260,7 +260,7 @@ def _is_read(read: Any, value: str) -> bool:
 
 
 def describe_field(name: str, field: FormField) -> str:
-    """Say what a field is, for a person: its name, and what it takes."""
+    """Return a description of a field for the user: its name, and its accepted values."""
     return f"{name} ({_expected(field)})"
 
 
@@ -305,7 +305,7 @@ def _is_number(value: object) -> bool:
 def _shown(value: object) -> str:
     if isinstance(value, Mapping | list | tuple):
         return "an object" if isinstance(value, Mapping) else "a list"
-    if isinstance(value, int) and abs(value) > _LARGEST:  # Python writes no number of many digits
+    if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to print numbers of many digits
         return "a number beyond all bounds"
     return f"{value!r:.100}"
 

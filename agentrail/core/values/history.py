@@ -1,8 +1,8 @@
-"""The conversation, as a type that cannot hold an unanswered call once a turn is over.
+"""The conversation, as a type that cannot contain an unanswered call after a turn.
 
-There is no repair pass anywhere: a history that no provider would take cannot be made. An assistant message with calls
-opens the history; until `answered` has given each of its calls exactly one result, in call order, nothing else can be
-appended and no request can be made of it.
+No repair is needed anywhere: a history that a provider would refuse cannot be created. An assistant message with
+calls opens the history. Until `answered` has given each of its calls exactly one result, in call order, nothing
+else can be appended and no request can be made of it.
 
 Adding a message is O(1) and a fork shares the prefix, because messages are kept in a `Log`.
 """
@@ -41,7 +41,7 @@ H = TypeVar("H", bound=Hashable)
 
 
 class Log(Sequence[T], Generic[T]):
-    """An immutable sequence to which one can add at the end in O(1)."""
+    """An immutable sequence with O(1) append."""
 
     __slots__ = ("_items", "_length")
 
@@ -51,7 +51,7 @@ class Log(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def appended(self, item: T) -> "Log[T]":
-        """Return this sequence with one more item; this one stays as it is."""
+        """Return this sequence with one more item. This one stays unchanged."""
         longer: Log[T] = Log.__new__(Log)
         newest = len(self._items) == self._length
         # An empty one is never written through: it may be the default of a field, which many sessions share.
@@ -61,15 +61,15 @@ class Log(Sequence[T], Generic[T]):
         return longer
 
     def grew_from(self, older: "Log[T]") -> bool:
-        """Say at once, without a look at the items, that this sequence begins with all of an older one."""
+        """Return whether this sequence begins with all of an older one, without comparing items."""
         return self._items is older._items and self._length >= older._length  # noqa: SLF001 - of its own class
 
     def __len__(self) -> int:
-        """Count the items of this version."""
+        """Return the number of items in this version."""
         return self._length
 
     def __iter__(self) -> Iterator[T]:
-        """Give the items of this version, also while newer versions grow."""
+        """Iterate over the items of this version, even while newer versions grow."""
         return islice(self._items, self._length)
 
     @overload
@@ -77,13 +77,14 @@ class Log(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        """Give one item, or a tuple of some."""
+        """Return one item, or a tuple for a slice."""
         if isinstance(index, slice):
             start, stop, stride = index.indices(self._length)
             if stride < 0:  # then `stop` may be -1, which a second slice would count from the end
                 return tuple(self._items[position] for position in range(start, stop, stride))
             items = self._items
-            # All of them at once, without a list in between: plugins are shown the whole conversation before each request.
+            # All of them at once, without a list in between: plugins get the whole conversation before each
+            # request.
             is_all = start == 0 and stop == len(items) and stride == 1
             return tuple(items if is_all else items[start:stop:stride])
         if not -self._length <= index < self._length:
@@ -92,7 +93,7 @@ class Log(Sequence[T], Generic[T]):
         return self._items[index if index >= 0 else self._length + index]
 
     def __eq__(self, other: object) -> bool:
-        """Two logs are equal when they hold equal items."""
+        """Return whether both hold equal items."""
         return isinstance(other, Log) and self[:] == other[:]
 
     def __hash__(self) -> int:
@@ -105,7 +106,7 @@ class Log(Sequence[T], Generic[T]):
 
 
 class GrowingSet(Generic[H]):
-    """An immutable set to which one can add in O(1)."""
+    """An immutable set with O(1) insertion."""
 
     __slots__ = ("_count", "_first_seen")
 
@@ -115,7 +116,7 @@ class GrowingSet(Generic[H]):
         self._count = 0
 
     def added(self, item: H) -> "GrowingSet[H]":
-        """Return this set with one more item; this one stays as it is."""
+        """Return this set with one more item. This one stays unchanged."""
         if item in self:
             return self
         grown: GrowingSet[H] = GrowingSet.__new__(GrowingSet)
@@ -130,30 +131,30 @@ class GrowingSet(Generic[H]):
         return grown
 
     def __contains__(self, item: object) -> bool:
-        """Say whether it is in this version."""
+        """Return whether an item is in this version."""
         return self._first_seen.get(item, self._count) < self._count  # type: ignore[arg-type]  # `in` takes anything
 
     def __len__(self) -> int:
-        """Count the items."""
+        """Return the number of items."""
         return self._count
 
     def __iter__(self) -> Iterator[H]:
-        """Give the items in the order in which they were added."""
+        """Iterate in the order of insertion."""
         return iter(self._items())
 
     def __eq__(self, other: object) -> bool:
-        """Two are equal when they hold the same items, added in the same order."""
+        """Return whether both hold the same items, added in the same order."""
         return isinstance(other, GrowingSet) and self._items() == other._items()
 
     def __hash__(self) -> int:
-        """Hash by how many there are."""
+        """Hash by length."""
         return hash(self._count)
 
     def _items(self) -> list[H]:
         return list(self._first_seen)[: self._count]
 
 
-# not compiled: it judges messages that others made, whose fields may not be what they are annotated as
+# not compiled: it checks messages made elsewhere, whose fields may not match their annotations
 
 
 class History:
@@ -161,7 +162,7 @@ class History:
 
     Attributes:
         messages: All messages, oldest first.
-        open: The calls of the last message, while they have no results; else empty.
+        open: The calls of the last message, while they have no results. Otherwise empty.
     """
 
     __slots__ = ("messages", "open")
@@ -176,7 +177,7 @@ class History:
 
     @staticmethod
     def of(messages: Iterable[Message]) -> "History":
-        """Make a history of what was one, as it was stored; the calls of a response that stands last are open."""
+        """Restore a stored history. The calls of a response at the end are open."""
         made = History()
         for message in messages:
             match message:
@@ -191,7 +192,7 @@ class History:
         return made
 
     def with_user(self, message: UserMessage) -> "History":
-        """Add what the user said."""
+        """Add a message of the user."""
         self._refuse_while_open("a user message")
         if not message.content:
             complaint = "a user message needs at least one block"
@@ -199,7 +200,7 @@ class History:
         return self._grown(message, ())
 
     def with_response(self, message: AssistantMessage) -> "History":
-        """Add what the model said; its calls are open from now on."""
+        """Add a response of the model. Its calls are open from now on."""
         self._refuse_while_open("a response")
         if not message.content:
             complaint = "a response needs at least one block"
@@ -211,7 +212,7 @@ class History:
         return self._grown(message, calls)
 
     def answered(self, results: Sequence[ToolResult]) -> "History":
-        """Give every open call its result, all in one step."""
+        """Add the results of all open calls, in one step."""
         expected = [call.call_id for call in self.open]
         came = [result.call_id for result in results]
         if not expected or came != expected:
@@ -232,7 +233,7 @@ class History:
         return corrected
 
     def compacted(self, cut: int, summary: UserMessage) -> "History":
-        """Put a summary in the place of the beginning; what stays is shared, with the encoded forms that it keeps."""
+        """Replace the beginning with a summary. The rest is shared, including its cached encoded forms."""
         self._refuse_while_open("a summary")
         if not 0 < cut <= len(self) or not summary.content:
             complaint = f"a summary of one block or more replaces 1 to {len(self)} messages, not {cut}"
@@ -246,15 +247,15 @@ class History:
         return shorter
 
     def since(self, position: int) -> tuple[Message, ...]:
-        """Give the messages from a position on."""
+        """Return the messages from a position on."""
         return self.messages[position:]
 
     def __len__(self) -> int:
-        """Count the messages."""
+        """Return the number of messages."""
         return len(self.messages)
 
     def __eq__(self, other: object) -> bool:
-        """Two histories are equal when they hold equal messages; what is open follows from those."""
+        """Return whether both hold equal messages. The open calls are derived from them."""
         return isinstance(other, History) and self.messages == other.messages
 
     def __hash__(self) -> int:
@@ -262,7 +263,7 @@ class History:
         return hash(len(self.messages))
 
     def __repr__(self) -> str:
-        """Show the length and what is open: whole conversations do not belong into logs."""
+        """Show the length and the open calls: whole conversations do not belong into logs."""
         return f"<History of {len(self.messages)} messages, {len(self.open)} calls open>"
 
     def _refuse_while_open(self, what: str) -> None:
@@ -279,7 +280,7 @@ class History:
 
 
 def fault_of_messages(messages: Any, known: Sequence[Message] = ()) -> str | None:
-    """Say what keeps messages from being a conversation that a model can be sent; None when nothing does."""
+    """Return why messages are not a conversation that can be sent to a model, or None if they are."""
     if not isinstance(messages, tuple | list):
         return f"needs a tuple of messages, got a value of type {type(messages).__name__}"
     if not messages:
@@ -313,7 +314,7 @@ def _with_message(history: History, message: Message) -> History:
 
 
 def _fault_of_message(message: Any) -> str | None:
-    """Look into one message: what a type checker would have refused is the author's fault, and may not crash the core."""
+    """Check one message: type errors are the author's fault, and must not crash the core."""
     match message:
         case UserMessage(content=parts):
             kinds: Any = UserBlock
@@ -333,7 +334,7 @@ def _fault_of_message(message: Any) -> str | None:
 
 
 def fault_of_images(images: object) -> str | None:
-    """Say what is wrong with the pictures of a result; None for a sound tuple of them."""
+    """Return the fault of a result's pictures, or None for a valid tuple of them."""
     if not isinstance(images, tuple) or not all(isinstance(image, Image) for image in images):
         return f"has a result with the pictures {images!r:.200}: expected a tuple of Image"
     return next((fault for image in images if (fault := _fault_of_part(image)) is not None), None)

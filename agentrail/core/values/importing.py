@@ -1,7 +1,8 @@
-"""The one door for conversations from outside: whatever comes in, a valid `History` goes out, with each repair reported.
+"""Import of conversations from outside: any messages in, a valid `History` out, with each repair reported.
 
-Inside, validity is an invariant of `History` and nothing is ever repaired. Other programs store conversations that were cut
-in the middle of a call, merged, or sorted by time, so here everything is taken, and nothing is changed without being said.
+Inside, validity is an invariant of `History` and nothing is ever repaired. Other programs store conversations that
+were cut in the middle of a call, merged, or sorted by time. So everything is accepted here, and every change is
+reported.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,25 +27,25 @@ NO_RESULT: Final = "[No result: the conversation that was imported has none for 
 NO_OUTPUT: Final = "[no output]"
 
 RepairCode: TypeAlias = Literal[
-    "empty_message",  # left out: no provider takes one
-    "call_id",  # given another id: it was empty, or another call had it
-    "call_arguments",  # given none: it had neither an object nor what the model sent instead
-    "missing_result",  # answered with an error that says so
-    "misplaced_result",  # moved to its call, or put into the order of the calls
-    "orphan_result",  # left out: no call before it is without a result
-    "empty_result",  # given a text: no provider takes an empty one
-    "result_name",  # given the name of the tool that was called
+    "empty_message",  # dropped: no provider accepts one
+    "call_id",  # replaced: it was empty, or another call had it
+    "call_arguments",  # set to none: there was neither an object nor the model's raw text
+    "missing_result",  # answered with an error that reports it
+    "misplaced_result",  # moved to its call, or into the order of the calls
+    "orphan_result",  # dropped: no call before it lacks a result
+    "empty_result",  # filled with a text: no provider accepts an empty one
+    "result_name",  # set to the name of the tool that was called
 ]
 
 
 @frozen(kw_only=True)
 class Repair:
-    """One thing that was changed.
+    """One repair.
 
     Attributes:
-        code: What was wrong.
-        position: Of the message in what came, from 0.
-        call_id: Of the call that it was about, as it came; None where it was about a whole message.
+        code: The defect.
+        position: Index of the message in the input, from 0.
+        call_id: Original id of the call. None if the defect concerns a whole message.
     """
 
     code: RepairCode
@@ -53,17 +54,18 @@ class Repair:
 
 
 def import_messages(messages: Iterable[Message]) -> tuple[History, tuple[Repair, ...]]:
-    """Make a history of any messages in any order.
+    """Create a history from any messages in any order.
 
     Args:
-        messages: As they came.
+        messages: The input, unchanged.
 
     Returns:
-        A history without open calls, and what was changed on the way; nothing for messages that were valid.
+        A history without open calls, and the repairs. No repairs for valid messages.
     """
     given = tuple(messages)
     importing = _Importing(given)
-    # Results belong to the response before them, also when the user spoke meanwhile, and never to one after that.
+    # Results belong to the response before them, even if the user spoke meanwhile, and never to one after
+    # that.
     starts = [position for position, message in enumerate(given) if isinstance(message, AssistantMessage)]
     for start, end in pairwise([0, *starts, len(given)]):
         importing.take(start, given[start:end])
@@ -71,7 +73,7 @@ def import_messages(messages: Iterable[Message]) -> tuple[History, tuple[Repair,
 
 
 class _Importing:
-    """An import in progress. Lives inside one call and nowhere else, which is why it may change."""
+    """An import in progress. It lives within one call, so it may be mutable."""
 
     def __init__(self, given: Sequence[Message]) -> None:
         responses = (message for message in given if isinstance(message, AssistantMessage))
@@ -82,7 +84,7 @@ class _Importing:
         self._numbers: dict[CallId, Iterator[int]] = {}
 
     def take(self, start: int, part: Sequence[Message]) -> None:
-        """Take a response with all that stands before the next one; or what stands before the first."""
+        """Add a response with all messages before the next one, or the messages before the first."""
         came = [
             (position, result)
             for position, message in enumerate(part, start)
@@ -99,7 +101,7 @@ class _Importing:
                 case UserMessage():
                     self.history = self.history.with_user(message)
                 case ToolMessage():
-                    pass  # its results came to their calls already
+                    pass  # its results were added to their calls already
                 case _ as never:
                     assert_never(never)
         for place, (position, result) in enumerate(came):
@@ -109,7 +111,7 @@ class _Importing:
     def _take_response(
         self, position: int, message: AssistantMessage, came: Sequence[tuple[int, ToolResult]]
     ) -> frozenset[int]:
-        """Add a response and the results of its calls; say which of those that came these are."""
+        """Add a response and the results of its calls. Return the indices of the used results."""
         sound = [
             self._sound_call(position, block) if isinstance(block, ToolCall) else block
             for block in message.content
@@ -138,7 +140,7 @@ class _Importing:
         return frozenset(used)
 
     def _sound_call(self, position: int, call: ToolCall) -> ToolCall:
-        """Give a call an id that is its own, and arguments."""
+        """Return the call with a unique id, and with arguments."""
         call_id = call.call_id
         if not call_id or call_id in self._taken_ids:
             self._report("call_id", position, call.call_id)
@@ -156,7 +158,7 @@ class _Importing:
         return replace(call, call_id=call_id, arguments=arguments)
 
     def _sound_result(self, position: int, result: ToolResult, call: ToolCall) -> ToolResult:
-        """Give a result the id and the name of its call, and a text."""
+        """Return the result with the id and the name of its call, and with a text."""
         if result.name != call.name:
             self._report("result_name", position, result.call_id)
         if not result.text:

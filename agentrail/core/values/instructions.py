@@ -1,6 +1,7 @@
-"""Files for agents, such as `AGENTS.md`: in which order, how much of each, and which directories a call touches. Pure.
+"""Instruction files for agents, such as `AGENTS.md`: their order and size limits, and the directories of a call. Pure.
 
-The nearest file is the one that counts most: where there is no room for all, what is farthest goes first. No file is opened here.
+The nearest file has the highest priority: if there is no room for all, the farthest is left out first. No file is
+opened here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,31 +14,31 @@ from attrs import frozen
 from agentrail.structs import Value
 
 MAX_FILE_CHARACTERS: Final = 40_000
-"""Of one file. It is in every request of the session, so an operator who needs more wants a file that the model reads."""
+"""Limit of one file. It is in every request of the session, so longer texts belong in a file that the model reads on demand."""
 
 MAX_READ_CHARACTERS: Final = MAX_FILE_CHARACTERS + 1
-"""One more than is shown, which says that there is more."""
+"""One more than is shown, to detect that there is more."""
 
 MAX_INSTRUCTION_BYTES: Final = 64 << 10
-"""Of all files together, in UTF-8."""
+"""Limit of all files together, in UTF-8."""
 
 MAX_DEPTH: Final = 16
-"""How many directories below the working directory are looked at for one call."""
+"""Maximum number of directories below the working directory that are checked for one call."""
 
-# Those whose path is a directory, or may be one, and those whose path is a file.
+# Tools whose path is a directory, or may be one, and tools whose path is a file.
 _DIRECTORY_TOOLS: Final = frozenset({"list_dir", "glob", "grep"})
 _FILE_TOOLS: Final = frozenset({"read_file", "edit_file", "write_file"})
 
 OVERRIDES: Final[Mapping[str, str]] = MappingProxyType({"AGENTS.md": "AGENTS.override.md"})
-"""What is read in place of a file where it is there."""
+"""Files that replace another file if they exist."""
 
 
 class InstructionFile(Value, frozen=True, kw_only=True):
-    """A file for agents that was found.
+    """An instruction file that was found.
 
     Attributes:
-        path: As the model reads it: `AGENTS.md`, `../AGENTS.md`, `~/.agentrail/AGENTS.md`.
-        text: How it begins: at most one character more than is ever shown.
+        path: The path as the model reads it: `AGENTS.md`, `../AGENTS.md`, `~/.agentrail/AGENTS.md`.
+        text: Its beginning: at most one character more than is ever shown.
     """
 
     path: str
@@ -46,13 +47,13 @@ class InstructionFile(Value, frozen=True, kw_only=True):
 
 @frozen(kw_only=True)
 class FittedInstructions:
-    """What of the files is shown.
+    """The visible parts of the files.
 
     Attributes:
-        files: Their texts as they are shown, the farthest first.
-        cut: Those of which only the beginning is shown.
-        left_out: Those of which nothing is shown, because nearer ones took all the room; the farthest first.
-        size_bytes: What is shown of the files, in UTF-8.
+        files: Their visible texts, the farthest first.
+        cut: Files of which only the beginning is shown.
+        left_out: Files that are not shown, because nearer ones took all the room, the farthest first.
+        size_bytes: Size of the visible texts, in UTF-8.
     """
 
     files: tuple[InstructionFile, ...]
@@ -64,7 +65,7 @@ class FittedInstructions:
 def fit_instructions(
     files: Sequence[InstructionFile], max_bytes: int = MAX_INSTRUCTION_BYTES
 ) -> FittedInstructions:
-    """Say what of the files is shown: the nearest whole, and the farther ones as far as there is room."""
+    """Return the visible parts of the files: the nearest complete, farther ones while there is room."""
     left = max_bytes
     shown: list[InstructionFile] = []
     cut: list[str] = []
@@ -74,7 +75,7 @@ def fit_instructions(
         if not text:
             continue
         data = text[:MAX_FILE_CHARACTERS].encode("utf-8", "surrogatepass")[:left]
-        # Cut between two characters: half of one at the end is no text.
+        # Cut between two characters: half of one at the end is not valid text.
         kept = data.decode("utf-8", "ignore" if len(data) == left else "surrogatepass").rstrip()
         if not kept:
             left = 0
@@ -94,12 +95,12 @@ def fit_instructions(
 
 
 def line_of_left_out(left_out: Iterable[str]) -> str:
-    """Say which files are not shown."""
+    """Return a line with the files that are not shown."""
     return f"[Left out, because nearer files took the room that there is for all of them: {', '.join(left_out)}.]"
 
 
 def touched_directories(tool: str, arguments: Mapping[str, Any], working_dir: str) -> tuple[str, ...]:
-    """Say which directories below the working directory a call of a file tool touches, from the top; none for any other call."""
+    """Return the directories below the working directory that a file tool's call touches, from the top. Empty for other calls."""
     path: Any = arguments.get("path")
     if not isinstance(path, str) or tool not in _FILE_TOOLS | _DIRECTORY_TOOLS or "\0" in path:
         return ()
@@ -109,12 +110,12 @@ def touched_directories(tool: str, arguments: Mapping[str, Any], working_dir: st
             return ()
         pure = pure.relative_to(working_dir)
     names = pure.parts if tool in _DIRECTORY_TOOLS else pure.parts[:-1]
-    # `..` leads elsewhere than it says where a link is on the way: who judges paths by text leaves it alone.
+    # With a link on the way, `..` leads elsewhere than its text, so a check by text skips such paths.
     if ".." in names or any(sign in name for name in names for sign in "*?["):
         return ()
     return tuple("/".join(names[: depth + 1]) for depth in range(min(len(names), MAX_DEPTH)))
 
 
 def names_in_order(wanted: Iterable[str]) -> tuple[str, ...]:
-    """Put in front of each name the one that is read in its place."""
+    """Insert before each name the one that replaces it."""
     return tuple(dict.fromkeys(name for one in wanted for name in (OVERRIDES.get(one, one), one)))

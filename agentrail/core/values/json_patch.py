@@ -1,7 +1,8 @@
-"""What has to be done to one JSON document to have another one, as a JSON Patch (RFC 6902). Pure.
+"""The difference between two JSON documents as a JSON Patch (RFC 6902). Pure.
 
-Our own few lines and no library: what is needed is one direction of one format, in three of its six operations, and each dependency of the
-core is one of everybody's. What is not needed does not enter: moving, copying, testing, and applying a patch.
+Our own few lines instead of a library: only one direction of one format is needed, with three of its six
+operations, and every user installs the dependencies of the core. Moving, copying, testing and applying a patch are
+left out.
 """
 
 from collections.abc import Iterator
@@ -11,17 +12,20 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 _TRIMMED_DEEP: Final = 8
-"""Down to which depth lists are looked through for what they begin and end with alike. Each level of it reads all below once more, so a
-document that is nothing but depth would cost the square of its length; further down members are compared place by place."""
+"""Depth down to which lists are compared for common beginnings and ends.
+
+Each level reads everything below it once more, so a very
+deep document would cost the square of its length. Deeper lists are compared by position.
+"""
 
 
 class PatchStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One operation of a JSON Patch.
 
     Attributes:
-        op: What to do: `add`, `remove` or `replace`.
-        path: Where, as a JSON Pointer (RFC 6901); empty for the whole document.
-        value: What to put there; left out of a `remove`.
+        op: The operation: `add`, `remove` or `replace`.
+        path: Its target, as a JSON Pointer (RFC 6901). Empty for the whole document.
+        value: The new value. Absent in a `remove`.
     """
 
     op: Literal["add", "remove", "replace"]
@@ -30,7 +34,7 @@ class PatchStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def json_patch(one: Any, other: Any) -> tuple[PatchStep, ...]:
-    """Say what makes one document the other."""
+    """Return the operations that turn one document into the other."""
     found: list[PatchStep] = []
     todo: list[tuple[str, int, Any, Any]] = [("", 0, one, other)]
     while todo:
@@ -60,7 +64,7 @@ def _of_names(path: str, left: dict[str, Any], right: dict[str, Any]) -> Iterato
 
 
 def _of_places(path: str, here: int, there: int, right: list[Any]) -> Iterator[PatchStep]:
-    """Make a list as long as it is to be, behind the members that are compared in pairs: those stand where they stood."""
+    """Make a list as long as the other, after the members that are compared in pairs: those keep their positions."""
     for _ in range(there, here):
         yield PatchStep(op="remove", path=f"{path}/{there}")
     for place in range(here, there):
@@ -68,7 +72,7 @@ def _of_places(path: str, here: int, there: int, right: list[Any]) -> Iterator[P
 
 
 def _alike(left: list[Any], right: list[Any]) -> tuple[int, int]:
-    """Say how many members two lists have in common at their beginning, and how many of the rest at their end."""
+    """Return how many members two lists share at their beginning, and how many of the rest at their end."""
     one, other = [msgspec.json.encode(item) for item in left], [msgspec.json.encode(item) for item in right]
     most = min(len(one), len(other))
     begin = 0

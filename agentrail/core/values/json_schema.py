@@ -1,7 +1,7 @@
-"""JSON Schema, draft 2020-12: what is wrong with a value. Used for arguments and for answers.
+"""JSON Schema, draft 2020-12: faults of a value. Used for arguments and for answers.
 
-No schema is ever fetched: validators get an empty registry, because jsonschema would otherwise load a `$ref` to another
-document from the network. And whatever schema and value are, a judgement ends soon: see `bounded_schema`.
+No schema is ever fetched: validators get an empty registry, because jsonschema would otherwise load a `$ref` to
+another document from the network. And every judgement ends soon, for any schema and value: see `bounded_schema`.
 """
 
 import json
@@ -29,11 +29,10 @@ from agentrail.core.values.patterns import NoPattern, effort_of
 from agentrail.frozen import MAX_CONTAINERS, FrozenDict, FrozenList
 from agentrail.messages import JsonObject, JsonValue
 
-# Is this a JSON Schema that one could judge by? It may come from anywhere, and be of any size. Pure.
-#
-# The draft's own schema of schemas says so in a fifth of a millisecond for each part, which is seconds for a large one. So
-# each part is held against a table first that knows what is plainly right; the schema of schemas has the last word about the
-# others, and finds the words for what is wrong.
+# Validity of a JSON Schema, which may come from anywhere, and have any size. Pure.  The draft's meta-schema
+# needs a fifth of a millisecond for each part, which is seconds for a large schema. So each part is first
+# checked against a table of clearly valid forms. The meta-schema decides about the others, and supplies the
+# error messages.
 
 MAX_SCHEMA_PARTS: Final = 10_000
 MAX_SCHEMA_DEPTH: Final = 100
@@ -49,7 +48,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _Check = Callable[[Any], bool]
 
-# Where schemas stand within a schema.
+# Positions of schemas within a schema.
 _ONE: Final = frozenset(
     (
         *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames"),
@@ -96,7 +95,7 @@ _ASKED: Final = frozenset(
         "dependentRequired",
     )
 )
-"""What is rare enough that the draft is asked about it. What it does not know it does not mind."""
+"""Rare keywords, which are checked by the draft. It ignores unknown ones."""
 
 MAX_RARE_PARTS: Final = 200
 
@@ -127,7 +126,7 @@ _PLAINLY_FINE: Final[Mapping[str, _Check]] = MappingProxyType(
 
 
 class _Fault(Exception):
-    """Ends the look at a schema; the text is half a sentence."""
+    """Ends the check of a schema. The text is half a sentence."""
 
 
 @frozen(kw_only=True)
@@ -137,7 +136,7 @@ class _Place:
 
 
 def fault_of_schema(schema: JsonObject) -> str | None:
-    """Say why this is no schema that one could judge by: half a sentence, whose subject is the schema; or None."""
+    """Return why a schema is invalid, as half a sentence with the schema as its subject, or None."""
     try:
         _look_through(schema, _count(schema))
     except _Fault as fault:
@@ -146,7 +145,7 @@ def fault_of_schema(schema: JsonObject) -> str | None:
 
 
 def _count(schema: object) -> int:
-    """Refuse what is too large or too deep, before anything goes through it that costs more than counting."""
+    """Refuse a schema that is too large or too deep, before any check that costs more than counting."""
     parts = 0
     level: list[object] = [schema]
     for depth in range(MAX_SCHEMA_DEPTH):
@@ -169,7 +168,9 @@ def _count(schema: object) -> int:
 
 
 def _look_through(schema: JsonObject, parts: int) -> None:
-    _check_keywords(_Place(path="$", schema=schema))  # first: its $id must be one, for what comes next
+    _check_keywords(
+        _Place(path="$", schema=schema)
+    )  # first, because its $id must be valid for the next lines
     root = DRAFT202012.create_resource(dict(schema))
     registry = _EMPTY.with_resource(root.id() or "", root)
     resolver = registry.resolver(root.id() or "")
@@ -200,13 +201,13 @@ def _look_through(schema: JsonObject, parts: int) -> None:
             raise _Fault(message)
         if anchors and not is_crawled:
             resolver, is_crawled = _crawled(registry, root), True
-        # What is referred to may stand where no schema is looked for.
+        # A reference may point to a place where no schema is expected.
         waiting += [_find(resolver, reference) for reference in sorted(new)]
         waiting += _below(place)
 
 
 def _crawled(registry: Registry[Any], root: Any) -> Any:
-    """Look for all anchors at once: otherwise each reference to one would go through the whole schema."""
+    """Collect all anchors at once. Otherwise each reference to one would search the whole schema."""
     try:
         return registry.crawl().resolver(root.id() or "")
     except (ValueError, TypeError, AttributeError):
@@ -215,7 +216,7 @@ def _crawled(registry: Registry[Any], root: Any) -> Any:
 
 
 def _check_keywords(place: _Place) -> bool:
-    """Hold a schema against the draft, without those within it; say whether the draft had to be asked."""
+    """Check a schema without its subschemas against the draft. Return whether the meta-schema was needed."""
     shallow: dict[str, Any] = {}
     is_plain = True
     for name, value in place.schema.items():
@@ -255,7 +256,7 @@ def _is_plain_inside(name: str, shallow: Any) -> bool:
 
 
 def _check_patterns(place: _Place, patterns: set[str]) -> None:
-    """Look at the patterns of a place; they join those of the places before."""
+    """Check the patterns of a place, and add them to those of earlier places."""
     found = dict.fromkeys(place.schema.get("patternProperties", ()), "patternProperties")
     if "pattern" in place.schema:
         found[place.schema["pattern"]] = "pattern"
@@ -276,7 +277,7 @@ def _find(resolver: Any, reference: str) -> _Place:
     try:
         found = resolver.lookup(reference).contents
     except (Unresolvable, ValueError, LookupError, TypeError, AttributeError):
-        # Of the last four: a pointer into a list that is no number, or through something that has no members.
+        # The last four: a pointer with a non-number into a list, or through a value without members.
         message = f"refers to {shown!r}: inline it, nothing is fetched"
         raise _Fault(message) from None
     if not isinstance(found, Mapping | bool):
@@ -300,12 +301,11 @@ def _step(name: str) -> str:
     return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{name!r}]"
 
 
-# A fast check for plain schemas, at a twentieth of the validator's cost.
-#
-# It only ever accepts. A value that it does not accept, or a schema with other keywords, goes to the validator, which knows the whole
-# standard and names the faults.
+# A fast check for plain schemas, at a twentieth of the validator's cost.  It can only accept. A value that it
+# does not accept, or a schema with other keywords, goes to the validator, which knows the whole standard and
+# names the faults.
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 
 _QuickCheck: TypeAlias = Callable[[object], bool]
@@ -317,7 +317,7 @@ _PLAIN: Final = frozenset({"type", "properties", "required", "additionalProperti
 
 
 def quick_check(schema: object) -> _QuickCheck | None:
-    """Compile a schema."""
+    """Compile a schema, or return None if it has other keywords."""
     if schema is True:
         return _takes_anything
     if not isinstance(schema, Mapping) or not schema.keys() <= _SILENT | _PLAIN:
@@ -341,7 +341,7 @@ def _takes_anything(_value: object) -> bool:
 
 
 def _is_integer(value: object) -> bool:
-    return type(value) is int  # 3.0 is one as well, but models seldom write it: the validator may say so
+    return type(value) is int  # 3.0 is one as well, but models seldom write it: left to the validator
 
 
 def _is_number(value: object) -> bool:
@@ -368,7 +368,7 @@ def _type_check(wanted: object) -> _QuickCheck | None:
 def _enum_check(wanted: object) -> _QuickCheck | None:
     if wanted is None:
         return _takes_anything
-    # Only texts: of numbers, JSON and Python do not agree on which are equal.
+    # Only texts: JSON and Python disagree on the equality of numbers.
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
         return None
     texts = frozenset(wanted)
@@ -400,7 +400,7 @@ def _object_check(schema: Mapping[str, object]) -> _QuickCheck | None:
 
     def takes(value: object) -> bool:
         if not isinstance(value, dict):
-            return True  # these keywords speak of objects only
+            return True  # these keywords apply to objects only
         if not needed <= value.keys():
             return False
         for name, item in value.items():
@@ -424,24 +424,24 @@ _CANNOT_BE_JUDGED: Final = (
     *(Unresolvable, OverflowError, RecursionError, ValueError),
     *(LookupError, TypeError, AttributeError, ZeroDivisionError),
 )
-"""A reference to nowhere, a number that no float holds, a schema or a value without an end."""
+"""An unresolvable reference, a number too large for a float, a schema or a value without an end."""
 
 
 class CompiledSchema:
-    """A schema that is ready to judge values. To be kept: compiling costs a hundred times what judging costs."""
+    """A compiled schema. Keep it: compiling costs a hundred times as much as a check."""
 
     __slots__ = ("_is_plainly_fine", "_name_patterns", "_parts", "_schema")
 
     def __init__(self, schema: JsonObject) -> None:
-        """Compile a schema that `fault_of_schema` has nothing against."""
-        # Its dialect is known, and naming it would make jsonschema leave our validator for its own.
+        """Compile a schema in which `fault_of_schema` found no fault."""
+        # Its dialect is known, and naming it would make jsonschema switch from our validator to its own.
         self._schema = {name: value for name, value in schema.items() if name != "$schema"}
         self._name_patterns = name_patterns_of(schema)
         self._parts = count_parts(schema)
         self._is_plainly_fine = quick_check(schema)
 
     def faults(self, value: object) -> tuple[str, ...]:
-        """Say what is wrong with a value, at most ten sentences, each with its path; nothing when all is well."""
+        """Return the faults of a value, at most ten sentences, each with its path. Empty for a valid value."""
         if self._is_plainly_fine is not None and self._is_plainly_fine(value):
             return ()
         work = ValidationBudget(patterns=self._name_patterns, schema_parts=self._parts)
@@ -461,7 +461,7 @@ class CompiledSchema:
                 return ("$: takes more work to judge than one call may: send less, and simpler values",)
             further = _MAX_COUNTED
         except _CANNOT_BE_JUDGED as error:
-            # Refused, since what cannot be judged may not run.
+            # Refused, since a value that cannot be judged must not run.
             return (f"$: cannot be judged ({type(error).__name__}): send less, and simpler values",)
         sentences = [_sentence(error) for error in sorted(errors, key=_place_of)]
         if further:
@@ -486,25 +486,26 @@ _LARGE_EXPONENT: Final = re.compile(r"[eE]\+?[0-9]{3}")
 _DIGITS: Final = re.compile(r"[0-9]+")
 _MANY_DIGITS: Final = 300
 """A number with fewer digits and a small exponent is finite."""
-# All that is whole in one match, and each half in one of its own: one for each escape would take five times as long.
+# Matches all intact text at once, and each half pair on its own: one match per escape would take five times
+# as long.
 _ESCAPE: Final = re.compile(
     r"((?:[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).)++)"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
     re.DOTALL,
 )
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""Half of a character, escaped or bare: no wire takes it, so it becomes U+FFFD where its other half is missing."""
+"""Half of a surrogate pair, escaped or bare. No wire format accepts it, so a single one becomes U+FFFD."""
 
-# One that never ends is taken to its end, so that nothing is looked at twice.
+# An unterminated text matches to its end, so that nothing is read twice.
 _TEXTS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class NotJson(ValueError):
-    """The text is no JSON; the message says what is wrong, where, and near which words."""
+    """The text is not JSON. The message has the fault, its place, and the words near it."""
 
 
 def decode_strictly(text: str) -> JsonValue:
-    """Read a JSON text."""
+    """Decode a JSON text."""
     containers = _containers_in(text)
     if containers > MAX_CONTAINERS:
         message = (
@@ -514,7 +515,7 @@ def decode_strictly(text: str) -> JsonValue:
     try:
         if _SURROGATE.search(text):
             text = without_half_pairs(text)
-        # Python's float is ten times as fast as one of ours that looks whether it is infinite.
+        # Python's float is ten times as fast as ours, which checks for infinity.
         decoder = _CAREFUL if _may_be_infinite(text) else _QUICK
         value: JsonValue = decoder.decode(text)
         return value
@@ -532,7 +533,7 @@ def _may_be_infinite(text: str) -> bool:
         return True
     for place in range(
         _MANY_DIGITS - 1, len(text), _MANY_DIGITS
-    ):  # so many digits in a row cover one of these
+    ):  # so many consecutive digits cover one of these
         found = _DIGITS.match(text, place, place + _MANY_DIGITS)
         if found:
             before = text[place - _MANY_DIGITS + 1 : place]
@@ -542,7 +543,7 @@ def _may_be_infinite(text: str) -> bool:
 
 
 def _containers_in(text: str) -> int:
-    """Count what begins an object or an array; marks in texts count only where they decide nothing."""
+    """Count the beginnings of objects and arrays. Brackets in texts count only if the total stays below the limit."""
     count = text.count("{") + text.count("[")
     if count <= MAX_CONTAINERS:
         return count
@@ -551,16 +552,16 @@ def _containers_in(text: str) -> int:
 
 
 def without_half_pairs(text: str) -> str:
-    """Put U+FFFD where a JSON text has half of a surrogate pair, bare or escaped.
+    """Replace each half of a surrogate pair in a JSON text with U+FFFD, bare or escaped.
 
-    In the text, because to go through what it says takes a hundred times as long.
+    In the text, because a walk through the decoded value takes a hundred times as long.
     """
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return _ESCAPE.sub(lambda found: found[1] or "\\ufffd", whole)
 
 
 def json_kind_of(value: JsonValue) -> str:
-    """Name the kind of a value, for a sentence."""
+    """Return the kind of a value, for a sentence."""
     match value:
         case None:
             return "null"
@@ -591,4 +592,4 @@ def _finite(digits: str) -> float:
 
 _CAREFUL: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _QUICK: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-"""Kept, because `json.loads` with these makes one per call."""
+"""Kept, because `json.loads` with these creates one per call."""

@@ -1,11 +1,11 @@
-"""Secrets that are known, found in texts and replaced: in whole texts, in texts in pieces, and in texts that stream. Pure.
+"""Replacement of known secrets: in whole texts, in texts in pieces, and in streaming texts. Pure.
 
-What is found is replaced by `Secret(…)`, which is what a `Secret` shows of itself. The same text gives the same text each time. Where
-two secrets overlap, or one stands in another, what they cover together is replaced by one. What is no secret is left as it is, to
+A secret is replaced by `Secret(…)`, which is also the `repr` of a `Secret`. The same text always gives the same
+text. If two secrets overlap, or one contains another, one replacement covers both. All other text is unchanged, to
 the last character.
 
-Each form of each secret is one search of C code over the text, so the time is the length of the text by the number of forms. Where
-secrets come from, and in what values texts stand, does not enter.
+Each form of each secret is one search in C code, so the time is the length of the text times the number of forms.
+The source of the secrets, and the values that contain the texts, are handled elsewhere.
 """
 
 from bisect import bisect_right
@@ -15,13 +15,13 @@ from typing import Final, TypeAlias
 from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, secret_forms_of
 
 REPLACEMENT: Final = "Secret(…)"
-"""What stands in place of a secret."""
+"""The replacement of a secret."""
 
 _Stretch: TypeAlias = tuple[int, int]
 
 
 def _places_of(form: str, text: str) -> Iterator[_Stretch]:
-    """Give where a form stands in a text; what overlaps itself in a row, such as in a row of one letter, counts as one."""
+    """Yield the positions of a form in a text. Overlapping repetitions, such as in a row of one letter, count as one."""
     start = text.find(form)
     if start < 0:
         return
@@ -32,17 +32,17 @@ def _places_of(form: str, text: str) -> Iterator[_Stretch]:
         while step < size and text.startswith(again, end):
             end += step
         yield start, end
-        # Not behind its end: it may begin in there once more, at another distance.
+        # Not after its end: it may begin inside once more, at another distance.
         start = text.find(form, end - size + step)
 
 
 class KnownSecrets:
-    """Some secrets, each in all its forms. It never changes."""
+    """Some secrets in all their forms. Immutable."""
 
     __slots__ = ("__weakref__", "_first", "_forms", "_longest", "_shortest")
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        """Take the values; those that are too short, and pieces of what would stand in their place, are left out."""
+        """Store the values. Those that are too short, and parts of the replacement itself, are left out."""
         kept = [secret for secret in secrets if secret.strip() not in REPLACEMENT]
         found = {form for secret in kept for form in secret_forms_of(secret)}
         self._forms = tuple(sorted(found))
@@ -51,17 +51,17 @@ class KnownSecrets:
         self._shortest = min(map(len, found), default=0)
 
     def __repr__(self) -> str:
-        """Say how many forms there are, and none of them."""
+        """Show the number of forms, and none of them."""
         return f"KnownSecrets({len(self._forms)} forms)"
 
     def __bool__(self) -> bool:
-        """Say whether there is anything to look for."""
+        """Return whether there is any secret to search for."""
         return bool(self._forms)
 
     # --- whole texts
 
     def replaced(self, text: str) -> str:
-        """Give a text without secrets; one that has none is given back as it is."""
+        """Return a text without secrets. A text that has none is returned as it is."""
         if len(text) < self._shortest:
             return text
         for form in self._forms:
@@ -70,12 +70,12 @@ class KnownSecrets:
         return text
 
     def replaced_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
-        """Give texts without secrets that are read one behind the other: also without one that begins in one piece and ends in another."""
+        """Return consecutive texts without secrets, including one that begins in one piece and ends in another."""
         spans = self.found_in("".join(pieces))
         return self._cut(pieces, spans) if spans else pieces
 
     def found_in(self, text: str) -> list[_Stretch]:
-        """Say where in a text secrets stand: from where to where, in order, and none touches the inside of another."""
+        """Return the positions of secrets in a text, in order and without overlap."""
         if len(text) < self._shortest:
             return []
         spans = sorted(span for form in self._forms for span in _places_of(form, text))
@@ -88,11 +88,13 @@ class KnownSecrets:
         return merged
 
     def _cut(self, pieces: Sequence[str], spans: Sequence[_Stretch]) -> list[str]:
-        """Write pieces anew: what stands for a secret stands where it began."""
+        """Rewrite pieces. The replacement is where the secret began."""
         made: list[str] = []
         coming = iter((*spans, (sum(map(len, pieces)) + 1, 0)))
         start, end = next(coming)
-        done = begin = 0  # up to where the whole text is written, and where this piece begins in it
+        done = begin = (
+            0  # the end of the written part of the whole text, and the beginning of this piece in it
+        )
         for piece in pieces:
             stop = begin + len(piece)
             said: list[str] = []
@@ -110,11 +112,11 @@ class KnownSecrets:
     # --- texts that stream
 
     def may_begin_in(self, text: str) -> bool:
-        """Say whether a secret may begin somewhere in a text, at one look."""
+        """Return whether a secret may begin anywhere in a text, by a quick check."""
         return not self._first.isdisjoint(text)
 
     def held_of(self, text: str) -> int:
-        """Say how many characters at the end of a text may be the beginning of a secret that goes on behind it."""
+        """Return how many characters at the end of a text may be the beginning of a longer secret."""
         size = len(text)
         for start in range(max(0, size - self._longest + 1), size):
             if text[start] in self._first and self._goes_on(text[start:]) is not None:
@@ -122,7 +124,7 @@ class KnownSecrets:
         return 0
 
     def nearly_of(self, text: str) -> int:
-        """Say how many characters at the end of a text are more than half of a secret."""
+        """Return how many characters at the end of a text are more than half of a secret."""
         size = len(text)
         for start in range(max(0, size - self._longest + 1), size - MIN_SECRET_CHARACTERS + 1):
             place = self._goes_on(text[start:])
@@ -136,15 +138,15 @@ class KnownSecrets:
         return 0
 
     def _goes_on(self, beginning: str) -> int | None:
-        """Give the place of the first form that begins like this and is longer; None where there is none."""
+        """Return the index of the first form that begins like this and is longer, or None."""
         place = bisect_right(self._forms, beginning)
         is_one = place < len(self._forms) and self._forms[place].startswith(beginning)
         return place if is_one else None
 
 
 def _period_of(text: str) -> int:
-    """Say at which least distance a text can overlap itself; its length where it cannot."""
-    fits = [0] * len(text)  # how long a beginning ends here that is not all of it
+    """Return the smallest distance at which a text can overlap itself, or its length."""
+    fits = [0] * len(text)  # length of the longest proper beginning that ends here
     for place in range(1, len(text)):
         length = fits[place - 1]
         while length and text[place] != text[length]:
@@ -154,36 +156,37 @@ def _period_of(text: str) -> int:
 
 
 class StreamedText:
-    """A text that comes in pieces, of which no secret gets through, wherever it is cut.
+    """A text that comes in pieces, and is passed on without secrets, wherever it is cut.
 
-    The end of a piece that may be the beginning of a secret waits for the next one. Whatever the cut, what is let through is the same in
-    the end, and the same as of the whole text. The exception is a text that was let go in between: see `let_go`.
+    The end of a piece that may be the beginning of a secret waits for the next one. Whatever the cut, the final
+    output is the same, and the same as for the whole text. The exception is a text that was released in between:
+    see `let_go`.
 
     Attributes:
-        known: What may not get through; may become more.
+        known: The secrets, which may become more.
     """
 
     __slots__ = ("_is_replaced", "_out", "_tail", "known")
 
     def __init__(self, known: KnownSecrets) -> None:
-        """Begin with nothing."""
+        """Start without text."""
         self.known: KnownSecrets = known
         self._tail = ""
-        self._out = 0  # how much of the tail has been let through already, or replaced
-        self._is_replaced = False  # whether something stands in place of the end of that
+        self._out = 0  # how much of the tail was passed on or replaced already
+        self._is_replaced = False  # whether a replacement covers the end of that
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is held back."""
+        """Whether text is held back."""
         return self._out < len(self._tail)
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing is held back or remembered: another that begins here would say the same."""
+        """Whether no text is held back or remembered: a new one would have the same output from here."""
         return not self._tail
 
     def feed(self, piece: str) -> str:
-        """Take the next piece, and give what can be let through by now; may be empty."""
+        """Add the next piece, and return the text that can be passed on. May be empty."""
         if not self._tail and not self.known.may_begin_in(piece):
             return piece
         text = self._tail + piece
@@ -193,24 +196,24 @@ class StreamedText:
         return said
 
     def let_go(self) -> str:
-        """Give what is held back, because nothing more comes, or not for long; may be empty.
+        """Release the text that is held back, because no more comes, or not for long. May be empty.
 
-        More than half of a secret is as good as all of it, so that is replaced. Less goes out as it is, and is remembered: if the rest comes
-        after all, that is replaced.
+        More than half of a secret is as good as all of it, so it is replaced. A shorter part is returned as it is,
+        and remembered: if the rest comes later, the rest is replaced.
         """
         tail = self._tail
         if self._out == len(tail):
             return ""
         cut = len(tail) - self.known.nearly_of(tail)
         said = self._let_through(tail, cut)
-        if self._out < len(tail):  # the rest is more than half of one
+        if self._out < len(tail):  # the rest is more than half of a secret
             is_told = cut < self._out and self._is_replaced
             said += "" if is_told else REPLACEMENT
             self._out, self._is_replaced = len(tail), True
         return said
 
     def _let_through(self, text: str, cut: int) -> str:
-        """Say what comes before the cut, and which secrets begin there; a secret that begins behind it may be part of a longer one."""
+        """Return the text before the cut, with secrets replaced that begin there. A later one may be part of a longer secret."""
         said: list[str] = []
         out, is_replaced = self._out, self._is_replaced
         for start, end in self.known.found_in(text):
@@ -220,7 +223,7 @@ class StreamedText:
                 continue
             if start >= out:
                 said += (text[out:start], REPLACEMENT)
-            elif not is_replaced:  # its beginning was let go: the rest of it is not
+            elif not is_replaced:  # its beginning was released, so only the rest is replaced
                 said.append(REPLACEMENT)
             out, is_replaced = end, True
         if out < cut:

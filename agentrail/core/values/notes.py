@@ -1,11 +1,11 @@
-"""Working notes: how `NOTES.md` is read and written. Plain Markdown, which a person may edit in between. Pure; no file is opened here.
+"""Working notes: the format of `NOTES.md`. Plain Markdown, which the user may edit in between. Pure. No file is opened here.
 
     ## deployment <!-- 2026-11-22T22:40:05Z -->
 
     - We deploy on Fridays.
 
-Each topic has a heading, and what it was last written at stands in a comment behind it. Only the lines of a topic that is written are
-touched: whatever else a person wrote stays, byte for byte.
+Each topic has a heading, with the time of its last change in a comment. Only the lines of a changed topic are
+touched: all other text stays, byte for byte.
 """
 
 import datetime
@@ -21,31 +21,31 @@ from agentrail.structs import Value
 NOTES_FILE: Final = "NOTES.md"
 
 MAX_NOTES_BYTES: Final = 64 << 10
-"""Of all notes of a session, in UTF-8."""
+"""Limit of all notes of a session, in UTF-8."""
 
 MAX_NOTE_BYTES: Final = 8 << 10
-"""Of one note, in UTF-8."""
+"""Limit of one note, in UTF-8."""
 
 MAX_TOPIC_CHARACTERS: Final = 64
 
 USUAL_TOPIC: Final = "general"
-"""Of what was noted without a topic; also of what a person wrote in front of the first heading."""
+"""Topic of notes without a topic, and of text before the first heading."""
 
 _HEADING: Final = "## "
 _COMMENT: Final = "<!--"
 _COMMENT_END: Final = "-->"
 _BULLET: Final = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(.*\S)\s*")
 _LAST_MS: Final = 253_402_300_800_000
-"""The end of the year 9999, behind which there are no dates."""
+"""The end of the year 9999, the last date that can be represented."""
 
 
 class NoteTopic(Value, frozen=True, kw_only=True):
-    """A topic, as the index has it.
+    """A topic in the index.
 
     Attributes:
-        name: What it is called.
-        size_bytes: Of all that is noted under it, in UTF-8.
-        at_ms: When something was last noted, in milliseconds since 1970; None where a person took that away.
+        name: Its name.
+        size_bytes: Size of all its notes, in UTF-8.
+        at_ms: Time of the last change, in milliseconds since 1970. None if the user removed it.
     """
 
     name: str
@@ -58,9 +58,9 @@ class _Section:
     """A part of the file, up to the next heading.
 
     Attributes:
-        topic: What it is about; of what stands in front of the first heading `USUAL_TOPIC`.
-        heading: The line, as it is written; None in front of the first one.
-        lines: What stands below it, as it is written.
+        topic: Its topic. `USUAL_TOPIC` before the first heading.
+        heading: The line, as written. None before the first one.
+        lines: The lines below it, as written.
     """
 
     topic: str
@@ -70,12 +70,12 @@ class _Section:
 
     @property
     def body(self) -> str:
-        """What is noted, without the empty lines around it."""
+        """The notes, without the empty lines around them."""
         return "\n".join(self.lines).strip("\r\n")
 
 
 def fault_of_topic(topic: object) -> str | None:
-    """Say why something cannot be a topic; None when it can be one."""
+    """Return why a value is not a valid topic, or None if it is."""
     if (
         isinstance(topic, str)
         and 0 < len(topic) <= MAX_TOPIC_CHARACTERS
@@ -91,7 +91,7 @@ def fault_of_topic(topic: object) -> str | None:
 
 
 def topics_of(text: str) -> tuple[NoteTopic, ...]:
-    """Give the index: each topic once, in the order of the file; a topic with two headings is one."""
+    """Return the index: each topic once, in the order of the file. A topic with two headings is one."""
     found: dict[str, NoteTopic] = {}
     for section in _sections(text):
         if section.heading is None and not section.body:
@@ -109,19 +109,19 @@ def topics_of(text: str) -> tuple[NoteTopic, ...]:
 
 
 def notes_about(text: str, topic: str) -> str | None:
-    """Give what is noted under a topic; None where there is no such topic. Capitals make no difference."""
+    """Return the notes of a topic, or None if there is no such topic. Case-insensitive."""
     bodies = [one.body for one in _sections(text) if _key(one.topic) == _key(topic) and _is_there(one)]
     return "\n\n".join(filter(None, bodies)) if bodies else None
 
 
 def facts_in(answer: str, max_facts: int) -> tuple[str, ...]:
-    """Read the lines of a model's answer that are items of a list: models like to say something before and after it."""
+    """Return the list items of a model's answer: models often add text before and after the list."""
     found = (_BULLET.fullmatch(line) for line in answer.splitlines())
     return tuple(" ".join(item[1].split()) for item in found if item is not None)[:max_facts]
 
 
 def new_notes(text: str, notes: Iterable[str]) -> tuple[str, ...]:
-    """Leave out what stands in the file already, under whatever topic; capitals, white space and the last full stop do not count."""
+    """Return the notes that no topic has yet. Case, white space and the last full stop are ignored."""
     seen = {_fact_key(line) for line in text.splitlines()}
     new: dict[str, str] = {}
     for note in notes:
@@ -131,7 +131,7 @@ def new_notes(text: str, notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def with_notes(text: str, topic: str, notes: Sequence[str], at_ms: int) -> str:
-    """Put notes behind those of a topic, which is made where there is none. What stands there already is not written twice."""
+    """Add notes to a topic, which is created if needed. Existing ones are not written twice."""
     fault = fault_of_topic(topic)
     if fault is not None:
         raise OptionError([fault])
@@ -149,7 +149,7 @@ def with_notes(text: str, topic: str, notes: Sequence[str], at_ms: int) -> str:
         sections.append(_Section(topic=topic, heading="", at_ms=None, lines=()))
     old = sections[place]
     ended = tuple(old.body.split("\n")) if old.body else ()
-    # A paragraph of a person would else swallow the first item.
+    # Otherwise a paragraph of the user would absorb the first item.
     gap = ("",) if ended and not ended[-1].startswith(("- ", "  ")) else ()
     sections[place] = evolve(old, heading=_heading(old.topic, at_ms), lines=("", *ended, *gap, *items, ""))
     written = _joined(sections)
@@ -164,14 +164,14 @@ def with_notes(text: str, topic: str, notes: Sequence[str], at_ms: int) -> str:
 
 
 def without_topic(text: str, topic: str) -> str | None:
-    """Take away a topic with all that is noted under it; None where there is no such topic."""
+    """Remove a topic with all of its notes. None if there is no such topic."""
     sections = [*_sections(text)]
     left = [one for one in sections if not (_key(one.topic) == _key(topic) and _is_there(one))]
     return None if len(left) == len(sections) else _joined(left)
 
 
 def age_of(at_ms: int | None, now_ms: int) -> str:
-    """Say how long ago something was, in the largest unit that gives a whole number."""
+    """Return the age of a time, in the largest unit that gives a whole number."""
     if at_ms is None:
         return "age unknown"
     minutes = max(now_ms - at_ms, 0) // 60_000
@@ -184,7 +184,7 @@ def age_of(at_ms: int | None, now_ms: int) -> str:
 def _sections(text: str) -> Iterator[_Section]:
     topic, heading, at_ms = USUAL_TOPIC, None, None
     lines: list[str] = []
-    for line in text.split("\n"):  # not splitlines(), which breaks at characters that a line may have
+    for line in text.split("\n"):  # not splitlines(), which breaks at characters that a line may contain
         named = _named_in(line)
         if not named[0]:
             lines.append(line)
@@ -195,7 +195,7 @@ def _sections(text: str) -> Iterator[_Section]:
 
 
 def _named_in(line: str) -> tuple[str, int | None]:
-    """Give the topic of a heading, and its time; an empty topic where the line is no heading. No pattern: it would be slow for long lines."""
+    """Return the topic of a heading, and its time. Empty if the line is not a heading. A pattern would be slow for long lines."""
     if not line.startswith(_HEADING):
         return "", None
     words = line[len(_HEADING) :].strip()
@@ -229,7 +229,7 @@ def _heading(topic: str, at_ms: int) -> str:
 def _time_in(written: str) -> int | None:
     try:
         when = datetime.datetime.fromisoformat(written)
-    except ValueError:  # a person wrote something else there
+    except ValueError:  # the user wrote another text there
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=datetime.UTC)
@@ -237,7 +237,7 @@ def _time_in(written: str) -> int | None:
 
 
 def _item(note: str) -> str:
-    """Write a note as an item of a list; its further lines are indented, so that none of them can be a heading."""
+    """Return a note as a list item. Its further lines are indented, so that none of them can be a heading."""
     lines = note.strip().replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join([f"- {lines[0]}", *(f"  {line}" if line else "" for line in lines[1:])])
 

@@ -1,7 +1,7 @@
-"""Whether a value offers the calls of a port: asked of the value itself, on each Python alike.
+"""Whether a value offers the methods of a port: checked on the value itself, the same in each Python version.
 
-`isinstance` with a port looks at the value on Python 3.11, and from 3.12 at its class. A wrapper that hands calls on by
-`__getattr__` then offers nothing, without an error.
+`isinstance` with a port checks the value in Python 3.11, and its class from 3.12 on. A wrapper that forwards calls
+by `__getattr__` would then offer nothing, without an error.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ P = TypeVar("P")
 
 
 def offers(value: object, port: Callable[..., P]) -> "TypeIs[P]":
-    """Say whether a value has all members of a port, its own or those that its `__getattr__` finds."""
+    """Return whether a value has all members of a port, its own or those that its `__getattr__` finds."""
     bases: tuple[type, ...] = getattr(port, "__mro__", ())
     return all(
         hasattr(value, name)

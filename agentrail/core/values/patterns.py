@@ -1,10 +1,10 @@
-r"""How long a search for a regular expression can take at worst, found out without searching. Pure.
+r"""The worst-case time of a regular expression search, computed without searching. Pure.
 
-Python's `re` goes back and tries again, for some patterns as often as two to the power of the text, and while it does
-nothing else in the process moves: not even another thread, since it never lets go of the interpreter. So a pattern from
-elsewhere is looked at first. The bound is on the safe side: a repetition that is followed by what it cannot match itself
-(`[\w.]+@`) has one way to go on; every other has as many as the text has characters; and one inside of another multiplies
-them without end. A pattern is used on texts for which the bound is small.
+Python's `re` backtracks, for some patterns two to the power of the text's length, and blocks the whole process
+meanwhile, including other threads, because it never releases the interpreter. So a pattern from outside is analysed
+first. The bound is conservative. A repetition followed by something that it cannot match itself (`[\w.]+@`) has one
+way to continue. Every other one has as many as the text has characters, and nested ones multiply them without
+limit. A pattern is only used on texts for which the bound is small.
 """
 
 import functools
@@ -18,32 +18,32 @@ from attrs import evolve, frozen
 MAX_PATTERN_CHARACTERS: Final = 1_000
 
 _parser: Final[Any] = importlib.import_module("re._parser")
-# No public module tells how `re` reads a pattern; this one is asked for the tree that `re` itself compiles.
+# No public module exposes the parse tree of `re`. This one returns the tree that `re` itself compiles.
 _ops: Final[Any] = importlib.import_module("re._constants")
 
 _ASCII: Final = 128
 _OTHERS: Final = 1 << _ASCII
 _ALL: Final = (_OTHERS << 1) - 1
-"""Sets of characters: a bit for each of ASCII, one for all others. They may be too large, never too small."""
+"""Sets of characters: a bit for each of ASCII, and one for all others. They may be too large, but never too small."""
 
 _LINE_FEED: Final = 1 << ord("\n")
 _MAX_FACTOR: Final = 1e12
 _WITHOUT_END: Final = 1e300
-_ANY_WAY: Final = 8  # ways that a construct is taken to have of which nothing is known here
+_ANY_WAY: Final = 8  # assumed ways through an unknown construct
 
 
 class NoPattern(ValueError):
-    """A text is no regular expression, or too long for one; the message says why."""
+    """A text is not a regular expression, or too long. The message has the reason."""
 
 
 @frozen(kw_only=True)
 class Effort:
-    """How often a search may have to go back.
+    """How often a search may have to backtrack.
 
     Attributes:
-        degree: How many repetitions can each end in any place.
-        nested: How many repetitions are of something that can itself be repeated in several ways.
-        is_anchored: Whether a search begins in one place only.
+        degree: Number of repetitions that can each end at any position.
+        nested: Number of repetitions whose content can itself be repeated in several ways.
+        is_anchored: Whether a search begins at one position only.
     """
 
     factor: float
@@ -52,7 +52,7 @@ class Effort:
     is_anchored: bool
 
     def steps(self, characters: int) -> float:
-        """Say how many steps a search in a text of so many characters takes at most."""
+        """Return the maximum number of steps of a search in a text of this length."""
         n = characters + 1
         try:
             ways = self.factor * float(n) ** (self.degree + 1 + (not self.is_anchored))
@@ -67,14 +67,14 @@ class Effort:
 
 @functools.lru_cache(maxsize=512)
 def effort_of(pattern: str) -> Effort:
-    """Look at a pattern. A memo, because the answer is the same each time."""
+    """Analyse a pattern. Cached, because the result is always the same."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         message = f"it has {len(pattern):,} characters, at most {MAX_PATTERN_CHARACTERS:,} are taken"
         raise NoPattern(message)
     try:
         re.compile(pattern)
         tree = _parser.parse(pattern)
-        # Where case does not matter, sets are larger than they look.
+        # If case is ignored, sets are larger than they look.
         found = _Looker(is_plain=tree.state.flags & ~(re.UNICODE | re.ASCII) == 0).sequence(tree, 0)
     except (re.error, OverflowError, RecursionError) as error:
         raise NoPattern(str(error)) from None
@@ -90,7 +90,7 @@ def effort_of(pattern: str) -> Effort:
 
 @frozen(kw_only=True)
 class _Part:
-    """What a part of a pattern may begin with, and how many ways there are through it."""
+    """The possible first characters of a part of a pattern, and the number of ways through it."""
 
     first: int = 0
     is_nullable: bool = False
@@ -108,7 +108,7 @@ class _Looker:
         self._is_plain = is_plain
 
     def sequence(self, items: Iterable[Any], follow: int) -> _Part:
-        """Look at what stands one behind the other; from the back, since it matters what follows."""
+        """Analyse consecutive items, from the last to the first, since the following text matters."""
         first, is_nullable, factor, degree, nested = 0, True, 1.0, 0, 0
         behind = follow
         for op, value in reversed(list(items)):
@@ -125,7 +125,7 @@ class _Looker:
         if op in {_ops.LITERAL, _ops.NOT_LITERAL, _ops.ANY, _ops.IN}:
             return _Part(first=self._characters(op, value))
         if op is _ops.AT:
-            # The end is in one place, or two where there is a last line feed. Elsewhere it is unclear what is asked for.
+            # The end is at one position, or two with a last line feed. Other positions are unclear.
             at_end = value in {_ops.AT_END, _ops.AT_END_STRING} and self._is_plain
             return _Part(factor=2) if at_end else _Part(first=_ALL, is_nullable=True)
         if op is _ops.BRANCH:
@@ -140,7 +140,7 @@ class _Looker:
         if op is _ops.ATOMIC_GROUP:
             return self.sequence(value, follow)
         if op in {_ops.ASSERT, _ops.ASSERT_NOT}:
-            # Looked at once for each way that leads here, and never gone back into.
+            # Checked once for each way that leads here, and never backtracked into.
             inside = self.sequence(value[1], 0)
             return evolve(inside, first=_ALL, is_nullable=True)
         return _Part(first=_ALL, is_nullable=True, factor=_ANY_WAY, degree=1, nested=op is not _ops.GROUPREF)
@@ -186,7 +186,8 @@ class _Looker:
             if high is _ops.MAXREPEAT or high * (degree + nested) > _ANY_WAY:
                 nested += 1
             elif high > 1:
-                # A power, by which the bound of what may be repeated ten times is far off, and still a bound.
+                # A power: for a repetition of up to ten times the bound is very high, but it is still a
+                # bound.
                 factor, degree = min(factor, _MAX_FACTOR) ** min(high, _ASCII), degree * high
         if not is_clear:
             factor, degree = (factor, degree + 1) if is_endless else (factor * (high - low + 1), degree)

@@ -1,12 +1,13 @@
-"""What a program prints for a terminal, as text that a model can read: decoded, one kind of line end, no escapes. Pure."""
+"""Terminal output of a program as text for a model: decoded, with one kind of line end, without escapes. Pure."""
 
 import codecs
 import io
 import re
 from typing import Final
 
-# ECMA-48: control sequences, strings with their terminator (titles, links), and the short escapes. The strings come
-# before the short ones, which would otherwise take their first two characters and leave the rest as text.
+# ECMA-48: control sequences, strings with their terminator (titles, links), and the short escapes. The
+# strings come before the short ones, which would otherwise match their first two characters and leave the
+# rest as text.
 _ESCAPE: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
@@ -17,25 +18,25 @@ _CONTROLS: Final = dict.fromkeys(sorted(set(range(0x20)) - {0x09, 0x0A} | set(ra
 
 
 class PrintedText:
-    """Takes bytes in pieces, and gives the text of each; what is cut in two by a piece's end waits for the next."""
+    """Accepts bytes in pieces, and returns the text of each. A character or escape cut by a piece's end waits for the next."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without text."""
         # Undecodable bytes become U+FFFD; "\r\n" and the "\r" of progress bars become "\n", also across two pieces.
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
-        self._unfinished = ""  # begins with an escape whose end has not come yet
+        self._unfinished = ""  # begins with an escape whose end has not arrived yet
 
     def read(self, piece: bytes) -> str:
-        """Give what the next bytes say."""
+        """Return the text of the next bytes."""
         return self._clean(self._decoder.decode(piece), final=False)
 
     def finish(self) -> str:
-        """Give what has waited for more: nothing comes any more."""
+        """Return the rest: no more bytes come."""
         return self._clean(self._decoder.decode(b"", final=True), final=True)
 
     def _clean(self, text: str, *, final: bool) -> str:
-        # U+009B is the same as the two characters; written as these, one expression finds both.
+        # U+009B is equivalent to these two characters, so one expression finds both.
         text = self._unfinished + text.replace("\x9b", "\x1b[")
         self._unfinished = ""
         if "\x1b" in text:

@@ -1,4 +1,4 @@
-"""How two rankings become one, and how a vector is kept. Pure."""
+"""Fusion of rankings, and the storage format of vectors. Pure."""
 
 import math
 import struct
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 FUSED_FROM_EACH: Final = 50
-"""How many of each ranking count."""
+"""How many entries of each ranking count."""
 
 _K: Final = 60
 """Cormack, Clarke, Büttcher: Reciprocal Rank Fusion, SIGIR 2009. It keeps one first place from outweighing two second ones."""
 
 
 def fuse(*rankings: Sequence[str], limit: int) -> tuple[str, ...]:
-    """Make one ranking of several: what stands high in most of them comes first, of equals by id."""
+    """Merge several rankings into one: entries that rank high in most of them come first, ties by id."""
     scores: dict[str, float] = {}
     for ranking in rankings:
         for place, one in enumerate(ranking, 1):
@@ -22,7 +22,7 @@ def fuse(*rankings: Sequence[str], limit: int) -> tuple[str, ...]:
 
 
 def pack_vector(numbers: Sequence[float], dimension: int) -> bytes:
-    """Write a vector as it is kept: of length one, as float32, the least significant byte first."""
+    """Encode a vector for storage: of length one, as float32, the least significant byte first."""
     if len(numbers) != dimension:
         message = f"a vector has {len(numbers)} numbers, expected {dimension}"
         raise ValueError(message)

@@ -1,4 +1,4 @@
-"""How memories read for a model: as data between marks that nothing in them can end. Pure; tools and plugins show them alike."""
+"""Memories as text for a model: data between marks that nothing in them can close. Pure. Used by tools and plugins alike."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,16 @@ _INTRODUCTION: Final = (
 )
 
 _LAST_MS: Final = 253_402_300_800_000
-"""The end of the year 9999, behind which there are no dates."""
+"""The end of the year 9999, the last date that can be represented."""
 
 
 def show_memories(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Write memories, the first one first, each between marks that nothing in it can end."""
+    """Format memories, in order, each between marks that nothing in it can close."""
     return "\n".join([f"{count_memories(len(entries))} {_INTRODUCTION}", *map(_one, entries)])
 
 
 def count_memories(count: int) -> str:
-    """Write a number of memories: `1 memory`, `3 memories`."""
+    """Format a number of memories: `1 memory`, `3 memories`."""
     return "1 memory" if count == 1 else f"{count:,} memories"
 
 

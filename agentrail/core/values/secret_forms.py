@@ -1,8 +1,8 @@
-"""The forms in which a secret may stand in a text: as it is, in JSON, in an address, in base64. Pure; nothing is guessed by patterns.
+"""The forms of a secret in a text: as it is, in JSON, in an address, in base64. Pure, without guessing by patterns.
 
-Each form is a text that is looked for exactly. Base64 takes three bytes at a time, so what a secret looks like in it depends on how many
-bytes stand before it: there are three forms, of which those characters are looked for that the secret alone decides. What a text came to
-that was encrypted, compressed, turned round or written in hexadecimal is not found.
+Each form is searched for exactly. Base64 takes three bytes at a time, so its text depends on the number of bytes
+before the secret. There are three forms, and only the characters determined by the secret alone are searched for.
+Encrypted, compressed, reversed or hexadecimal forms are not found.
 """
 
 import base64
@@ -13,15 +13,15 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 MIN_SECRET_CHARACTERS: Final = 8
-"""Shorter values are no secrets: texts would be full of them, and what is left would say which."""
+"""Shorter values are not treated as secrets: they occur in many texts, and the gaps would reveal them."""
 
 _CODED: Final = re.compile(r"%[0-9A-F]{2}")
 _BEHIND: Final = (0, 2, 3)
-"""How many characters of base64 are not decided by a text alone, where 0, 1 or 2 bytes stand before it."""
+"""How many characters of base64 the secret alone does not determine, with 0, 1 or 2 bytes before it."""
 
 
 def secret_forms_of(secret: str) -> tuple[str, ...]:
-    """Give all forms of a secret, each once, in an order that is always the same; none of one that is too short."""
+    """Return all forms of a secret, each once, in a stable order. None for one that is too short."""
     value = secret.strip()
     if len(value) < MIN_SECRET_CHARACTERS:
         return ()
@@ -30,7 +30,7 @@ def secret_forms_of(secret: str) -> tuple[str, ...]:
 
 
 def _in_literals(value: str) -> Iterator[str]:
-    """Write it as JSON does, and JSON within JSON; and as Python does, which shows texts in its errors."""
+    """Yield its forms in JSON, in JSON within JSON, and in Python, which shows texts in its errors."""
     for is_ascii in (True, False):
         once = json.dumps(value, ensure_ascii=is_ascii)[1:-1]
         yield once
@@ -42,7 +42,7 @@ def _in_literals(value: str) -> Iterator[str]:
 
 
 def _in_addresses(value: str) -> Iterator[str]:
-    """Write it as addresses and forms do: how much is left as it is differs, and so do capital letters."""
+    """Yield its forms in addresses and forms: encoders differ in the characters that they keep, and in case."""
     data = value.encode("utf-8", "surrogatepass")
     for coded in (quote(data, safe=""), quote(data), quote(data, safe="!'()*"), quote_plus(data)):
         yield coded

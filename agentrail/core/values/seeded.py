@@ -1,10 +1,10 @@
-"""Numbers that look random and are a function of a seed: SplitMix64.
+"""Pseudo-random numbers as a function of a seed: SplitMix64.
 
-The core has no randomness, so that a replay gives the same. A plugin that wants to toss a coin gets one of these, made
-from the signal that its session is working on.
+The core has no randomness, so that a replay gives the same result. A plugin that needs a random decision gets one
+of these, seeded by the signal that its session is processing.
 
-Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; the constants are those of
-java.util.SplittableRandom. Not for secrets.
+Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; the constants are those
+of java.util.SplittableRandom. Not for secrets.
 """
 
 import hashlib
@@ -23,9 +23,10 @@ class SeededRandom:
     __slots__ = ("_named", "_salt", "_seed", "_state")
 
     def __init__(self, seed: int | tuple[str | int, ...]) -> None:
-        """Start from the lowest 64 bits of a number, or from what names a moment, as `seed_of` takes it.
+        """Start from the lowest 64 bits of a number, or from the name of a moment, same as for `seed_of`.
 
-        Of a name the seed is made at the first draw: a session makes a generator for each hook, and hardly one is used.
+        The seed of a name is computed at the first draw: a session makes a generator for each hook, and hardly any
+        is used.
         """
         self._named = seed
         self._seed: int | None = None
@@ -34,14 +35,14 @@ class SeededRandom:
 
     @property
     def seed(self) -> int:
-        """The number that all others follow from."""
+        """The number from which all others are derived."""
         if self._seed is None:
             named = self._named
             self._seed = (seed_of(*named) if isinstance(named, tuple) else named) & _MASK
         return self._seed
 
     def next_bits(self) -> int:
-        """Draw 64 bits."""
+        """Return 64 random bits."""
         state = self.seed ^ self._salt if self._state is None else self._state
         mixed = self._state = (state + _GOLDEN) & _MASK
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -49,11 +50,11 @@ class SeededRandom:
         return mixed ^ (mixed >> 31)
 
     def random(self) -> float:
-        """Draw a number from 0 up to, and without, 1."""
+        """Return a number from 0 to below 1."""
         return (self.next_bits() >> 11) / 2**53
 
     def randrange(self, stop: int) -> int:
-        """Draw a whole number from 0 up to, and without, `stop`.
+        """Return a whole number from 0 to below `stop`.
 
         Raises:
             ValueError: Your move: `stop` is not positive.
@@ -64,7 +65,7 @@ class SeededRandom:
         return self.next_bits() * stop >> 64
 
     def choice(self, items: Sequence[T]) -> T:
-        """Draw one of some items.
+        """Return one of some items.
 
         Raises:
             ValueError: Your move: there are none.
@@ -72,9 +73,10 @@ class SeededRandom:
         return items[self.randrange(len(items))]
 
     def begin(self, salt: int) -> None:
-        """Begin anew, at a place that depends on the seed and the salt, not on what was drawn so far.
+        """Restart at a position that depends on the seed and the salt, not on earlier draws.
 
-        The pipeline does this before it asks a plugin, so each has numbers of its own, with any others in the stack.
+        The pipeline does this before it calls a plugin, so each has numbers of its own, whatever the other plugins
+        of the stack.
         """
         self._salt, self._state = salt, None
 
@@ -84,7 +86,7 @@ class SeededRandom:
 
 
 def seed_of(*parts: str | int) -> int:
-    """Make a seed of whatever names a moment: a session, a signal, a time.
+    """Return a seed made from the name of a moment: a session, a signal, a time.
 
     >>> seed_of("s1", 1_700_000_000_000) == seed_of("s1", 1_700_000_000_000)
     True

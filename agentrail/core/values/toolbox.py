@@ -1,7 +1,7 @@
-"""What a session knows of its tools: names, schemas, and whether arguments are as the schema says.
+"""A session's view of its tools: names, schemas, and the validation of arguments.
 
-A `ToolSpec` is the pure half of a tool; the half that does something stays with the runner. Nothing that executes
-enters this file.
+A `ToolSpec` is the pure half of a tool. The other half stays with the runner: this module contains nothing that
+executes.
 """
 
 import math
@@ -26,7 +26,7 @@ from agentrail.messages import CallId, JsonObject, ToolCall
 from agentrail.structs import Value
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
-"""What a tool promises about being run twice; see docs/explanation/tools.md."""
+"""Whether a tool is safe to run twice; see docs/explanation/tools.md."""
 
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Memoized:
-    """A place beside the fields of a Struct: no part of the value, so it is not compared, copied, written or read."""
+    """A slot next to the fields of a Struct: not part of the value, so it is not compared, copied, encoded or decoded."""
 
     __slots__ = ("_validator",)
     _validator: CompiledSchema
@@ -59,27 +59,28 @@ def _code() -> Literal["code"]:
 
 
 class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
-    """One tool, as the model is told of it and as the core judges its calls.
+    """One tool, as described to the model and as used by the core to judge its calls.
 
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`, unique in a session.
-        description: What the model reads.
-        parameters: JSON Schema, draft 2020-12, of an object; frozen, so the tool may go on with its own.
+        description: The text that the model reads.
+        parameters: JSON Schema, draft 2020-12, of an object. Frozen: the tool keeps its own copy.
         killable: Whether a steer or a default abort stops it.
-        effect_class: What it promises about being run twice.
-        timeout_seconds: Per attempt; None for the session's own. Of a question: how long it waits.
-        max_retries: How often a call that raised is made again; None for what its effect class and the session say.
-        polling: Whether repeats are its nature, so that no loops are looked for.
-        answered_by: What gives the result: its code; the user, whom the call is a question to; a session of its own; the
-            client, who has the code; or the session that calls it, of what it knows.
-        origin: Of one that came while the session ran and is kept: where its code is found again, `package.module:NAME`. Empty of
-            all others, which are given again by who brings the session back.
+        effect_class: Whether it is safe to run twice.
+        timeout_seconds: Per attempt. None for the session's own. For a question: how long it waits.
+        max_retries: How often a call that raised is retried. None for the rule of its effect class and the session.
+        polling: Whether it is meant to be repeated, and is not checked for loops.
+        answered_by: The source of its result: its code, the user (the call is a question), a child session, the
+            client, which has the code, or the session itself.
+        origin: For a tool that was added to a running session and is kept: where its code is found again,
+            `package.module:NAME`. Empty for all others, which are supplied again when the session is restored.
     """
 
     name: str
     description: str
     parameters: JsonObject
-    # `origin` came later, and is left out where there is none; the defaults of the others are made, so they are always written.
+    # `origin` came later, and is omitted if empty. The other defaults are made by functions, so they are
+    # always written.
     killable: bool = msgspec.field(default_factory=_yes)
     effect_class: EffectClass = msgspec.field(default_factory=_once)
     timeout_seconds: float | None = msgspec.field(default_factory=_unset)
@@ -89,11 +90,11 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
 
     def __post_init__(self) -> None:
-        """Freeze the schema: the tool goes on with its own."""
+        """Freeze the schema. The tool keeps its own copy."""
         force_setattr(self, "parameters", frozen_json(self.parameters))
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
-        """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well."""
+        """Return the faults of arguments, at most ten sentences, each with its path. Empty for valid ones."""
         validator = getattr(self, "_validator", None)
         if validator is None:
             validator = CompiledSchema(self.parameters)
@@ -101,7 +102,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
         return validator.faults(arguments)
 
     def with_defaults(self, arguments: JsonObject) -> JsonObject:
-        """Fill in the schema's defaults for properties that are missing, and freeze it all; what was given is not touched."""
+        """Return the arguments with the schema's defaults for missing properties, frozen. Given values are not changed."""
         properties = self.parameters.get("properties")
         if type(properties) is not FrozenDict and not isinstance(properties, Mapping):
             return frozen_json(arguments)
@@ -113,7 +114,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
         return frozen_json({**arguments, **missing} if missing else arguments)
 
     def check(self) -> None:
-        """Refuse a tool that no model can be told of: a bad name, no description, a schema that is none."""
+        """Refuse a tool that cannot be described to a model: a bad name, no description, an invalid schema."""
         if not _NAME.fullmatch(self.name):
             message = f"a tool is named {self.name!r}: expected 1 to 64 of A-Z a-z 0-9 _ -"
             raise ToolDefinitionError(message)
@@ -134,13 +135,13 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Toolbox:
-    """The tools of a session, sorted by name, so that attaching in another order changes no byte of a request."""
+    """The tools of a session, sorted by name, so that the order of attaching changes no byte of a request."""
 
     __slots__ = ("_by_name", "_encoded", "_generations", "_less", "_size", "generation", "specs")
 
     specs: tuple[ToolSpec, ...]
     generation: int
-    """Which change of a session's tools made this box; 0: none."""
+    """The number of the change that made this box. 0: none."""
 
     _by_name: Mapping[str, ToolSpec]
     _encoded: tuple[tuple[str, bytes], ...]
@@ -154,11 +155,11 @@ class Toolbox:
         generations: Mapping[str, int] = MappingProxyType({}),
         generation: int = 0,
     ) -> None:
-        """Take specs in any order.
+        """Create a box from specs in any order.
 
         Args:
             specs: The tools.
-            generations: The change of the session's tools that brought a tool, by name; 0 for those of the start.
+            generations: The number of the change that added a tool, by name. 0 for the initial ones.
             generation: The last change.
 
         Raises:
@@ -179,19 +180,19 @@ class Toolbox:
         _set(self, "_encoded", ())
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: sessions share a box, and providers are given it."""
+        """Refuse: sessions share a box, and providers use it."""
         _refuse_change(name)
 
     def __delattr__(self, name: str) -> NoReturn:
-        """Refuse, as setting does."""
+        """Refuse, same as for setting."""
         _refuse_change(name)
 
     def encoded(self, wire: str, encode: "Callable[[Toolbox], bytes]") -> bytes:
-        """Return the list in a wire format, encoding it at most once per format in its life.
+        """Return the list in a wire format. It is encoded at most once per format.
 
         Args:
             wire: The name of the format.
-            encode: Makes the bytes; a pure function of the box.
+            encode: Returns the bytes. A pure function of the box.
         """
         for name, form in self._encoded:
             if name == wire:
@@ -201,15 +202,15 @@ class Toolbox:
         return made
 
     def get(self, name: str) -> ToolSpec | None:
-        """Look a tool up by the name that the model wrote."""
+        """Return a tool by the name that the model wrote, or None."""
         return self._by_name.get(name)
 
     def size_with(self, system: str | None, measure: "Callable[[str | None, Toolbox], int]") -> int:
-        """Give the size of the list with a system prompt before it; a memo, since both seldom change.
+        """Return the size of the list with a system prompt before it. Cached, since both seldom change.
 
         Args:
             system: The prompt.
-            measure: Makes the size; a pure function of both.
+            measure: Returns the size. A pure function of both.
         """
         known = self._size
         if known is None or known[0] != system:
@@ -218,7 +219,7 @@ class Toolbox:
         return known[1]
 
     def generation_of(self, name: str) -> int:
-        """Say which change brought the tool of a name; tells it from others that had the name before."""
+        """Return the number of the change that added a tool, which distinguishes it from earlier tools of that name."""
         return self._generations.get(name, 0)
 
     def changed(
@@ -227,9 +228,9 @@ class Toolbox:
         """Return a box with other tools.
 
         Args:
-            attach: New ones; one of a name that is there takes its place.
-            detach: Names that go; a name among those that are attached too stays.
-            generation: Of the new ones.
+            attach: New ones. One with a known name replaces the tool of that name.
+            detach: Names to remove. A name that is also attached stays.
+            generation: Number of this change, for the new ones.
             replace: Whether only the new ones stay.
         """
         new = {spec.name: spec for spec in attach}
@@ -239,11 +240,11 @@ class Toolbox:
         return Toolbox([*kept, *new.values()], generations | dict.fromkeys(new, generation), generation)
 
     def handed_over(self, tools: "Toolbox", generation: int) -> "Toolbox":
-        """Return a box with the tools of another agent, and of these the ones that no code of a caller's answers.
+        """Return a box with the tools of another agent, and with those of these tools that sessions answer.
 
         Args:
-            tools: Those of the agent.
-            generation: Under which they are kept.
+            tools: The tools of the agent.
+            generation: The generation number to keep them under.
         """
         kept = [
             spec
@@ -256,10 +257,10 @@ class Toolbox:
         )
 
     def without(self, names: tuple[str, ...]) -> "Toolbox":
-        """Return a box without some tools: the same one each time as long as they are the same, so that it is encoded once.
+        """Return a box without some tools. The same names return the same box, so that it is encoded once.
 
         Args:
-            names: Those that go; a name that is not there is none.
+            names: Names to remove. Unknown ones are ignored.
         """
         if not names:
             return self
@@ -273,7 +274,7 @@ class Toolbox:
         return known[1]
 
     def described(self, anew: Iterable[ToolSpec]) -> "Toolbox":
-        """Return a box with the same tools, some of which say something else of themselves; others are left out."""
+        """Return a box with the same tools, some of them with new descriptions. Unknown ones are ignored."""
         by_name = {spec.name: spec for spec in anew}
         specs = [by_name.get(spec.name, spec) for spec in self.specs]
         if specs == list(self.specs):
@@ -286,15 +287,15 @@ class Toolbox:
         return tuple(self._by_name)
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        """Give the specs by name."""
+        """Iterate over the specs by name."""
         return iter(self.specs)
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of tools."""
         return len(self.specs)
 
     def __eq__(self, other: object) -> bool:
-        """Two boxes are equal when they hold equal specs, from the same changes."""
+        """Return whether both hold equal specs, from the same changes."""
         return (
             isinstance(other, Toolbox)
             and self.specs == other.specs
@@ -316,7 +317,7 @@ def _refuse_change(name: str) -> NoReturn:
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """Read the arguments that a model wrote."""
+    """Decode the arguments that a model wrote. Return the fault as a text if they are invalid."""
     if not text:
         return EMPTY
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -335,7 +336,7 @@ def parse_arguments(text: str) -> JsonObject | str:
 
 
 def read_call(call_id: str, name: str, text: str) -> ToolCall:
-    """Make a call of what a vendor sent."""
+    """Return a call from a vendor's fields."""
     parsed = parse_arguments(text)
     if isinstance(parsed, str):
         return ToolCall(call_id=CallId(call_id), name=name, arguments=None, malformed=text)

@@ -1,4 +1,4 @@
-"""A conversation as text for people and for files: all that was said, nothing about formats."""
+"""A conversation as text for users and for files: its complete content, independent of formats."""
 
 import json
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from agentrail.messages import (
 
 
 def transcript_of(messages: Iterable[Message]) -> str:
-    """Render messages in order, each under a heading that says who spoke; ends with a line break, unless empty."""
+    """Format messages in order, each under a heading with its speaker. Ends with a line break, unless empty."""
     return "".join(f"{_rendered(message)}\n\n" for message in messages).removesuffix("\n")
 
 

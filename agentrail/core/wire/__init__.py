@@ -1,1 +1,1 @@
-"""Signals, events and hook events as JSON and back."""
+"""JSON encoding and decoding of signals, events and hook events."""

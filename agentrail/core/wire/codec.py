@@ -1,16 +1,16 @@
-"""Events and signals as JSON and back, one object each. Pure.
+"""JSON encoding of events and signals, one object each. Pure.
 
-An event begins with what every reader needs: `kind`, `seq`, `session_id`, `at_ms`; then come its own fields, all of
-them, under their own names. What stands in a union says which member it is: blocks have a `kind`, messages a `role`.
-So each object can be decoded without looking at what else it holds.
+An event begins with fields that every reader needs: `kind`, `seq`, `session_id`, `at_ms`. Then come all of its own
+fields, under their own names. Members of a union name their type: blocks have a `kind`, messages a `role`. So each
+object can be decoded without context.
 
-All of them are Structs, which msgspec writes and reads as they are. But for one thing: in Python `meta` is a field like any
-other, on the wire the envelope is flat, because who reads a line with other tools looks for `seq` and not for `meta.seq`. So
-it is taken out before an event is written, and put in its place when the text is there, and the other way round.
+All of them are Structs, which msgspec encodes directly, with one exception. In Python `meta` is a field like any
+other, but on the wire the envelope is flat, because other tools look for `seq` and not for `meta.seq`. So it is
+taken out before an event is encoded and inserted into the text, and the reverse when decoding.
 
-A newer version has kinds and fields that this one does not know. An event that has some of them is kept as an
-`UnknownEvent`, whole, because a reader that only passes it on or draws it must not lose it. A signal is refused: a state that was
-made from half of a signal would be another state.
+A newer version has kinds and fields that this one does not know. An event with some of them is kept whole as an
+`UnknownEvent`, because a reader that only forwards or draws it must not lose it. A signal is refused: half of a
+signal would give another state.
 """
 
 import re
@@ -37,9 +37,9 @@ SIGNAL_KINDS: Final[Mapping[type[Signal], str]] = MappingProxyType(
 
 
 class _Head(Struct, frozen=True, kw_only=True, gc=False):
-    """How an event begins. The envelope is there on all that a session published, and absent on an event made by hand.
+    """The beginning of an event. The envelope is present on every published event, and absent on an event made by hand.
 
-    Of an object that is read everything else is skipped, so that it can be read of any.
+    When decoding, all other fields are skipped, so it can be read from any object.
     """
 
     kind: str
@@ -57,11 +57,11 @@ def encode_event(event: Event | UnknownEvent) -> bytes:
     """Encode an event as one JSON object, without a line break.
 
     Args:
-        event: With its `meta`, as subscribers get it; one that was made by hand has no number, session and time.
+        event: With its `meta`, as delivered to subscribers. An event made by hand has no number, session and time.
 
     Returns:
-        UTF-8. `ephemeral` is there, and true, for events that are never replayed; `session_path` for those of a session
-        that another one started. What was decoded as unknown comes out as it went in.
+        UTF-8. `ephemeral` is present, and true, for events that are never replayed, and `session_path` for those of a session
+        that another one started. An unknown event is encoded exactly as it was decoded.
     """
     if isinstance(event, UnknownEvent):
         return event.document
@@ -71,22 +71,22 @@ def encode_event(event: Event | UnknownEvent) -> bytes:
         event = replace(event, meta=None)
     if type(event) is SubagentEvent:
         event = replace(event, event=Raw(encode_event(event.event)))
-    # What msgspec writes begins with the kind and an empty `meta`, if it writes one; in its place stands the head.
+    # msgspec's output begins with the kind and an empty `meta`, if it writes one. The head replaces both.
     return _encode(_head_of(kind, meta))[:-1] + _encode(event)[length:]
 
 
 def decode_event(text: bytes | str) -> Event | UnknownEvent:
-    """Decode what `encode_event` made, in this version, an older one or a newer one.
+    """Decode an event from `encode_event` of this version, an older one or a newer one.
 
     Args:
         text: One JSON object.
 
     Returns:
-        The event, with its `meta` if the object has a number. An `UnknownEvent` where this version does not know the
-        kind, a field, or a word that stands where only certain words may.
+        The event, with its `meta` if the object has a number. An `UnknownEvent` if this version does not know the
+        kind, a field, or a word of a closed choice.
 
     Raises:
-        CodecError: Your move: this is no JSON, or no event.
+        CodecError: Your move: the text is not JSON, or not an event.
     """
     try:
         return _event_of(_with_meta(_read(text)))
@@ -99,12 +99,12 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
 _BEGINS: Final = (
     b'{"kind":"%b","meta":null',
     b'{"kind":"%b"',
-)  # the second where what holds its default is left out
+)  # the second if defaults are omitted
 _HEADS: Final[dict[type[Event], tuple[str, int]]] = {
     event: (kind, len(_BEGINS[event.__struct_config__.omit_defaults] % kind.encode()))
     for event, kind in KINDS.items()
 }
-"""How each kind begins: its name, and how much msgspec writes before its own fields."""
+"""The beginning of each kind: its name, and how much msgspec writes before its own fields."""
 
 
 def _head_of(kind: str, meta: Envelope | None) -> "_Head":
@@ -131,10 +131,10 @@ def _envelope_of(head: _Head, at: str = "$") -> Envelope | None:
 
 
 def _with_meta(document: Any, at: str = "$") -> Any:
-    """Make of the JSON of an event what msgspec makes an event of: what stands flat on the wire goes into `meta`."""
+    """Convert the JSON of an event to msgspec's form: the flat envelope moves into `meta`."""
     if type(document) is not dict:
         return document
-    if "meta" in document:  # a field of the class, and none of the wire
+    if "meta" in document:  # a field of the class, but not of the wire
         raise _moved(msgspec.ValidationError(_NO_FIELD), at)
     try:
         head = _to_head(document)
@@ -149,7 +149,7 @@ def _with_meta(document: Any, at: str = "$") -> Any:
 
 
 def _event_of(document: Any) -> Event:
-    # By the class, because what a union is msgspec would find out anew each time; any union says what is no kind.
+    # By the class, because msgspec would analyse a union each time. Any union reports an unknown kind.
     kind: Any = document.get("kind") if type(document) is dict else None
     event: Event = _CONVERTERS.get(kind, _any_kind)(document)
     return event
@@ -166,22 +166,22 @@ _NO_FIELD: Final = "Object contains unknown field `meta`"
 
 
 def _moved(error: msgspec.ValidationError, at: str) -> msgspec.ValidationError:
-    """Say where a fault of a part stands in the whole."""
+    """Return a part's error with its path in the whole."""
     fault, _, path = str(error).partition(" - at `$")
     return msgspec.ValidationError(f"{fault} - at `{at}{path or '`'}")
 
 
 def event_schema() -> dict[str, Any]:
-    """Give the JSON Schema, draft 2020-12, of all that `encode_event` writes in this version."""
+    """Return the JSON Schema, draft 2020-12, of everything that `encode_event` writes in this version."""
     schema = msgspec.json.schema(Event)
     definitions = schema["$defs"]
     del definitions[Envelope.__name__]
     for definition in definitions.values():
-        definition.pop("description", None)  # the whole docstring, which is about Python
+        definition.pop("description", None)  # the whole docstring, which describes the Python class
         for rules in definition["properties"].values():
-            rules.pop("default", None)  # which is written all the same
+            rules.pop("default", None)  # defaults are written anyway
             if "anyOf" in rules and all(one == rules["anyOf"][0] for one in rules["anyOf"]):
-                rules.update(rules.pop("anyOf")[0])  # two kinds of ids are one kind of text
+                rules.update(rules.pop("anyOf")[0])  # two kinds of ids have the same JSON type
     head = msgspec.json.schema(_Head)["$defs"][_Head.__name__]["properties"]
     for kind in KINDS:
         definition = definitions[kind.__name__]
@@ -194,7 +194,8 @@ def event_schema() -> dict[str, Any]:
 def _unknown(text: bytes | str) -> UnknownEvent:
     try:
         outline = _outlines.decode(text)
-        # Not the values that Python would make of it: 1.0 and 1e0 are one number to Python, two texts to the next reader.
+        # Not re-encoded from Python values: 1.0 and 1e0 are the same number in Python, but different texts
+        # for the next reader.
         document = msgspec.json.format(text.encode() if isinstance(text, str) else text, indent=-1)
     except _FAULTS as error:
         raise _refusal(error, of="event") from error
@@ -215,12 +216,12 @@ def encode_signal(signal: Signal) -> bytes:
 
 
 def decode_signal(text: bytes | str) -> Signal:
-    """Decode what `encode_signal` made, in this version or an older one."""
+    """Decode a signal from `encode_signal` of this version or an older one."""
     try:
         return _signal_of(text)
     except _FAULTS as error:
         raise _refusal(error, of="signal") from error
-    except (ToolContractError, OptionError) as error:  # a change or a price that none can make
+    except (ToolContractError, OptionError) as error:  # a change or a price that is invalid
         message = f"no signal: {error}"
         raise CodecError(message, path="$") from error
 
@@ -239,9 +240,9 @@ def _signal_of(text: bytes | str) -> Signal:
 
 
 _HAS_AN_EVENT: Final = f"Invalid value {SIGNAL_KINDS[ChildPublished]!r} - at `$.kind`"
-# All but the one that has an event in it, of whose envelope msgspec does not know. Its kind is looked at before all else.
+# All but the one that contains an event, whose envelope msgspec does not know. Its kind is checked first.
 _signals: Final[msgspec.json.Decoder[Any]] = decoder_of(
-    Union[tuple(kind for kind in SIGNAL_KINDS if kind is not ChildPublished)]  # noqa: UP007 - a union that only the running program knows
+    Union[tuple(kind for kind in SIGNAL_KINDS if kind is not ChildPublished)]  # noqa: UP007 - a union that only exists at runtime
 )
 
 
@@ -251,13 +252,15 @@ _signals: Final[msgspec.json.Decoder[Any]] = decoder_of(
 def _read(text: bytes | str) -> object:
     try:
         return _documents.decode(text)
-    except msgspec.ValidationError as error:  # a number that no float holds, and msgspec does not say which
+    except (
+        msgspec.ValidationError
+    ) as error:  # a number too large for a float, and msgspec does not report where
         message = f"{str(error).partition(' - at ')[0]} - at `{_place_of_fault(text)}`"
         raise msgspec.ValidationError(message) from error
 
 
 def _place_of_fault(text: bytes | str | Raw, path: str = "$", levels: int = 8) -> str:
-    """Find what cannot be read, some levels down: each of them reads the text once more."""
+    """Return the path of the unreadable part, a few levels down. Each level reads the text once more."""
     try:
         parts = _parts.decode(text) if levels else {}
     except msgspec.DecodeError:
@@ -289,7 +292,9 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 def _encode(value: Struct) -> bytes:
     try:
         return _encoder.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, which some models write as an escape and no UTF-8 can hold
+    except (
+        UnicodeEncodeError
+    ):  # a lone surrogate, which some models write as an escape, and UTF-8 cannot represent
         return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
 
 
@@ -308,10 +313,10 @@ def _mended(value: object) -> object:
 _FAULTS: Final = (
     msgspec.DecodeError,
     RecursionError,
-)  # the second for what is nested more deeply than Python may go
+)  # RecursionError for too deeply nested values
 
-# How msgspec begins to say that a name is new: of a field, of a member of a union, of a word in a closed set. All else
-# that it says is about a value of the wrong type, or one that is missing.
+# The beginnings of msgspec's errors about new names: a field, a member of a union, a word of a closed choice.
+# All other errors are about wrong types or missing values.
 _NEWS: Final = ("Object contains unknown field", "Invalid value", "Invalid enum value")
 _PLACE: Final = re.compile(r"(?P<fault>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
 
@@ -322,7 +327,7 @@ def _is_news(error: Exception) -> bool:
 
 def _refusal(error: Exception, *, of: Literal["event", "signal"]) -> CodecError:
     found = _PLACE.fullmatch(str(error))
-    assert found is not None  # noqa: S101 - the pattern takes every text
+    assert found is not None  # noqa: S101 - the pattern matches every text
     path = found["path"] or "$"
     hint = "a newer version may have written it" if _is_news(error) else f"pass what encode_{of} made"
     return CodecError(f"no {of}: at {path}: {found['fault']}; {hint}", path=path)

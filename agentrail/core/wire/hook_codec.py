@@ -1,4 +1,4 @@
-"""Hook events from JSON, for people who write one down to see what a stack says to it. Nothing is journaled in this form.
+"""Decoding of hook events from JSON, for users who write one to test a stack. Nothing is journaled in this form.
 
 {"hook": "BeforeTool", "name": "shell", "arguments": {"command": "ls"}, "call_id": "c1"}
 """
@@ -15,7 +15,7 @@ _hooks: Final[msgspec.json.Decoder[Lifecycle]] = decoder_of(Lifecycle)
 
 
 def decode_hook_event(text: bytes | str) -> Lifecycle:
-    """Read one of the fourteen hook events."""
+    """Decode one of the fourteen hook events."""
     try:
         return _hooks.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

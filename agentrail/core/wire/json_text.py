@@ -1,6 +1,7 @@
-"""JSON read strictly, before any shape is asked: what two readers could take for two things is refused. Pure."""
+"""Strict JSON parsing before any shape is checked: ambiguous texts are refused. Pure."""
 
-# not compiled: `json` calls its functions for each pair, and only interpreted functions end with a RecursionError
+# not compiled: `json` calls its functions for each pair, and only interpreted functions end with a
+# RecursionError
 
 import json
 import re
@@ -12,14 +13,14 @@ from agentrail.core.wire.shapes import MAX_DIGITS, Misfit, PlainJson
 
 
 def read_json(text: bytes | str) -> PlainJson:
-    """Read JSON strictly: no key twice in one object, no number that takes long, no half of a character, nothing behind it."""
+    """Parse JSON strictly: no duplicate keys, no very long numbers, no half of a surrogate pair, no trailing text."""
     try:
         given = text.encode() if isinstance(text, str) else text
         if _has_long_number(given):
             _read_pairs(given)
         plain = msgspec.json.decode(given)
-        # What nothing was left out of comes out as it went in. Else it is read once more, by what shows each pair; blanks
-        # and other spellings of a number are no fault.
+        # If re-encoding gives the same text, no pair was dropped. Otherwise it is parsed again with every
+        # pair checked. Blanks and other spellings of a number are allowed.
         if msgspec.json.encode(plain) != given:
             _read_pairs(given)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -32,7 +33,7 @@ _DIGITS: Final = re.compile(rb"[0-9]+")
 
 
 def _has_long_number(given: bytes) -> bool:
-    """Whether more than `MAX_DIGITS` digits stand in a row: such a row covers one of the bytes that are looked at."""
+    """Whether more than `MAX_DIGITS` consecutive digits occur: such a row covers one of the sampled bytes."""
     step = MAX_DIGITS + 1
     for place in range(0, len(given), step):
         found = _DIGITS.match(given, place, place + step)

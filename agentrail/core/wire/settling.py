@@ -1,11 +1,12 @@
-"""What is stepped is what its bytes say: a signal that no journal could hold as it is becomes the one that comes back from it. Pure.
+"""Normalisation of signals to what their JSON form can represent, so that replay is exact. Pure.
 
-A journal keeps signals as JSON, and the state is what they come to, so a value that JSON changes must have been changed before it
-was stepped. That is done here, in front of each step, whatever door a value came in by: half of a character, a number that is
-none, a set, an object. Nearly every signal has nothing of that, is looked at once, not written, and given back as it is.
+A journal stores signals as JSON, and the state is derived from them. So a value that JSON would change must be
+changed before its step. This is done here before each step, whatever the source of a value: half of a surrogate
+pair, a number that is not finite, a set, an object. Nearly every signal has none of these. It is scanned once, not
+encoded, and returned as it is.
 """
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 import base64
 import enum
@@ -29,24 +30,25 @@ from agentrail.messages import AssistantMessage, Text, TokenUsage, ToolCall
 S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_BITS: Final = 9_900
-"""Of a whole number: about as many as can be written and read."""
+"""Maximum size of a whole number, in bits: about the largest that can be written and read."""
 
 _AS_IS: Final[frozenset[type]] = frozenset({bool, type(None)})
 _PRICES: Final[frozenset[type]] = frozenset({float, type(None)})
 
 
 def settled(signal: S) -> S:
-    """Give a signal that comes back from its bytes as it is: mostly the very one.
+    """Return a signal that decodes from its bytes unchanged, usually the same object.
 
-    Half of a character becomes U+FFFD, two halves that belong together the character that they mean; a number that JSON has no word
-    for becomes null, or what its field holds by default; a tuple or a set in JSON becomes an array; what is no JSON at all the
-    name of its class, because nothing else may be told of an object.
+    Half of a surrogate pair becomes U+FFFD, and two matching halves become their character. A number that JSON
+    cannot represent becomes null, or the default of its field. A tuple or a set in JSON becomes an array. Any other
+    object becomes the name of its class, because nothing else about it may be revealed.
     """
     if type(signal) in _OF_THE_SHELL:
         return signal
     place = _PLACES.get(type(signal)) or _places_of(type(signal))
-    # Each signal comes through here, and nearly all of it is text of the one kind: so that is asked first, and in place. Tried:
-    # picking texts and numbers out by class, for C code to look at. It executes a third less, and takes half as long again.
+    # Every signal passes here, and nearly all of it is ASCII text, so that is checked first, and inline.
+    # Rejected: selecting texts and numbers by class for C code. It executes a third less, and takes half as
+    # long again.
     for item in place.read(signal):
         kind = type(item)
         if kind is str:
@@ -73,7 +75,7 @@ def settled(signal: S) -> S:
 
 
 class _Places:
-    """Where in the signals, messages and blocks of one class something may stand that JSON would change."""
+    """The fields of one class of signals, messages or blocks that JSON might change."""
 
     __slots__ = ("_defaults", "names", "read")
 
@@ -95,13 +97,13 @@ class _Places:
                 self.read = attrgetter(*self.names)
 
     def default_of(self, name: str) -> float | None:
-        """Give what stands for a number that is none."""
+        """Return the replacement of a number that is not finite."""
         default = self._defaults[name]
         return default if isinstance(default, float) else None if default is None else 0.0
 
 
 MINTED: Final = frozenset({"at_ms", "effect_id", "signal_id"})
-"""Fields of signals that the shell alone writes: ids, and the time. There is nothing to look for."""
+"""Fields of signals that only the shell writes: ids, and the time. They need no check."""
 
 _OF_THE_SHELL: Final[frozenset[type]] = frozenset(
     {
@@ -114,7 +116,7 @@ _OF_THE_SHELL: Final[frozenset[type]] = frozenset(
         signals.SnapshotQuery,
     }
 )
-"""Signals that have nothing else."""
+"""Signals that have no other fields."""
 
 _PLACES: Final[dict[type, _Places]] = {}
 
@@ -125,17 +127,17 @@ def _places_of(kind: type[msgspec.Struct]) -> _Places:
 
 
 def mended_text(text: str) -> str:
-    """Give a text that UTF-8 can hold; one that it can is given back as it is."""
+    """Return a text that UTF-8 can represent. A valid text is returned as it is."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Through UTF-16, where two halves that belong together become the one character that they mean.
+        # Through UTF-16, where two matching halves become their character.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
 def _settled(value: Any) -> Any:
-    """Settle what stands in a field; inside of JSON it is all JSON."""
+    """Normalise the value of a field. Everything inside of JSON is JSON."""
     how = _BY_CLASS.get(type(value))
     if how is not None:
         return how(value)
@@ -157,7 +159,7 @@ def _settled_delta(delta: TextDelta) -> TextDelta:
 
 
 def _settled_text(block: Text) -> Text:
-    given: Any = block.text  # its annotation is what is in doubt
+    given: Any = block.text  # its annotation is in doubt
     return block if type(given) is str and given.isascii() else settled(block)
 
 
@@ -165,13 +167,14 @@ def _settled_usage(usage: TokenUsage) -> TokenUsage:
     return usage if _is_sound(usage) else settled(usage)
 
 
-def _members(values: Any) -> Any:  # a set goes in and a set comes out, so there is no order to lose
+def _members(values: Any) -> Any:  # sets stay sets, so there is no order to lose
     members = [_settled(member) for member in values]
     return values if all(one in values for one in members) else frozenset(members)
 
 
 def _is_sound(usage: TokenUsage) -> bool:
-    # It takes no number below zero and no price that is none; what is left is that a server counts in something else.
+    # It refuses negative numbers and invalid prices. The remaining case is a server that counts in another
+    # type.
     counts: Any = usage.input + usage.output + usage.cache_read + usage.cache_write + usage.reasoning
     return type(counts) is int and counts.bit_length() <= MAX_BITS and type(usage.cost_usd) in _PRICES
 
@@ -249,9 +252,9 @@ _BY_CLASS: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
         frozenset: _members,
         FrozenDict: _json_object,
         dict: _json_object,
-        # Made by the core, of ids of the shell; and judged where it was made.
+        # Made by the core from the shell's ids, and validated there.
         Envelope: _as_it_is,
         Budget: _as_it_is,
     }
 )
-"""How what is met most is settled. All else is a struct, or JSON, and takes a longer look."""
+"""Normalisers of the most frequent classes. All other values are structs or JSON, and take a longer check."""

@@ -1,13 +1,15 @@
-"""Shapes: how a value of an annotation looks as JSON, and how it is read back. Made from annotations, so no field is forgotten.
+"""Shapes: the JSON form of annotated types, for encoding and decoding. Derived from annotations, so no field is forgotten.
 
-An object has all fields of its class, under their own names; a mapping keeps its order, which may mean something; a set is
-written sorted. In a union of classes each says which it is: by its own tag, or by `kind` and its name in snake_case. Reading
-takes nothing on trust: each type, each word of a closed set, no field that is not there, none that is missing and has no default.
+An object has all fields of its class, under their own names. A mapping keeps its order, which may matter. A set is
+written sorted. Each member of a union of classes names its type: by its own tag, or by `kind` and its name in
+snake_case. Decoding checks everything: types, words of closed choices, unknown fields, and missing fields without a
+default.
 
-What classes of their own look like (a history, a toolbox) is told by the maker of `Shapes`; nothing of a session enters here.
+The maker of `Shapes` supplies the special forms of other classes (a history, a toolbox). This module is independent
+of sessions.
 """
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 import enum
 import math
@@ -39,10 +41,10 @@ from agentrail.structs import tag_name
 T = TypeVar("T")
 
 PlainJson: TypeAlias = Any
-"""What `msgspec.json` writes as it is: dictionaries, lists, texts, numbers, booleans, None; or `msgspec.Raw`."""
+"""Values that `msgspec.json` encodes directly: dictionaries, lists, texts, numbers, booleans, None, or `msgspec.Raw`."""
 
 MAX_DIGITS: Final = 3_000
-"""Of a whole number. `not_json` takes about as many, and Python spends more and more time on longer ones."""
+"""Maximum length of a whole number. `not_json` allows about as many, and Python needs ever more time for longer ones."""
 _MAX_BITS: Final = 9_900
 _MAX_SHOWN_BITS: Final = 128
 _MAX_SHOWN: Final = 8
@@ -62,39 +64,39 @@ _NAMES: Final[Mapping[type, str]] = MappingProxyType(
 
 
 class Misfit(Exception):
-    """A value, or JSON, is not of the shape. Gathers its place on the way up; the codec makes a `CodecError` of it.
+    """A value, or JSON, does not match the shape. Collects its path on the way up. The codec makes a `CodecError` of it.
 
     Attributes:
-        fault: What was expected and what came.
-        is_news: Whether it may be something that a newer version has written.
+        fault: The expected and the actual value.
+        is_news: Whether a newer version may have written it.
     """
 
     def __init__(self, fault: str, *, is_news: bool = False) -> None:
-        """Begin at the place of the fault."""
+        """Start at the place of the fault."""
         super().__init__(fault)
         self.fault = fault
         self.is_news = is_news
         self._steps: list[str | int] = []
 
     def at(self, step: str | int) -> "Misfit":
-        """Add the step that leads down to where it was so far."""
+        """Add the step that leads down to the path so far."""
         self._steps.append(step)
         return self
 
     @property
     def path(self) -> str:
-        """Where it is: `$.data.history[3].content`."""
+        """Its path: `$.data.history[3].content`."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self._steps))
         return "$" + "".join(steps)
 
 
 class Shape:
-    """How values of one type are written and read. `table` is what the one document shares, for shapes that refer to it.
+    """Encodes and decodes values of one type. `table` holds the shared parts of one document, for shapes that refer to them.
 
     Attributes:
-        classes: The classes whose instances it writes.
-        forms: The classes of plain values that it reads.
-        tags: Of an object: the pairs of field and word by which it is known; empty where it has none.
+        classes: The classes whose instances it encodes.
+        forms: The classes of plain values that it decodes.
+        tags: For an object: the pairs of field and word that identify it. Empty if it has none.
     """
 
     classes: frozenset[type] = frozenset()
@@ -102,16 +104,16 @@ class Shape:
     tags: frozenset[tuple[str, str]] = frozenset()
 
     def encode(self, value: Any, table: Any, /) -> PlainJson:
-        """Make plain values of a value."""
+        """Convert a value to plain values."""
         raise NotImplementedError
 
     def decode(self, plain: PlainJson, table: Any, /) -> Any:
-        """Make a value of plain values."""
+        """Convert plain values to a value."""
         raise NotImplementedError
 
 
 def brief_of(value: object) -> str:
-    """Show a value in a sentence, or its kind where it is large."""
+    """Return a short text of a value for an error, or its kind if it is large."""
     if isinstance(value, str | float | bool | NoneType):
         return f"{value!r:.60}"
     if isinstance(value, int):
@@ -120,7 +122,7 @@ def brief_of(value: object) -> str:
 
 
 def expected_kind(kind: type, plain: object) -> Any:
-    """Give a plain value that has to be of a kind."""
+    """Return a plain value after a check of its kind."""
     if type(plain) is not kind:
         message = f"expected {_NAMES[kind]}, got {brief_of(plain)}"
         raise Misfit(message)
@@ -131,7 +133,7 @@ def expected_kind(kind: type, plain: object) -> Any:
 
 
 class _Scalar(Shape):
-    """Texts, booleans, None: on the wire they are what they are."""
+    """Texts, booleans, None, unchanged in JSON."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
@@ -158,7 +160,7 @@ class _Whole(Shape):
 
 
 class _Float(Shape):
-    """Always written with a point, so that equal values are equal bytes, and `2` comes back as what it is taken for."""
+    """Always written with a point, so that equal values are equal bytes, and `2` is decoded as a float."""
 
     classes = forms = frozenset({float, int})
 
@@ -212,12 +214,12 @@ class _Member(Shape):
 
 
 class Json(Shape):
-    """Any JSON, or an object of it: as it is, in its own order, frozen when it is read."""
+    """Any JSON, or an object of it: unchanged, in its own order, frozen when it is decoded."""
 
     def __init__(
         self, forms: frozenset[type] = frozenset({dict, list, str, int, float, bool, NoneType})
     ) -> None:
-        """Take the kinds that may stand there."""
+        """Accept these kinds."""
         self.forms = forms
         self.classes: frozenset[type] = (
             forms
@@ -226,7 +228,7 @@ class Json(Shape):
         )
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Give it as it is, if it is JSON."""
+        """Return it unchanged, if it is JSON."""
         fault = not_json(value, "it")
         if fault is None and type(value) not in self.classes:
             fault = (
@@ -253,7 +255,7 @@ class Json(Shape):
 
 
 class Row(Shape):
-    """An array of one kind of values, made into whatever holds them."""
+    """An array of one kind of values, converted to any container."""
 
     forms: frozenset[type] = frozenset({list})
 
@@ -264,20 +266,20 @@ class Row(Shape):
         make: Callable[[list[Any]], Any] = tuple,
         classes: frozenset[type] | None = None,
     ) -> None:
-        """Take the shape of what is in it, the class that holds it, and how one is made of a list."""
+        """Create the shape from the item's shape, the container class, and its constructor from a list."""
         self.item = item
         self.make = make
         self.classes: frozenset[type] = classes or frozenset({kind})
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Write each."""
+        """Encode each item."""
         if type(value) not in self.classes:
             message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {brief_of(value)}"
             raise Misfit(message)
         return _each(self.item.encode, value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Read each."""
+        """Decode each item."""
         return self.make(_each(self.item.decode, expected_kind(list, plain), table))
 
 
@@ -285,14 +287,14 @@ def _each(convert: Callable[[Any, Any], Any], items: Any, table: Any) -> list[An
     made: list[Any] = []
     try:
         for item in items:
-            made.append(convert(item, table))  # noqa: PERF401 - how many there are says where one failed
+            made.append(convert(item, table))  # noqa: PERF401 - the length is the index of a failed item
     except Misfit as misfit:
         raise misfit.at(len(made)) from None
     return made
 
 
 class _SetOf(Row):
-    """A set, written in the order of what its members are written as: that of a set is another one in each process."""
+    """A set, sorted by the encoded members, because the order of a set differs in each process."""
 
     def __init__(self, item: Shape) -> None:
         super().__init__(item, frozenset, frozenset)
@@ -301,7 +303,9 @@ class _SetOf(Row):
         items: list[Any] = super().encode(value, table)
         try:
             return sorted(items, key=written)
-        except UnicodeEncodeError:  # half of a character: the document cannot be written at all, and says so
+        except (
+            UnicodeEncodeError
+        ):  # half of a surrogate pair: the whole document fails to encode, and reports it
             return items
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
@@ -313,24 +317,24 @@ class _SetOf(Row):
 
 
 class Fixed(Shape):
-    """A tuple of so many places, each with its own shape."""
+    """A tuple of fixed length, each place with its own shape."""
 
     classes: frozenset[type] = frozenset({tuple})
     forms: frozenset[type] = frozenset({list})
 
     def __init__(self, places: tuple[Shape, ...]) -> None:
-        """Take the shape of each place."""
+        """Create the shape from the shapes of the places."""
         self._places = places
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Write each."""
+        """Encode each place."""
         if type(value) is not tuple:
             message = f"expected a tuple, got {brief_of(value)}"
             raise Misfit(message)
         return self._convert("encode", value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Read each."""
+        """Decode each place."""
         return tuple(self._convert("decode", expected_kind(list, plain), table))
 
     def _convert(self, way: str, items: Any, table: Any) -> list[Any]:
@@ -342,7 +346,7 @@ class Fixed(Shape):
 
 
 class _MapOf(Shape):
-    """A mapping from texts. Its order is kept: who was seen last stands last, and what is gone through goes on as it was."""
+    """A mapping from texts. Its order is kept, because it may mean recency, and iteration must be the same as before."""
 
     classes = _MAPPINGS
     forms = frozenset({dict})
@@ -385,7 +389,7 @@ class Fields(Shape):
         tag: tuple[str, str] | None,
         later: frozenset[str] = frozenset(),
     ) -> None:
-        """Take a class."""
+        """Create the shape of a class."""
         self._kind = kind
         self._later = {name: default for name, default in _defaults(kind) if name in later}
         self._fields = tuple(fields.items())
@@ -399,7 +403,7 @@ class Fields(Shape):
             raise TypeError(message)
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Write each field."""
+        """Encode each field."""
         if type(value) is not self._kind:
             message = f"expected {self._kind.__name__}, got {brief_of(value)}"
             raise Misfit(message)
@@ -415,7 +419,7 @@ class Fields(Shape):
         return made
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Read each field, and make one."""
+        """Decode each field, and create the object."""
         given: dict[str, Any] = expected_kind(dict, plain)
         tag_field, word = self._tag or (None, None)
         if tag_field is not None and given.get(tag_field) != word:
@@ -438,7 +442,7 @@ class Fields(Shape):
             raise misfit.at(name) from None
         try:
             return self._kind(**made)
-        except AgentrailError as error:  # an amount below zero, say
+        except AgentrailError as error:  # such as a negative amount
             raise Misfit(str(error)) from error
 
 
@@ -463,7 +467,7 @@ def _in_order(kinds: frozenset[type]) -> list[type]:
 
 
 class _OneOf(Shape):
-    """A union. What is written says which member it is: by the kind of the value, among objects by a tag."""
+    """A union. The JSON identifies the member: by the kind of the value, or for objects by a tag."""
 
     def __init__(self, options: tuple[Shape, ...], hint: Any) -> None:
         self._by_class = {kind: option for option in options for kind in _in_order(option.classes)}
@@ -521,7 +525,7 @@ def _shown_kind(plain: PlainJson, tag_fields: tuple[str, ...]) -> str:
 
 
 def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
-    """Call what may find a misfit, one step further down."""
+    """Call a function that may raise `Misfit`, and add this step to its path."""
     try:
         return function(*args)
     except Misfit as misfit:
@@ -529,7 +533,7 @@ def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
 
 
 def written(plain: PlainJson) -> bytes:
-    """Write plain values, in the order that they have."""
+    """Encode plain values, in their own order."""
     return _encoder.encode(plain)
 
 
@@ -561,7 +565,7 @@ class Shapes:
         fields: Mapping[tuple[str, str], Any] = MappingProxyType({}),
         later: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """Begin with what stands for classes of their own."""
+        """Start with the special forms."""
         self._later = later
         self._special = special
         self._of_fields = fields
@@ -569,18 +573,18 @@ class Shapes:
 
     @property
     def known(self) -> tuple[Shape, ...]:
-        """All that were made so far."""
+        """All shapes made so far."""
         return tuple(self._known.values())
 
     def of(self, hint: Any) -> Shape:
-        """Give the shape of an annotation."""
+        """Return the shape of an annotation."""
         found = self._known.get(hint)
         if found is None:
             found = self._known[hint] = self._special(self, hint) or self._made(hint)
         return found
 
     def fields_of(self, kind: Any, *, must_tell: bool = False) -> Fields:
-        """Give the shape of a class, made of its fields."""
+        """Return the shape of a class, made from its fields."""
         hints = get_type_hints(kind)
         names = [
             field.name for field in (attrs.fields(kind) if attrs.has(kind) else msgspec.structs.fields(kind))
@@ -624,7 +628,7 @@ class Shapes:
         raise TypeError(message)
 
     def _union(self, hint: Any, members: tuple[Any, ...]) -> Shape:
-        if list[Any] in members:  # nothing of ours is a list: it is the inside of JSON
+        if list[Any] in members:  # no field of ours is a list: this is the inside of JSON
             return Json()
         if all(get_origin(member) in _MAPPINGS for member in members):
             return self.of(Mapping[get_args(members[0])])  # type: ignore[misc]  # what only the running program knows
@@ -632,7 +636,7 @@ class Shapes:
             word for member in members if get_origin(member) is Literal for word in get_args(member)
         )
         others = [member for member in members if get_origin(member) is not Literal]
-        by_shape = {self.of(member): member for member in others}  # two kinds of ids are one kind of text
+        by_shape = {self.of(member): member for member in others}  # two kinds of ids have the same JSON type
         objects = sum(dict in shape.forms for shape in by_shape)
         told = [
             self.fields_of(get_origin(member) or member, must_tell=True)

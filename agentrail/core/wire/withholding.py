@@ -1,11 +1,12 @@
-"""Values without secrets: a signal, a message, an answer of a plugin, and all that they are made of. Pure.
+"""Removal of secrets from values: a signal, a message, an answer of a plugin, and all of their parts. Pure.
 
-What is written down is what was stepped, so secrets are replaced in front of each step: in every text of a signal, in the names of JSON
-objects too. Times, counts, words of a closed choice and what the shell alone writes are not looked at. A value that holds no secret is
-given back as it is, the very one. Where secrets come from, and texts that come in pieces, do not enter.
+A journal stores the signals of steps, so secrets are replaced before each step: in every text of a signal, and in
+the names of JSON objects. Times, counts, words of closed choices and fields written only by the shell are skipped.
+A value without a secret is returned as the same object. The source of secrets, and texts in pieces, are handled
+elsewhere.
 """
 
-# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+# not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
 import copy
 import dataclasses
@@ -32,7 +33,7 @@ _AS_IS: Final[frozenset[type]] = frozenset({bool, int, float, type(None), bytes,
 
 
 def withheld(value: V, known: KnownSecrets) -> V:
-    """Give a value in which no secret stands."""
+    """Return a value without secrets."""
     made: V = _value(value, known)
     return made
 
@@ -72,7 +73,7 @@ def _struct(value: msgspec.Struct, known: KnownSecrets) -> msgspec.Struct:
 
 
 def _message(message: AssistantMessage, known: KnownSecrets) -> AssistantMessage:
-    """Look through what is said aloud as one text, and through the thoughts as one: they are read so, and stream so."""
+    """Check the visible text as one text, and the thinking as another: they are read and streamed that way."""
     content: list[Any] = list(message.content)
     for kind in (Text, Thinking):
         places = [place for place, block in enumerate(content) if type(block) is kind]
@@ -86,7 +87,7 @@ def _message(message: AssistantMessage, known: KnownSecrets) -> AssistantMessage
 
 
 def _image(image: Image, known: KnownSecrets) -> Image:
-    """Blacken what stands in a picture: it has to stay base64."""
+    """Blacken the secret's place in a picture, which has to stay base64."""
     parts: list[str] = []
     done = 0
     for start, end in known.found_in(image.data):
@@ -104,7 +105,7 @@ def _object(value: Mapping[Any, Any], known: KnownSecrets) -> Any:
     for name, item in value.items():
         said = first = _value(name, known)
         is_same = is_same and said is name
-        while said in made:  # of two secrets that are names
+        while said in made:  # two names that were secrets
             used[first] += 1
             said = f"{first} {used[first] + 1}"
         made[said] = _value(item, known)
@@ -138,7 +139,7 @@ def _record(value: Any, known: KnownSecrets) -> Any:
         return value
     other = copy.copy(value)
     for name, made in changes.items():
-        object.__setattr__(other, name, made)  # it may be frozen, and converters have seen what was there
+        object.__setattr__(other, name, made)  # it may be frozen, and its converters have run already
     return other
 
 
@@ -154,7 +155,7 @@ def _fields_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def _is_closed(hint: Any) -> bool:
-    """Say whether a field holds nothing but numbers and words of a closed choice."""
+    """Return whether a field holds only numbers and words of a closed choice."""
     if get_origin(hint) in {Union, UnionType}:
         return all(map(_is_closed, get_args(hint)))
     return get_origin(hint) is Literal or hint in _AS_IS
