@@ -10,6 +10,7 @@ from agentrail.config.imported_commands import (
     read_gemini_command,
     read_markdown_command,
 )
+from agentrail.errors import CommandError
 
 
 def test_a_command_of_claude_code():
@@ -106,3 +107,10 @@ def test_what_is_put_in_is_not_looked_at_again(arguments, origin):
     prompt = "<{{args}}>" if origin == "gemini" else "<$ARGUMENTS>"
     command = ImportedCommand(name="a", prompt=prompt, origin=origin)
     assert expand_command(command, arguments) == f"<{arguments}>"
+
+
+def test_an_expansion_that_grows_too_long_is_refused():
+    """Its length is known before it is joined, so it costs no memory."""
+    command = ImportedCommand(name="a", prompt="$ARGUMENTS" * 10_000, origin="claude")
+    with pytest.raises(CommandError, match=r"/a would become a prompt of \d[\d,]+ characters"):
+        expand_command(command, "x" * 1_000_000)

@@ -8,7 +8,9 @@ from hypothesis import assume, given, strategies as st
 
 from agentrail.config.places import (
     MAX_CONFIG_LEVELS,
+    ConfigFault,
     ConfigPath,
+    ConfigPlace,
     TooDeeplyNested,
     find_lines,
 )
@@ -95,3 +97,11 @@ def test_what_is_nested_too_deeply_is_refused(text):
     with pytest.raises(TooDeeplyNested, match=f"over {MAX_CONFIG_LEVELS} levels") as caught:
         find_lines(text)
     assert caught.value.line == text.count("\n") + 1
+
+
+def test_a_place_without_a_line_has_that_of_what_it_is_part_of():
+    """So what is missing is said of the table in which it is missing."""
+    place = ConfigPlace(file="f.toml", path=("a",), lines={("a",): 7})
+    assert str(place.below("b", 3)) == "f.toml:7"
+    assert str(ConfigPlace(file="f.toml")) == "f.toml:1"
+    assert str(ConfigFault(place=place.below("b", 3, "x y"), said="no")) == 'f.toml:7: a.b[3]."x y": no'

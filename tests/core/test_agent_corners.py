@@ -363,3 +363,14 @@ def test_the_general_one_is_there_without_being_given():
     """And no other."""
     assert find_agent((), GENERAL_PURPOSE) == AgentSpec(name=GENERAL_PURPOSE, description="")
     assert find_agent((), "scout") is None
+
+
+def test_a_session_at_the_bottom_starts_none():
+    """Agents may work so deep, and no deeper."""
+    deep = life()
+    config = msgspec.structs.replace(deep.state.data.config, path=(SessionId("root"), SessionId("s")))
+    deep.state = msgspec.structs.replace(
+        deep.state, data=msgspec.structs.replace(deep.state.data, config=config)
+    )
+    (said,) = deep.calls(call(1, "spawn_agent", **LOOK))
+    assert said == "Agents may work 1 deep, and this session is as deep already: do it yourself."

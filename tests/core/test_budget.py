@@ -10,9 +10,11 @@ from agentrail.core.policy.budget import (
     Ledger,
     Price,
     ReservationId,
+    Spent,
     bound_of,
     budget_left,
     lend,
+    release,
     reserve,
     settle,
     spent_of,
@@ -185,3 +187,21 @@ def test_what_is_used_up_is_not_lent(budget, spent, message):
     refusal = lend(Ledger(budget=Budget(**budget), **spent), R1, 2)
     assert isinstance(refusal, BudgetRefusal)
     assert refusal.message == message
+
+
+def test_releasing_gives_everything_back():
+    """The request never went out."""
+    ledger = Ledger(budget=Budget(max_total_tokens=10))
+    assert release(opened(ledger, R1, bound_of(5, 5, None)), R1) == ledger
+    assert release(ledger, R1) == ledger
+
+
+def test_what_several_children_have_used_is_a_sum():
+    """Its cost is known when that of all of them is."""
+    one = Spent(usage=TokenUsage(input=1, output=2, cost_usd=0.5), tokens=3, nano_usd=5)
+    other = Spent(
+        usage=TokenUsage(input=4, output=0, cost_usd=None), tokens=4, nano_usd=7, is_cost_known=False
+    )
+    assert one + other == Spent(
+        usage=TokenUsage(input=5, output=2, cost_usd=None), tokens=7, nano_usd=12, is_cost_known=False
+    )

@@ -9,7 +9,7 @@ from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, BeforeTool, Fo
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.values.toolbox import ToolSpec
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ToolContractError
 from agentrail.events import (
     Approval,
@@ -77,3 +77,12 @@ def test_memory_that_is_no_json_is_refused():
     """The session could not keep it: the tool's author reads what is wrong, and where."""
     with pytest.raises(ToolContractError, match=r"value\.a is a object, which is no JSON"):
         UpdateContext(key="memory", value={"a": object()})
+
+
+def test_a_toolbox_says_how_to_make_another():
+    """Sessions share a box: neither setting nor deleting works."""
+    box = Toolbox()
+    with pytest.raises(AttributeError, match="make a new one with `changed`"):
+        box.specs = ()
+    with pytest.raises(AttributeError, match="make a new one with `changed`"):
+        del box.specs

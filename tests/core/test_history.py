@@ -89,3 +89,13 @@ def test_only_a_result_of_the_last_message_is_corrected(asked):
         asked.corrected(result("c1"))
     late = ToolResult(call_id=CallId("c2"), name="read", text="late")
     assert answered.corrected(late).messages[-1].results == (result("c1"), late)
+
+
+def test_histories_are_values(asked):
+    """Equal messages make equal histories; a repr shows how much there is, and no conversation."""
+    again = History().with_user(HELLO).with_response(asked.messages[1])
+    assert again == asked
+    assert hash(again) == hash(asked)
+    assert asked != History()
+    assert asked != asked.messages
+    assert repr(asked) == "<History of 2 messages, 2 calls open>"

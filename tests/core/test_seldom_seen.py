@@ -24,10 +24,10 @@ from agentrail.core.session import machine
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.patterns import effort_of
 from agentrail.core.values.remembered import show_memories
-from agentrail.core.values.toolbox import read_call
+from agentrail.core.values.toolbox import parse_arguments, read_call
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
-from agentrail.frozen import frozen_json
+from agentrail.frozen import MAX_LEVELS, frozen_json
 from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult
 from agentrail.testing.plugins import PluginShelf, PuppetPlugin
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
@@ -116,3 +116,20 @@ def test_memories_of_a_store_that_says_other_things_are_shown():
     assert shown.count("<memory ") == 3
     assert '<memory id="a&quot;b" remembered="1970-01-01">\n7\n</memory>' in shown
     assert '<memory id="" remembered="?" tags="x, 1">' in shown
+
+
+def test_half_a_character_is_remembered_like_any_text():
+    """A prompt with a name of its sender's that no UTF-8 can hold is told from another one, and the same again is the same."""
+    said = msgspec.structs.replace(PROMPT, content=(Text(text="\ud800"),), client_id="mine")
+    state = run([said], new_session())
+    assert [one.client_id for one in state.data.remembered] == ["mine"]
+    again = run([msgspec.structs.replace(said, signal_id=SignalId("p2"))], state)
+    assert again.data.queue == ()
+
+
+def test_arguments_that_are_nested_too_deeply_are_malformed():
+    """The model reads how deep they may be."""
+    text = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
+    assert parse_arguments(text) == (
+        f"Malformed arguments: nested more deeply than {MAX_LEVELS} levels. Send simpler values."
+    )

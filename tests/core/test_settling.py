@@ -110,3 +110,25 @@ def test_what_is_more_than_a_text_or_a_number_becomes_one():
         at_ms=1, effect_id=EffectId("r1"), error=ErrorInfo(code="x", message="y"), jitter=Part(0.5)
     )
     assert type(settled(failed).jitter) is float
+
+
+def test_a_number_that_is_none_is_what_its_field_holds_by_default():
+    """And zero where it holds none; other fields are as they were."""
+    failed = StreamFailed(
+        at_ms=1, effect_id=EffectId("r1"), error=ErrorInfo(code="x", message="y"), jitter=math.nan
+    )
+    assert settled(failed).jitter == 0.0
+    error = ErrorInfo(code="x", message="y", retry_after_seconds=math.inf)
+    late = msgspec.structs.replace(failed, jitter=0.5, error=error)
+    assert settled(late).error.retry_after_seconds is None
+
+
+def test_a_set_of_names_is_mended_one_by_one():
+    """Those that are sound stay, and the set with them."""
+
+    class Named(msgspec.Struct, frozen=True):
+        names: frozenset[str]
+
+    assert settled(Named(frozenset({"a\ud800", "b"}))).names == {"a\ufffd", "b"}
+    sound = Named(frozenset({"ä", "b"}))
+    assert settled(sound) is sound

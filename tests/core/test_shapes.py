@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from agentrail.core.session.state_shapes import SHAPES, Reading, Writing
 from agentrail.core.values.history import Log
 from agentrail.core.wire.json_text import read_json
-from agentrail.core.wire.shapes import Misfit, written
+from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
 from agentrail.otp.tables import Index, Table
@@ -151,3 +151,24 @@ def test_a_mapping_within_json_is_written_as_an_object():
     assert through(JsonValue, {"a": MappingProxyType({"b": 1})}) == {"a": {"b": 1}}
     with pytest.raises(TypeError, match="object is no JSON"):
         written(object())
+
+
+def test_a_shape_says_how_it_is_written_and_read():
+    """A shape of somebody's own has both."""
+    for way in (Shape().encode, Shape().decode):
+        with pytest.raises(NotImplementedError):
+            way(1, None)
+
+
+V = TypeVar("V")
+
+
+class Box(Generic[V]):
+    """A class of somebody's own."""
+
+
+def test_shapes_of_ones_own_come_first():
+    """What a caller knows how to write is asked for before annotations are looked at."""
+    shapes = Shapes(lambda shapes, hint: shapes.of(str) if hint == Box[int] else None)
+    assert shapes.of(Box[int]) is shapes.of(str)
+    assert shapes.of(str) in shapes.known

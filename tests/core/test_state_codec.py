@@ -20,6 +20,7 @@ from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import (
     CODEC_VERSION,
+    begun_in,
     decode_session,
     decode_stack,
     decode_toolbox,
@@ -662,3 +663,18 @@ def test_spoilt_bytes_get_the_typed_error_or_are_a_state(seed):
         again = encode_session(back)
         assert decode_session(again, plugins_of(back)) == back
     assert read
+
+
+@pytest.mark.parametrize("levels", [129, 600])
+def test_values_that_are_nested_too_deeply_are_refused(levels):
+    """JSON in a state goes no deeper than anywhere else, though the text itself can be read."""
+    deep = json.loads("[" * levels + "]" * levels)
+    with pytest.raises(CodecError, match="nested"):
+        decode_session(_spoilt(f"{D}.memory", deep), plugins_of(everything()))
+
+
+@pytest.mark.parametrize("text", ["[", '{"begun": 3}', "[" * 100_000])
+def test_what_may_have_begun_is_read_of_nothing_else(text):
+    """A typed error that names the part."""
+    with pytest.raises(CodecError, match="no session_state: "):
+        begun_in(text)

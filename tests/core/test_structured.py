@@ -67,3 +67,12 @@ def test_a_bare_value_is_taken_for_the_one_in_its_object():
     other = {**enclosed({"type": "integer"}), "required": []}
     assert isinstance(ResponseFormat(other).check("42", repaired=False), RepairTurn)
     assert document_in("42", other) == "42"
+
+
+def test_formats_are_values():
+    """Equal schemas make equal formats, so a state that holds one can be compared."""
+    assert ResponseFormat({"type": "array"}) == ResponseFormat({"type": "array"})
+    assert hash(ResponseFormat({"type": "array"})) == hash(ResponseFormat({"type": "array"}))
+    assert ResponseFormat({"type": "array"}) != CITY
+    assert CITY.schema != CITY
+    assert repr(ResponseFormat({"type": "array"})) == "ResponseFormat({'type': 'array'})"

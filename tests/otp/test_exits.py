@@ -18,9 +18,11 @@ from agentrail.otp.exits import (
     Normal,
     Shutdown,
     Stuck,
+    check_reason,
     chosen_reason,
     crash_of,
     describe,
+    is_reason,
 )
 
 LINES = {
@@ -152,3 +154,31 @@ def test_a_reason_that_was_changed_later_is_a_crash():
     leaving.reason = "done"
     reason = chosen_reason(leaving)
     assert (reason.type, "'done'" in reason.text) == ("BadReason", True)
+
+
+def test_redactor_that_raises_withholds_the_text():
+    """When `redact` raises, a placeholder stands for the text: neither the error nor the secret gets out."""
+
+    def broken(text):
+        raise LookupError(text)
+
+    crashed = Crashed.from_exception(crash(ValueError("secret")), redact=broken)
+    assert crashed.type == "ValueError"
+    assert crashed.text == crashed.traceback == "<withheld: redact raised LookupError>"
+
+
+class Own(Shutdown):
+    """A class of somebody's own: nobody knows what it says of equality."""
+
+
+@pytest.mark.parametrize("value", ["done", None, 3, ValueError("x"), Shutdown, Own()], ids=repr)
+def test_what_is_no_reason_is_refused_where_it_is_given(value):
+    """The message says what a reason is, what came, and what to write."""
+    assert not is_reason(value)
+    with pytest.raises(TypeError, match=r"one of Normal\(\).*got .*: Shutdown\(why\)"):
+        check_reason(value)
+    with pytest.raises(TypeError, match="exit reason"):
+        ActorExit(value)
+    if value is not None:
+        with pytest.raises(TypeError, match="exit reason"):
+            InitFailed("raised", value)

@@ -568,3 +568,10 @@ def test_calls_that_waited_when_a_stop_began():
     kinds = [type(rig.answer(request)) for request in asked]
     assert kinds == [SupervisorStopping, SupervisorStopping, type(None), SupervisorStopping]
     assert rig.ended.reason == Shutdown()
+
+
+def test_start_instance_needs_a_template():
+    """A static supervisor says what to use instead."""
+    refusal = Rig().call(StartInstanceCall())
+    assert isinstance(refusal, InvalidSpec)
+    assert "start_child" in str(refusal)

@@ -145,3 +145,22 @@ def test_methods_of_a_derived_plugin_declare_their_hooks_too():
     assert Base.hooks == {p.BeforeTool}
     assert Derived.hooks == {p.BeforeTool, p.AfterTurn}
     assert Named.hooks == Same.hooks == {p.AfterTurn}
+
+
+def test_a_function_may_be_a_plugin():
+    """`@p.plugin` takes the members as options, and the function stays callable (5.1)."""
+
+    @p.plugin(priority=42, init=Calls, hooks=(p.BeforeTool,), version="3", on_error="open")
+    def audit(event, state, ctx):
+        """Notes a call."""
+        return p.Continue(Calls((*state.seen, event.name)))
+
+    stack, states = load_stack([(audit, {"seen": ("before",)})])
+    (member,) = stack.members
+    assert (member.name, member.version, member.priority, member.on_error) == ("audit", "3", 42, "open")
+    assert member.hooks == {p.BeforeTool}
+    assert run_hook(stack, EVENTS[p.BeforeTool], states, CTX).states["audit"] == Calls(("before", "shell"))
+    assert audit(EVENTS[p.BeforeTool], Calls(), CTX) == p.Continue(Calls(("shell",)))
+    assert audit.describe() == "Notes a call."
+    undocumented = p.plugin(init=lambda: 0, name="quiet")(lambda e, s, c: p.Continue(s))
+    assert (undocumented.describe(), undocumented.state_type) == ("quiet", None)

@@ -5,8 +5,10 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.notes import notes_about
 from agentrail.errors import PluginError
-from agentrail.plugins.memory_flush import MemoryFlush
+from agentrail.events import MemoryFlushed
+from agentrail.plugins.memory_flush import TOPIC, MemoryFlush
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, said, user
 
@@ -103,3 +105,15 @@ def test_the_file_only_grows_by_lines_that_were_announced_and_has_none_twice(ans
     assert files["MEMORY.md"] == "- a\n" + "".join(f"- {fact}\n" for fact in announced)
     keys = [" ".join(fact.casefold().split()).rstrip(".") for fact in ("a", *announced)]
     assert len(set(keys)) == len(keys)
+
+
+def test_facts_go_into_the_working_notes():
+    """Where no file is named, under a topic of their own, and what is noted under any topic is not written again (12.5)."""
+    files = {"NOTES.md": "## names\n\n- The user is called Ada\n"}
+    assert flushed(LIST, files, file=None) == [
+        MemoryFlushed(facts=("We deploy on Fridays.", "Tabs are used."), count=2)
+    ]
+    assert notes_about(files["NOTES.md"], TOPIC) == "- We deploy on Fridays.\n- Tabs are used."
+    before = dict(files)
+    assert flushed(LIST, files, file=None) == []
+    assert files == before

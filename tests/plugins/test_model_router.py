@@ -76,3 +76,13 @@ def test_routing_is_the_first_bound_that_holds(bounds, turn):
     wanted = next((f"demo:{position}" for position, bound in enumerate(bounds) if turn >= bound), None)
     switch = Alone(ModelRouter, rules=rules).hears(p.BeforeRequest(), turn=turn).switch
     assert (switch and switch.model) == wanted
+
+
+def test_new_rules_replace_the_old_ones():
+    """An option update replaces what it names, and is judged like the first options."""
+    router = Alone(ModelRouter, rules=[{"model": "demo:a", "max_words": 9}], default_model="demo:d")
+    assert router.update(default_model="demo:e") is None
+    assert router.hears(p.BeforeRequest()).switch.model == "demo:a"
+    assert router.update(rules=[]) is None
+    assert router.hears(p.BeforeRequest()).switch.model == "demo:e"
+    assert "asks for mood" in router.update(rules=[{"model": "x", "mood": 1}])

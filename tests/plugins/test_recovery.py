@@ -1,11 +1,14 @@
 """`Recovery`: failing calls are retried with growing pauses, and a tool that goes on failing is noticed."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.errors import ErrorInfo
+from agentrail.core.stack.loading import load_stack
+from agentrail.errors import ErrorInfo, PluginError
 from agentrail.messages import CallId
 from agentrail.plugins.recovery import Recovery
+from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, result
 
 
@@ -37,3 +40,11 @@ def test_it_escalates_once_for_each_full_row_of_errors(calls, max_retries):
     assert {one.tool: one.failures for one in plugin.state.failing} == {
         name: row % (max_retries + 1) for name, row in rows.items() if row % (max_retries + 1)
     }
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`; a number below 0 refuses the start."""
+    check_plugin(Recovery, options=[{}, {"max_retries": 0, "fallback_model": "demo:small"}])
+    for wrong in ({"max_retries": -1}, {"backoff_base_ms": -1}):
+        with pytest.raises(PluginError, match="are 0 or more"):
+            load_stack([(Recovery, wrong)])

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from agentrail.abc import Error, Ok
-from agentrail.errors import AlreadyResolved, OptionError
+from agentrail.core.protocol.signals import AnswerCall, SignalId
+from agentrail.core.session.client_calls import MAX_ANSWER_BYTES
+from agentrail.core.session.machine import step
+from agentrail.errors import AlreadyResolved, InvalidResponse, OptionError
 from agentrail.events import (
     AgentEnd,
     AgentSuspended,
@@ -13,7 +16,7 @@ from agentrail.events import (
     ToolExecutionEnd,
     WaitingFor,
 )
-from agentrail.messages import JsonObject
+from agentrail.messages import ClientCallRef, JsonObject
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.client import ClientTool
 from tests.runtime.rig import until
@@ -73,3 +76,24 @@ async def test_what_is_no_answer_is_refused_at_the_door(supervisor, ref, outcome
     session = await supervisor.start_session(model=calling(), tools=[SHOW])
     with pytest.raises(OptionError, match=words):
         await session.answer(ref, outcome)
+
+
+async def test_an_answer_that_is_too_long_is_refused_and_the_call_waits_on(supervisor):
+    """At the door, and by the core too, which may be told of one by a journal."""
+    session = await supervisor.start_session(model=calling(), tools=[SHOW])
+    async with session.subscribe() as events:
+        called = await until_called(session, events)
+        with pytest.raises(InvalidResponse, match="has 1,048,577 bytes, at most 1,048,576 are taken"):
+            await session.answer(called.ref, Ok(text="x" * (MAX_ANSWER_BYTES + 1)))
+        state = session._cell.state  # noqa: SLF001 - as a journal would have it
+        told = AnswerCall(
+            at_ms=9,
+            signal_id=SignalId("s9"),
+            ref=ClientCallRef(called.ref),
+            text="x" * (MAX_ANSWER_BYTES + 1),
+        )
+        after, (refused,) = step(state, told)
+        assert isinstance(refused.error, InvalidResponse)
+        assert after.data.interactions == state.data.interactions
+        await session.answer(called.ref, Ok(text="shown"))
+        await until(events, AgentEnd)

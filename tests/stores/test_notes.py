@@ -16,7 +16,7 @@ from agentrail.core.values.notes import (
     with_notes,
     without_topic,
 )
-from agentrail.errors import NotAStore, StoreUnavailable
+from agentrail.errors import NotAStore, OptionError, StoreUnavailable
 from agentrail.stores.notes_files import NoteFiles, directory_name
 from agentrail.stores.recall_memory import InMemoryNotes
 from agentrail.testing.check_notes import NOTE_RULES, check_notes, note_rule_name
@@ -168,3 +168,12 @@ def test_the_index_has_a_line_for_each_topic():
     assert notes_about(text, "TEA") == "- green\n\né"
     assert notes_about("\n\n", "general") is None
     assert without_topic("## a\nx\n", "A") == ""
+
+
+def test_notes_that_would_be_too_long_are_refused_whole():
+    """The model reads what to do; what there is stays (12.11, memory over its size)."""
+    text = with_notes("", "a", ["x" * (MAX_NOTES_BYTES - 60)], AT_MS)
+    with pytest.raises(
+        OptionError, match=r"would have 65,\d+ bytes, at most 65,536 are kept: forget a topic"
+    ):
+        with_notes(text, "b", ["y" * 60], AT_MS)

@@ -116,3 +116,19 @@ def test_a_large_value_that_is_missing_or_damaged_is_told():
         join_blobs(stored, dict.fromkeys(blobs, b"other").get)
     with pytest.raises(CodecError, match="a large value is missing: 3"):
         join_blobs(b'{"a":{"$blob":3}}', blobs.get)
+
+
+def test_a_body_with_half_of_a_character_is_not_written():
+    """No journal could hold that."""
+    with pytest.raises(CodecError, match="no closed record that can be stored: half of a character"):
+        encode_body(ClosedBody(reason="\ud800"))
+
+
+@pytest.mark.parametrize(
+    "read", [blobs_of, lambda body: join_blobs(body, lambda _: None)], ids=["blobs", "join"]
+)
+def test_a_body_that_is_nested_too_deeply_is_refused(read):
+    """By both readers of large values: a typed error, and no crash."""
+    deep = b'{"blob":' * 60_000 + b"1" + b"}" * 60_000
+    with pytest.raises(CodecError, match="nested too deeply"):
+        read(deep)

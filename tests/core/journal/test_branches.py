@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.branches import calls_behind, past_turns
+from agentrail.core.journal.branches import calls_behind, past_turns, turns_in
 from agentrail.core.journal.folding import first_state, fold_journal, walk
 from agentrail.core.journal.lines import read_journal
 from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
@@ -124,3 +124,11 @@ def test_a_call_whose_tool_is_not_known_any_more_may_have_done_anything():
     (last,) = [one for one in session.life.walk() if any(isinstance(e, RunTool) for e in one.effects)]
     lost = msgspec.structs.replace(last, after=last.before)
     assert "pure" in {one.name for one in calls_behind([lost])}
+
+
+def test_a_turn_that_is_not_over_has_no_end():
+    """It is seen when it is."""
+    session = Told(new_session())
+    session.prompt()
+    session.hear("I ")
+    assert list(turns_in(session.life.walk())) == []

@@ -14,6 +14,7 @@ from agentrail.core.journal.record import (
     encode_body,
     first_broken,
     split_blobs,
+    tail_of,
 )
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
@@ -22,7 +23,7 @@ from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.owners import OfCall
 from agentrail.core.session.state import Phase
 from agentrail.core.wire.codec import encode_signal
-from agentrail.errors import CodecError, JournalCorrupt
+from agentrail.errors import CodecError, JournalCorrupt, OptionError
 from agentrail.messages import CallId, PromptRef, Text
 from tests.core.drawn_lives import start_of, steps
 from tests.core.journal.recorded import (
@@ -245,3 +246,22 @@ def test_a_rewind_to_nowhere_is_damage(number):
 
 def _first_with(records, text: str):
     return next(record.seq for record in records if text in record.does)
+
+
+def test_a_rewind_in_front_of_what_is_folded_asks_for_the_state():
+    """As behind a snapshot; without it the caller is told what to do."""
+    records = behind(RECORDS, own("rewound", RewoundBody(number=3), LIFE.state.data.seq))
+    rest, tail = records[8:], tail_of(records[:8])
+    with pytest.raises(OptionError, match=r"goes back to 3, .* give state_at"):
+        fold(LIFE.states[8], rest, tail=tail)
+    folded = fold(LIFE.states[8], rest, tail=tail, sources=Sources(state_at=LIFE.states.__getitem__))
+    assert folded.state == fold_journal(records).state
+    to_the_edge = behind(RECORDS, own("rewound", RewoundBody(number=8), LIFE.state.data.seq))
+    assert fold(LIFE.states[8], to_the_edge[8:], tail=tail).state == fold_journal(to_the_edge).state
+
+
+def test_a_rewind_that_cannot_be_read_is_named():
+    """As any other record."""
+    records = behind(RECORDS, Draft(at_ms=1, kind="rewound", body=b"{}"))
+    with pytest.raises(CodecError, match=f"record {len(records)} of session"):
+        fold_journal(records)

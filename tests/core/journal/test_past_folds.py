@@ -18,6 +18,7 @@ from agentrail.core.session.projection import model_of, system_prompt_of
 from agentrail.core.session.rules import allow
 from agentrail.core.session.state import PromptMode
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.explained_run import _plain
 from agentrail.core.stack.explanation import RunListener
 from agentrail.core.values.history import History
 from agentrail.core.values.toolbox import Toolbox
@@ -199,3 +200,9 @@ def test_a_rewind_behind_which_nothing_was_published_takes_nothing_back():
     undoing = UndoneEvents()
     undoing.follow([first, back])
     assert undoing.ranges == ()
+
+
+def test_what_cannot_be_said_is_said_to_be_there():
+    """A text of half a character, and a payload of a class of one's own."""
+    assert _plain("\ud800") == "\ud800"
+    assert _plain(object()) == "object(…)"

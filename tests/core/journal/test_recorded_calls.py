@@ -77,6 +77,12 @@ def test_a_call_that_people_answer_is_named_by_no_record(guess, counts, set_asid
     assert (type(found), aside) == (counts, set_aside)
 
 
+def test_a_call_that_its_record_names_has_run():
+    """Allowed calls run again, and a guard that refuses today does not count."""
+    assert judged(RecordedCalls([RAN], 0), None) == (None, [])
+    assert judged(RecordedCalls([RAN], 0), BLOCKS) == (None, ["guard"])
+
+
 def test_a_call_that_a_later_record_names_may_have_waited_for_a_person():
     """A guard that asks is right, and any other verdict is set aside."""
     later = ["", RAN]
