@@ -1,6 +1,6 @@
-"""The bodies of calls, as structs: which fields there are, of which kind, and what stands in for those that are left out.
+"""Request bodies as structs, with the types and defaults of their fields.
 
-Pure values. How they are read, and what is refused, is in `reading`; the page of the interface is made of these very classes.
+Pure values. `reading` parses and checks them. The OpenAPI document is generated from these classes.
 """
 
 from typing import Any, Final, Literal
@@ -229,9 +229,9 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     CompactBody,
     CancelBody,
 )
-"""The body of each route that takes one."""
+"""The body of each route that has one."""
 
 
 def described_bodies() -> dict[str, Any]:
-    """Give the JSON Schema of each body, by the name of its class: what a page of the interface is made of."""
+    """Return the JSON Schema of each body by class name, for the OpenAPI document."""
     return msgspec.json.schema_components(BODIES, ref_template="#/components/schemas/{name}")[1]

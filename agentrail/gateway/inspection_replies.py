@@ -1,6 +1,6 @@
-"""What is answered to who looks back or inspects: trees, plugins, cost, journals, events, calls, timelines, and what the model will read.
+"""Reply structs for operators: trees, plugins, cost, journals, events, calls, timelines, and the next model request.
 
-Forms alone, as in `replies`: what is in them is decided where they are made.
+Only data formats, as in `replies`. Their contents are decided where they are created.
 """
 
 from typing import Any, Literal

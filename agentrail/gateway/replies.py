@@ -1,6 +1,6 @@
-"""What calls answer with, as structs: they are written as they are, and the page of the interface is made of these very classes.
+"""Reply structs of calls. They are encoded unchanged, and the OpenAPI document is generated from them.
 
-Pure values. A field that stands as `UNSET` is left out of the answer. How a snapshot, messages and receipts look, `wire` says.
+Pure values. An `UNSET` field is omitted from the reply. `wire` defines snapshots, messages and receipts.
 """
 
 from typing import Any, Literal, TypeAlias

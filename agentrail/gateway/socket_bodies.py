@@ -1,4 +1,4 @@
-"""What the commands of a socket bring along that no route of HTTP has, as structs. Pure values; see `bodies` for the others."""
+"""Bodies of socket commands without an equivalent HTTP route, as structs. Pure values. See `bodies` for the others."""
 
 from typing import Any, Final
 
@@ -100,4 +100,4 @@ COMMAND_BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     StateAtBody,
     StopBody,
 )
-"""The body of each command that has one of its own."""
+"""The body of each command that has its own."""

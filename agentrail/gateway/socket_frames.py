@@ -302,13 +302,13 @@ def welcome_frame(heartbeat_seconds: float, limits: Limits, *, version: str, ins
 
 
 def watching_frame(asked: WatchRows, part: WatchPart) -> bytes:
-    """Make the frame that a watch begins with."""
+    """Return the first frame of a watch."""
     rows = tuple([Raw(row) for row in part.rows])
     return encode_plain(RowsWatched(id=asked.id, what=asked.what, rows=rows, total=part.total))
 
 
 def changed_frame(frame_id: FrameId, part: WatchPart) -> bytes:
-    """Make the frame that tells what has changed."""
+    """Return the frame for changed rows."""
     rows = tuple([Raw(row) for row in part.rows])
     return encode_plain(Changed(id=frame_id, rows=rows, gone=part.gone, total=part.total))
 
@@ -316,7 +316,7 @@ def changed_frame(frame_id: FrameId, part: WatchPart) -> bytes:
 def subscribed_frame(
     asked: Subscribe, seq: int, snapshot: Snapshot | None, *, agent_id: str | None = None
 ) -> bytes:
-    """Make the frame that a subscription begins with."""
+    """Return the first frame of a subscription."""
     form = UNSET if snapshot is None else Raw(encode_snapshot(snapshot, agent_id=agent_id))
     return encode_plain(Subscribed(id=asked.id, session_id=asked.session_id, seq=seq, snapshot=form))
 
@@ -325,32 +325,32 @@ _EVENT_HEAD: Final = b'{"type":"event","event":'
 
 
 def socket_event_frame(event: Event | UnknownEvent) -> bytes:
-    """Make the frame of an event: its wire form, in a field of its own, since an event may have a field `type` too."""
+    """Return the frame of an event. The wire form is in its own field, because an event may have a field `type` too."""
     return _EVENT_HEAD + encode_event(event) + b"}"
 
 
 def replay_frame(session_id: str, frames: Sequence[bytes]) -> bytes:
-    """Make one frame of what a session published before."""
+    """Return one frame for many past events."""
     events = b",".join([frame[len(_EVENT_HEAD) : -1] for frame in frames])
     return b'{"type":"events","session_id":%b,"events":[%b]}' % (encode_plain(session_id), events)
 
 
 def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
-    """Make the reply to what was done."""
+    """Return the reply to a successful command."""
     return encode_plain(SocketReply(id=frame_id, ok=True, result=Raw(result)))
 
 
 def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
-    """Make the reply to what was not done: what HTTP answers, its status and `Retry-After` in the error itself."""
+    """Return the reply to a failed command: the error of the HTTP response, with its status and `Retry-After` inside."""
     told = msgspec.json.decode(answer.encode())["error"]
-    told.setdefault("status", answer.status)  # of `already_resolved` it is how it was decided, as over HTTP
+    told.setdefault("status", answer.status)  # for `already_resolved`, that of the decision, as over HTTP
     if "retry-after" in answer.headers:
         told["retry_after"] = answer.headers["retry-after"]
     return encode_plain(SocketReply(id=frame_id, ok=False, error=told))
 
 
 def agreed_heartbeat(asked: float | None) -> float:
-    """Give the heartbeat that is nearest to what a client asked for."""
+    """Return the heartbeat closest to the client's request."""
     if asked is None:
         return USUAL_HEARTBEAT_SECONDS
     return min(max(asked, MIN_HEARTBEAT_SECONDS), MAX_HEARTBEAT_SECONDS)

@@ -46,7 +46,7 @@ TRACEBACK_LIMIT: Final = 20_000
 """Limit on `Crashed.traceback`, in characters."""
 
 PARTS_LIMIT: Final = 50
-"""Limit on `Crashed.parts`; a larger group keeps its first ones."""
+"""Limit on `Crashed.parts`. A larger group keeps its first ones."""
 
 CAUSES_LIMIT: Final = 50
 """Limit on nested causes of an `InitFailed`. A longer chain keeps the outermost ones and the root cause."""
@@ -113,13 +113,13 @@ class Crashed:
     """It raised an exception, or a machine broke a rule of its engine.
 
     Attributes:
-        type: Qualified name of the exception's type, without `builtins`; for a broken rule the rule's name,
+        type: Qualified name of the exception's type, without `builtins`. For a broken rule the rule's name,
             such as `BadAction`.
         text: The message, at most `TEXT_LIMIT` characters.
         traceback: As Python prints it, without local variables, at most `TRACEBACK_LIMIT` characters; empty if
             nothing was raised.
         parts: The leaves of an exception group, from left to right, at any depth; at most `PARTS_LIMIT`.
-        place: File and line where it was raised; empty if nothing was raised. Excluded from comparison, because
+        place: File and line where it was raised, or empty if nothing was raised. Excluded from comparison, because
             the traceback has the same information.
     """
 
@@ -134,7 +134,7 @@ class Crashed:
         """Copy the useful facts of an exception, as text.
 
         Args:
-            error: Any exception. A group is flattened; its own traceback still shows the nesting.
+            error: Any exception. A group is flattened. Its own traceback still shows the nesting.
             redact: Receives a whole message or traceback and returns it without secrets. Called before anything
                 is cut, because half a secret would not be recognised. If it raises, a placeholder replaces the
                 text.
@@ -212,7 +212,7 @@ _REASONS: Final = frozenset(get_args(ExitReason))
 
 
 class ActorExit(Exception):
-    """Raise in a worker to end with a chosen reason; a machine returns `Stop(reason)` instead.
+    """Raise in a worker to end with a chosen reason. A machine returns `Stop(reason)` instead.
 
     Raises:
         TypeError: Your move: the value is not an exit reason.

@@ -60,7 +60,7 @@ class PoolFlags:
         intensity: Restarts of workers allowed within the period. One more makes the pool give up. `None`: `size
             * (max_retries + 1)`, so that one bad job per worker does not end the pool.
         period_seconds: Period of `intensity`.
-        backoff: Wait before a worker is restarted; `None` for no wait.
+        backoff: Wait before a worker is restarted, or `None` for no wait.
 
     Raises:
         InvalidSpec: Your move: `invalid_pool`, with the field. The supervisor checks the fields that only it
@@ -118,7 +118,7 @@ class Withdrawn(Struct, frozen=True, gc=False):
 
 
 class WorkerUp(Struct, frozen=True, gc=False):
-    """A worker instance is ready for its first job. Each instance has its own number; numbers grow."""
+    """A worker instance is ready for its first job. Each instance has its own, growing number."""
 
     worker: WorkerNumber
 

@@ -22,7 +22,7 @@ def admit_restart(
 
 
 def wait_before_restart(backoff: Backoff, in_a_row: int, draw: float) -> float:
-    """Return the wait in seconds after `in_a_row` restarts; `draw` is a random number in [0, 1)."""
+    """Return the wait in seconds after `in_a_row` restarts. `draw` is a random number in [0, 1)."""
     try:
         seconds = backoff.initial_seconds * backoff.factor**in_a_row
     except OverflowError:
@@ -44,7 +44,7 @@ def is_restart_worthy(restart: Restart, reason: ExitReason) -> bool:
 
 
 def is_expected_stop(spec: ChildSpec, asked: ShutdownTime | None, reason: ExitReason) -> bool:
-    """Return whether a stopped child ended as expected; any other end is a `shutdown_error`."""
+    """Return whether a stopped child ended as expected. Any other end is a `shutdown_error`."""
     match reason:
         case Shutdown(detail=None):
             return True

@@ -82,7 +82,7 @@ class Info(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class TimedOut(Struct, frozen=True):
-    """A timer of this machine is due; `name` is `None` unless `kind` is `named`."""
+    """A timer of this machine is due. `name` is `None` unless `kind` is `named`."""
 
     kind: TimerKind
     name: Hashable
@@ -121,7 +121,7 @@ class Reply(Struct, frozen=True, gc=False):
 
 
 class Postpone(Struct, frozen=True):
-    """Handle this event again after the next state change; `on=False` cancels an earlier `Postpone`."""
+    """Handle this event again after the next state change. `on=False` cancels an earlier `Postpone`."""
 
     on: bool = True
 
@@ -137,7 +137,7 @@ class _AtSeconds(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StateTimeout(_AtSeconds, frozen=True, gc=False):
-    """Restart the state timer; a state change cancels it.
+    """Restart the state timer, which a state change cancels.
 
     Attributes:
         seconds: Time from now. 0 fires before anything from the mailbox, `math.inf` cancels.
@@ -157,7 +157,7 @@ class EventTimeout(_AtSeconds, frozen=True, gc=False):
 
 
 class NamedTimeout(_AtSeconds, frozen=True, gc=False):
-    """Restart the timer of this name; only the machine cancels it. Attributes are the same as for `StateTimeout`."""
+    """Restart the timer of this name, which only the machine cancels. Attributes are the same as for `StateTimeout`."""
 
     name: Hashable
     seconds: float | None = None

@@ -290,7 +290,7 @@ def _terminate(step: SupervisorStep, request: SupervisorRequest, key: ChildKey) 
         stop_child(step, child)
         return
     if step.sweep is not None and step.sweep.trigger == child.number:
-        step.sweep = None  # the child whose restart caused the sweep is removed; the others stay as they are
+        step.sweep = None  # the child whose restart caused the sweep is removed, the others stay as they are
     if child.phase is ChildPhase.IDLE and not child.restarting:
         step.leave(child)
     stop_child(step, child)

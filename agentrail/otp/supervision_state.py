@@ -60,7 +60,7 @@ class Child(Struct, frozen=True, kw_only=True):
         number: Its place in the start order. Never reused.
         from_template: Whether it is an instance of the template. A restart uses the template current at that
             time.
-        extra: Its own arguments; empty once a temporary child is up.
+        extra: Its own arguments, empty once a temporary child is up.
         phase: Status of its process.
         attempt: With `number`, the token of its process, 0 in IDLE.
         retry: With `number`, the token of the wait for its retry, 0 if there is none. Only while `restarting`.
@@ -71,7 +71,7 @@ class Child(Struct, frozen=True, kw_only=True):
         doomed: Whether its start was cancelled. Only in STARTING, and in STOPPING and STUCK after it.
         restarts: Times of its restarts that still count, if `flags.intensity_per` is `child`; otherwise empty.
         exits: Its last unrequested ends, the newest last. Informational only.
-        asked: How it was asked to stop; `None` before.
+        asked: How it was asked to stop, `None` before.
         starter: Request that waits for its start. Only in STARTING, and in STOPPING after it.
         joined: Requests that wait for its stop. Only in STARTING and STOPPING.
         waiting: Requests to process when its start or stop is over. Not in IDLE, RUNNING and STUCK.
@@ -112,7 +112,7 @@ class Child(Struct, frozen=True, kw_only=True):
 
 
 def remember_exit(child: Child, reason: ExitReason, at_seconds: float) -> Child:
-    """Record the end of an instance; only the last ends are kept."""
+    """Record the end of an instance. Only the last ends are kept."""
     exits = (*child.exits, ChildExit(reason, at_seconds))
     return structs.replace(child, exits=exits[-MAX_EXITS:])
 
@@ -170,12 +170,12 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
     """State of a supervisor.
 
     Attributes:
-        phase: `starting` until all initial children are up; `stopping` from the first reason to stop; then
+        phase: `starting` until all initial children are up, `stopping` from the first reason to stop, then
             `ended`.
         numbers: For a static supervisor: number by id. Contains each child once.
         open: Number of children in a phase of `OPEN`. 0 once the supervisor has ended.
         significant: Number of significant children that run or will be restarted.
-        restarts: Times of restarts that still count; at most `intensity + 1`. Empty if each child has its own.
+        restarts: Times of restarts that still count, at most `intensity + 1`. Empty if each child has its own.
         sweep: The ordered start or stop under way.
         starter: Under a group strategy: the child whose requested start is under way. Only one at a time.
         exits: Children in EXITED, in the order of their ends.
@@ -228,7 +228,7 @@ def which_children(children: Table[Child]) -> tuple[ChildInfo, ...]:
 
 
 def count_children(specs: int, active: int, supervisors: int) -> ChildCounts:
-    """Return the counts; every spec of another kind than `supervisor` is a worker."""
+    """Return the counts. Every spec of another kind than `supervisor` is a worker."""
     return ChildCounts(specs, active, supervisors, specs - supervisors)
 
 

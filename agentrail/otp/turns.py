@@ -174,7 +174,7 @@ class EngineRun(Generic[S, D]):
         )
         return after, tuple(self._effects)
 
-    # --- the exact order; the numbers are those of the specification
+    # --- the exact order, with the numbers of the specification
 
     def _begin(self, actions: Sequence[TransitionAction]) -> None:
         self._act(actions)  # 1

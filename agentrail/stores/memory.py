@@ -284,7 +284,7 @@ class MemoryStore:
             self._stand(key, journal, opening.standing)
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Make a node the owner of a tree. See `Store.take`."""
+        """Transfer a tree to a node as its owner. See `Store.take`."""
         with self._lock:
             top = self._root(scope, root)
             now = self.now_ms()

@@ -616,14 +616,17 @@ class SqliteStore:
             create_journal(connection, opening, self.now_ms())
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Make a node the owner of a tree. See `Store.take`. Nodes of earlier processes are dead and hold nothing."""
+        """Transfer a tree to a node as its owner.
+
+        See `Store.take`. Nodes of earlier processes are dead and hold nothing.
+        """
         with self._transaction() as connection:
             return take_over_tree(
                 connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
             )
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Make nodes the owners of many trees in one transaction. See `ManyTaker.take_many`."""
+        """Transfer many trees to their new owners in one transaction. See `ManyTaker.take_many`."""
         with self._transaction() as connection:
             return take_over_trees(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
 

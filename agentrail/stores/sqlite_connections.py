@@ -144,7 +144,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _set_up(connection: apsw.Connection) -> None:
-    """Make commits durable and deletions final."""
+    """Configure durable commits and final deletions."""
     connection.set_busy_timeout(0)
     if connection.pragma("journal_mode", "wal") != "wal":
         message = "the file system cannot share memory between connections"

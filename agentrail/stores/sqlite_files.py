@@ -98,7 +98,7 @@ class WriteLock:
     """
 
     def __init__(self, store: Path, *, since_ms: int) -> None:
-        """Take the lock, and record its holder."""
+        """Lock the store, and record the holder."""
         self.path: Path = lock_path(store)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -206,7 +206,7 @@ def has_log(path: Path) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    """Make files created or renamed in a directory durable."""
+    """Sync a directory, so that files created or renamed in it are durable."""
     file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

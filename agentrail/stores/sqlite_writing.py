@@ -242,7 +242,7 @@ def take_over_tree(  # noqa: PLR0913 - # the arguments of the port, and the cloc
     now: int,
     lease: int,
 ) -> Taken:
-    """Make a node the owner of a tree. See `Store.take`."""
+    """Transfer a tree to a node as its owner. See `Store.take`."""
     top = known_root(connection, scope, root)
     if top.node not in ("", node) and not force:
         check_not_held(connection, root, top.node, now=now, lease=lease)
@@ -270,7 +270,7 @@ def take_over_tree(  # noqa: PLR0913 - # the arguments of the port, and the cloc
 def take_over_trees(
     connection: apsw.Connection, wanted: Sequence[TakeOver], *, now: int, lease: int
 ) -> tuple[Taken | AgentrailError, ...]:
-    """Take many trees, each completely or not at all. See `ManyTaker.take_many`."""
+    """Transfer many trees, each completely or not at all. See `ManyTaker.take_many`."""
     answers: list[Taken | AgentrailError] = []
     for one in wanted:
         try:

@@ -269,7 +269,7 @@ def _dataclass_fields(kind: Any, hints: Mapping[str, Any], where: str) -> Iterat
 def _typed_dict_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[ClassField]:
     for name, hint in hints.items():
         is_required, bare = name in kind.__required_keys__, hint
-        # Looked at here too: of annotations that are strings the class does not know what stands in them.
+        # Checked here too, because the class cannot read string annotations itself.
         while (mark := getattr(typing.get_origin(bare), "_name", None)) in TYPE_MARKS:
             is_required = is_required if mark == "ReadOnly" else mark == "Required"
             (bare,) = typing.get_args(bare)
@@ -290,7 +290,10 @@ def _named_tuple_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[ClassFi
 
 
 def _made_by(factory: Any) -> Any:
-    """Give what a factory of something empty makes; another one may count, or ask the clock."""
+    """Return the value of a factory for an empty container.
+
+    Other factories may have side effects or depend on the time.
+    """
     return factory() if factory in _EMPTY_FACTORIES else _NOTHING
 
 
@@ -324,12 +327,12 @@ def _field_with(kind: Any, name: str | None) -> str:
 
 
 def _owner(kind: Any, name: str) -> Any:
-    """The class that says of which type a field is."""
+    """Return the class in the MRO that annotates a field."""
     return next((base for base in kind.__mro__ if name in vars(base).get("__annotations__", {})), kind)
 
 
 def _variables(kind: Any, arguments: tuple[Any, ...]) -> dict[Any, Mapping[Any, Any]]:
-    """For a class and all above it, what the type variables of each stand for."""
+    """Return the values of the type variables of a class and of each of its base classes."""
     found: dict[Any, Mapping[Any, Any]] = {base: {} for base in kind.__mro__} | {kind: {}}
     _bind(kind, arguments, found)
     return found

@@ -41,7 +41,7 @@ MAX_WAIT_SECONDS: Final = 300
 
 
 AskedSession: TypeAlias = Literal["any", "root", "to_decide"]
-"""Which session a call may ask: any of the caller, a root, or one whose pending approvals and questions the caller may decide."""
+"""Sessions that a call accepts: any of the caller's, a root, or one whose pending interactions the caller may decide."""
 
 
 async def call_session(  # noqa: PLR0913 - # the caller, the call and its arguments

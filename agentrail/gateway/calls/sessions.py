@@ -101,8 +101,10 @@ async def forget_user(host: Host, principal: Principal) -> CallAnswer:
 OPEN_MODEL_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "stop", "max_output_tokens", "reasoning", "tool_choice", "structured"}
 )
-"""What a caller may tell a model. Where it is, which keys and files it is asked with, and what it costs, the operator says: an address
-from outside would be sent the operator's key."""
+"""Model options that a caller may set.
+
+The operator sets addresses, keys, files and prices. An address from a caller would receive the operator's key.
+"""
 
 
 async def create_session(host: Host, principal: Principal, body: CreateSessionBody) -> CallAnswer:

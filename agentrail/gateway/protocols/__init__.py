@@ -1,4 +1,5 @@
-"""Routes of protocols that programs of others speak: one file per protocol, over the bridges of `agentrail.protocols`.
+"""Routes of third-party protocols, one module per protocol, over the translations of `agentrail.protocols`.
 
-A call comes the way of all calls (`endpoint`), and what it wants goes to the host as any other message does: no protocol is a second way in.
+A call passes the usual checks (`endpoint`) and goes to the host like any other, so no protocol is a second way
+in.
 """
