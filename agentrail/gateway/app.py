@@ -89,7 +89,7 @@ class ServedHost:
         base_path: Path prefix of all routes.
     """
 
-    def __init__(  # noqa: PLR0913 - # by keyword, only from `create_app`
+    def __init__(  # noqa: PLR0913 - by keyword, only from `create_app`
         self,
         options: HostOptions,
         gateway: Gateway,
@@ -198,7 +198,7 @@ class ServedHost:
             nursery.start_soon(partial(self.sockets.close, within_seconds=within_seconds))
 
 
-def create_app(  # noqa: PLR0913 - # the options of a server, by keyword
+def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     options: HostOptions | None = None,
     /,
     *,

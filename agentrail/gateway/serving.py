@@ -359,7 +359,7 @@ def connection_cut(scope: Mapping[str, Any]) -> Callable[[], None] | None:
     return cast("Callable[[], None] | None", scope.get("state", {}).get(_CUT))
 
 
-async def serve_app(  # noqa: PLR0913 - # the application, its address and its end
+async def serve_app(  # noqa: PLR0913 - the application, its address and its end
     app: AsgiApp,
     listeners: list[trio.SocketListener],
     stop: Callable[[], Awaitable[None]],

@@ -150,7 +150,7 @@ class Watches:
             raise CallRefused(refused)
         return kind
 
-    async def watch(  # noqa: PLR0913 - # the settings of one watch
+    async def watch(  # noqa: PLR0913 - the settings of one watch
         self,
         kind: WatchKind,
         wanted: RowFilter,

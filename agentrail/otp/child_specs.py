@@ -115,12 +115,12 @@ class ChildSpec:
     kind: ChildKind
     start_timeout_seconds: StartTimeout
 
-    def __init__(  # noqa: PLR0913, PLR0917 - # the seven keys of a child spec, as in OTP
+    def __init__(  # noqa: PLR0913, PLR0917 - the seven keys of a child spec, as in OTP
         self,
-        id: Hashable,  # noqa: A002 - # OTP's name for it, and the key of a mapping
+        id: Hashable,  # noqa: A002 - OTP's name for it, and the key of a mapping
         start: StartFunction,
         restart: Restart = "permanent",
-        significant: bool = False,  # noqa: FBT001, FBT002 - # a field of a record
+        significant: bool = False,  # noqa: FBT001, FBT002 - a field of a record
         shutdown_seconds: ShutdownTime | _Default = _Default.DEFAULT,
         kind: ChildKind | _Default = _Default.DEFAULT,
         start_timeout_seconds: StartTimeout | _Default = _Default.DEFAULT,

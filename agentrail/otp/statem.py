@@ -120,7 +120,7 @@ __all__ = [
 DEFAULT_LIMITS: Final = Limits()
 
 
-def start_statem(  # noqa: PLR0913 - # a pure function receives everything as arguments
+def start_statem(  # noqa: PLR0913 - a pure function receives everything as arguments
     machine: Machine[S, D],
     init: Init[S, D],
     *,
@@ -138,7 +138,7 @@ def start_statem(  # noqa: PLR0913 - # a pure function receives everything as ar
     return run.result()
 
 
-def step_statem(  # noqa: PLR0913 - # same as `start_statem`
+def step_statem(  # noqa: PLR0913 - same as `start_statem`
     machine: Machine[S, D],
     engine: Engine[S, D],
     event: Incoming,

@@ -129,7 +129,7 @@ def decide_after_failed_start(
         restart(step, child, reason, step.now, phase, failed=True)
 
 
-def restart(  # noqa: PLR0913 - # the facts of an end
+def restart(  # noqa: PLR0913 - the facts of an end
     step: SupervisorStep,
     child: Child,
     reason: ExitReason,

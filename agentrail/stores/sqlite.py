@@ -356,7 +356,7 @@ class SqliteStore:
 
     is_immediate: Final = False
 
-    def __init__(  # noqa: PLR0913 - # replaceable for tests
+    def __init__(  # noqa: PLR0913 - replaceable for tests
         self,
         path: str | os.PathLike[str],
         *,

@@ -22,7 +22,7 @@ _NETWORKED: Final = frozenset(
     """
     9p afs afpfs beegfs ceph cifs coda davfs fuse.ceph fuse.cephfs fuse.davfs fuse.glusterfs fuse.gcsfuse fuse.juicefs fuse.rclone
     fuse.s3fs fuse.smbnetfs fuse.sshfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs prl_fs smb3 smbfs vboxsf
-""".split()  # noqa: SIM905 - # a list would fill a page
+""".split()  # noqa: SIM905 - a list would fill a page
 )
 """Network file systems: locks and shared memory do not work there across machines."""
 

@@ -31,7 +31,7 @@ _BYTES_OF: tuple[str, ...] = (
 )
 
 
-def delete_tree(  # noqa: PLR0913 - # the arguments of the port, and the clock
+def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection,
     scope: str,
     root: SessionId,
@@ -109,7 +109,7 @@ _LET_GO: Final = "UPDATE session SET node = '' WHERE scope = ? AND session = ?"
 """For a session that was erased before and taken since."""
 
 
-def erase_tree(  # noqa: PLR0913 - # the arguments of the port, and the clock
+def erase_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
 ) -> Erasure:
     """Erase the content of a tree. See `Store.erase`."""

@@ -231,7 +231,7 @@ def _append_alone(
 # --- owners
 
 
-def take_over_tree(  # noqa: PLR0913 - # the arguments of the port, and the clock
+def take_over_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection,
     scope: str,
     root: SessionId,

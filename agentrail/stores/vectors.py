@@ -63,7 +63,7 @@ class VectorCache:
         self._turn = threading.Lock()
         self._loaded: OrderedDict[tuple[str, ...], _Loaded] = OrderedDict()
 
-    def nearest(  # noqa: PLR0913 - # a part, and the query
+    def nearest(  # noqa: PLR0913 - a part, and the query
         self,
         connection: apsw.Connection,
         part: tuple[str, ...],

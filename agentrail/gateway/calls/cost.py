@@ -16,7 +16,7 @@ from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_
 MAX_BUDGETS = 20
 
 
-async def inspect_cost(  # noqa: PLR0913 - # the query parameters, by name
+async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
     host: Host,
     principal: Principal,
     *,

@@ -44,7 +44,7 @@ AskedSession: TypeAlias = Literal["any", "root", "to_decide"]
 """Sessions that a call accepts: any of the caller's, a root, or one whose pending interactions the caller may decide."""
 
 
-async def call_session(  # noqa: PLR0913 - # the caller, the call and its arguments
+async def call_session(  # noqa: PLR0913 - the caller, the call and its arguments
     operation: Operation[R],
     host: Host,
     principal: Principal,

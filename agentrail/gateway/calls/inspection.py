@@ -107,7 +107,7 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # no
     return answer_with(HostPluginList(plugins=tuple(items), rows=rows))
 
 
-async def inspect_trace(  # noqa: PLR0913 - # by keyword, same as the query
+async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
     host: Host,
     principal: Principal,
     session_id: str,

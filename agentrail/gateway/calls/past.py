@@ -65,7 +65,7 @@ async def read_events(
     return CallAnswer(body=encode_event_page(page, is_forth=asked.after is not None, is_whole=is_whole))
 
 
-async def read_call_details(  # noqa: PLR0913 - # the call, and the part of its result
+async def read_call_details(  # noqa: PLR0913 - the call, and the part of its result
     host: Host,
     principal: Principal,
     session_id: str,

@@ -60,7 +60,7 @@ class FileAnswer:
     name: str
 
 
-async def list_workspace(  # noqa: PLR0913 - # a page of one directory of one session
+async def list_workspace(  # noqa: PLR0913 - a page of one directory of one session
     host: Host, principal: Principal, session_id: str, path: str = "", *, after: int = 0, limit: int = 1_000
 ) -> CallAnswer:
     """GET /sessions/{id}/files?path=: `{entries, next}`; `next` is `after` of the page behind."""
