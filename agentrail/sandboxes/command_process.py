@@ -1,4 +1,4 @@
-"""One command, from its start until nothing of it is left: its output, its end, and the end of its processes."""
+"""One command, from its start until all its processes have ended: its output, its end, and the end of its processes."""
 
 import errno
 import json
@@ -21,16 +21,16 @@ from agentrail.processes import note_started, note_stopped
 from agentrail.sandboxes.bubblewrap import CALL_FILTER, Confining
 from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, ProcessTree, StoppedTree
 
-# First and last part of a long output, cleaned for a model.
+# The first and last part of a long output, cleaned for a model.
 #
-# Bytes in, text out; nothing is read or awaited here.
+# Bytes in, text out, without reading or awaiting.
 
 MAX_SHOWN_LINES: Final = 2_000
 MAX_SHOWN_BYTES: Final = 50_000
 MAX_OUTPUT_BYTES: Final = 64_000_000
-"""More than this and the command is stopped."""
+"""Output limit, after which the command is stopped."""
 
-_HEAD_SHARE: Final = 0.2  # the end says how it went, and the beginning what it was about
+_HEAD_SHARE: Final = 0.2  # the end shows the outcome, and the beginning the subject
 _HEAD_LINES: Final = int(MAX_SHOWN_LINES * _HEAD_SHARE)
 _HEAD_BYTES: Final = int(MAX_SHOWN_BYTES * _HEAD_SHARE)
 _TAIL_LINES: Final = MAX_SHOWN_LINES - _HEAD_LINES
@@ -39,7 +39,7 @@ _KEPT_BYTES: Final = 4 * MAX_SHOWN_BYTES
 
 
 class OutputWindow:
-    """Takes what a command prints, in pieces; holds a few hundred kilobytes, whatever comes."""
+    """Collects the output of a command in pieces. Holds a few hundred kilobytes at most."""
 
     def __init__(self) -> None:
         self._text = PrintedText()
@@ -52,27 +52,27 @@ class OutputWindow:
 
     @property
     def is_over(self) -> bool:
-        """Whether more came than any command may print."""
+        """Whether the output exceeds the limit of a command."""
         return self.received_bytes > MAX_OUTPUT_BYTES
 
     def feed(self, piece: bytes) -> bytes:
-        """Take the next bytes; nothing any more after `close`."""
+        """Add the next bytes. Ignored after `close`."""
         if self._is_closed:
             return b""
         self.received_bytes += len(piece)
         return self._keep(self._text.read(piece))
 
     def close(self) -> None:
-        """Take no more: what still comes is read, so that no process blocks on a full pipe, and thrown away."""
+        """Discard further output. It is still read, so that no process blocks on a full pipe."""
         self._is_closed = True
 
     def finish(self, path: str | None = None) -> tuple[str, int]:
-        """Take it that nothing more comes."""
+        """Return the text and its counts. Call this after the end of the output."""
         self._keep(self._text.finish())
         kept = self._head + self._tail
         if not self._dropped_bytes and len(kept) <= MAX_SHOWN_BYTES and _count_lines(kept) <= MAX_SHOWN_LINES:
             return kept.decode(), 0
-        # Where nothing was dropped yet, `_head` may be empty, and the beginning is in `_tail` like all the rest.
+        # If nothing has been dropped yet, `_head` may be empty, and the beginning is in `_tail`.
         head = first_part(self._head or bytes(self._tail))
         tail = last_part(bytes(self._tail))
         left_out_bytes = len(kept) + self._dropped_bytes - len(head) - len(tail)
@@ -102,7 +102,7 @@ class OutputWindow:
 
 
 def first_part(data: bytes) -> bytes:
-    """Take the beginning, up to 20 % of what may be shown: whole lines, or part of one that is longer than all that."""
+    """Return the beginning, up to 20 % of the shown size: whole lines, or part of one that is longer."""
     end = 0
     for _ in range(_HEAD_LINES):
         end = data.find(b"\n", end) + 1
@@ -112,13 +112,13 @@ def first_part(data: bytes) -> bytes:
 
 
 def last_part(data: bytes) -> bytes:
-    """Take the end, up to 80 % of what may be shown: whole lines, or part of one that is longer than all that."""
+    """Return the end, up to 80 % of the shown size: whole lines, or part of one that is longer."""
     earliest = max(len(data) - _TAIL_BYTES, 0)
     start = len(data) - data.endswith(b"\n")
     for _ in range(_TAIL_LINES):
         start = data.rfind(b"\n", earliest, start)
         if start < 0:
-            # Bytes are the bound. One byte earlier, because a line may begin just there.
+            # The limit is in bytes. One byte earlier, because a line may start exactly there.
             begin = data.find(b"\n", earliest - 1, -1) + 1 if earliest else 0
             return data[begin or earliest :]
     return data[start + 1 :]
@@ -132,10 +132,10 @@ def _count_lines(data: bytes) -> int:
 
 
 class Spool:
-    """Takes text in pieces; makes a file when there is more than can be shown."""
+    """Takes text in pieces, and creates a file if there is more than can be shown."""
 
     def __init__(self, open_file: Callable[[], int]) -> None:
-        """Keep nothing yet."""
+        """Create an empty spool."""
         self._open_file = open_file
         self._waiting: list[bytes] = []
         self._bytes = self._lines = 0
@@ -145,13 +145,13 @@ class Spool:
 
     @property
     def has_all(self) -> bool:
-        """Whether there is a file, and all is in it."""
+        """Whether the file exists and contains everything."""
         return self._descriptor is not None and not self._is_broken
 
     async def take(self, text: bytes) -> None:
-        """Take the next piece.
+        """Add the next piece.
 
-        Cancellation: Takes effect when the piece is written, or has not been begun.
+        Cancellation: Takes effect when the piece is written, or before it is started.
         """
         if self._is_broken or not text:
             return
@@ -175,26 +175,26 @@ class Spool:
             left = memoryview(text)
             while left:
                 left = left[os.write(self._descriptor, left) :]
-        except OSError:  # no space, or no right: then there is no file to read, and the answer names none
+        except OSError:  # no space or no permission: then there is no file, and the answer names none
             self._is_broken = True
 
 
 # The command.
 
 _PIECE_BYTES: Final = 65_536
-_MAX_PIPE_BYTES: Final = 1 << 20  # the most that Linux lets a pipe of an ordinary user hold
+_MAX_PIPE_BYTES: Final = 1 << 20  # the largest pipe that Linux allows an ordinary user
 _STOP_SECONDS: Final = GRACE_SECONDS + KILL_SECONDS + 1.0
 
 
 @frozen(kw_only=True)
 class Program:
-    """What to start.
+    """A program to start.
 
     Attributes:
-        confine: How bubblewrap is called that confines it; None without.
-        environment: All variables that it sees, but for the marker of its processes.
-        prepare_seconds: How long bubblewrap may take until it begins: it needs two milliseconds, and more where a machine
-            is at its limits.
+        confine: The call of bubblewrap that confines it. None without.
+        environment: All its variables, except the marker of its processes.
+        prepare_seconds: Time limit for bubblewrap to start it. It needs two milliseconds, and more on a machine at its
+            limits.
     """
 
     argv: tuple[str, ...]
@@ -206,12 +206,12 @@ class Program:
 
 @frozen(kw_only=True)
 class CommandRun:
-    """What to run to its end.
+    """A command to run to its end.
 
     Attributes:
-        program: What to start; confined, its shell says at its input that the command has ended, and waits for leave to end.
-        output_path: What the file with the whole output is called.
-        open_output: Makes that file; called at most once.
+        program: The program. If confined, its shell reports the end of the command at its input, and waits for permission to end.
+        output_path: Path of the file with the whole output.
+        open_output: Creates that file. Called at most once.
     """
 
     program: Program
@@ -227,16 +227,16 @@ class _Process(Protocol):
 
 @frozen(kw_only=True)
 class _Running:
-    """A program that has been started."""
+    """A started program."""
 
     process: _Process
     tree: ProcessTree
 
     async def stop(self) -> StoppedTree:
-        """End all of it; bounded, because a process in an uninterruptible system call outlives even SIGKILL."""
+        """End all its processes. With a time limit, because a process in an uninterruptible system call outlives even SIGKILL."""
         stopped = StoppedTree()
         with trio.move_on_after(_STOP_SECONDS, shield=True):
-            # Reaped meanwhile: where there is no /proc, a shell that is not reaped looks alive.
+            # Reaped meanwhile: without /proc, an unreaped shell looks alive.
             async with trio.open_nursery() as reaping:
                 reaping.start_soon(self.process.wait)
                 stopped = await self.tree.stop()
@@ -251,7 +251,7 @@ class _Running:
 
 @frozen(kw_only=True)
 class _Ends:
-    """What a program has in place of a terminal: descriptors that are ours too until it has begun."""
+    """A program's standard streams: descriptors that we also hold until it has started."""
 
     stdin: int
     output: int
@@ -259,13 +259,13 @@ class _Ends:
 
 
 async def run_command(command: CommandRun) -> ExecuteResult:
-    """Run a command to its end, or to the end of its time, and stop whatever it leaves behind.
+    """Run a command until its end or its time limit, and stop all processes that it leaves behind.
 
-    Cancellation: Stops the whole tree first, which takes about two seconds where `SIGTERM` is ignored.
+    Cancellation: Stops the whole tree first, which takes about two seconds if `SIGTERM` is ignored.
     """
     spool = Spool(command.open_output)
-    # One pipe for both streams, so that their order is real. Not subprocess.PIPE: a process in the background may hold
-    # the other end open, so we must be able to read what is there without waiting for more.
+    # One pipe for both streams, to keep their order. Not subprocess.PIPE: a background process may hold the other end open, so
+    # we must be able to read the available bytes without waiting for more.
     with _Pipe() as output, _Ending() as ending:
         is_confined = command.program.confine is not None
         stdin = ending.theirs.fileno() if is_confined else subprocess.DEVNULL
@@ -286,7 +286,7 @@ async def run_command(command: CommandRun) -> ExecuteResult:
 async def open_process(
     program: Program, *, errors: Literal["merged", "dropped"]
 ) -> AsyncIterator[ToolProcess]:
-    """Open a process with a pipe to it and one from it; leaving the block stops all that it started."""
+    """Open a process with a pipe in each direction. Leaving the block stops it and all its descendants."""
     with _Pipe() as to_it, _Pipe() as from_it:
         dropped = errors == "dropped"
         ends = _Ends(
@@ -310,23 +310,23 @@ async def open_process(
                     finally:
                         await opened.stop()  # noqa: ASYNC102 - shielded and bounded inside
         finally:
-            await close_both(stdin, stdout)  # noqa: ASYNC102 - closed also where this is cancelled
+            await close_both(stdin, stdout)  # noqa: ASYNC102 - closed on cancellation too
 
 
 async def close_both(stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream) -> None:
-    """Close our ends; again if you like."""
-    with trio.CancelScope(shield=True):  # a checkpoint each, and nothing to wait for
+    """Close our ends. Idempotent."""
+    with trio.CancelScope(shield=True):  # a checkpoint each, without any wait
         await stdin.aclose()
         await stdout.aclose()
 
 
 class OpenedProcess:
-    """A process, as `ToolProcess` has it."""
+    """A process, as a `ToolProcess`."""
 
     def __init__(
         self, running: _Running, stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream
     ) -> None:
-        """Made by `open_process`."""
+        """Created by `open_process`."""
         self._running = running
         self._stopping = trio.Lock()
         self._is_stopped = False
@@ -339,27 +339,27 @@ class OpenedProcess:
 
     @property
     def stdin(self) -> trio.abc.SendStream:
-        """What it reads."""
+        """Its standard input."""
         return self._streams[0]
 
     @property
     def stdout(self) -> trio.abc.ReceiveStream:
-        """What it prints."""
+        """Its output."""
         return self._streams[1]
 
     async def wait(self) -> int:
-        """Wait for its end, and give its exit code.
+        """Wait for its end, and return its exit code.
 
-        Cancellation: Only the waiting ends.
+        Cancellation: Only the wait ends.
         """
         return await self._running.process.wait()
 
     async def stop(self) -> None:
-        """End it and all that it started.
+        """End it and all its descendants.
 
-        Cancellation: Shielded and bounded.
+        Cancellation: Shielded, with a time limit.
         """
-        with trio.CancelScope(shield=True):  # `_Running.stop` has the bound
+        with trio.CancelScope(shield=True):  # `_Running.stop` has the limit
             async with self._stopping:
                 if not self._is_stopped:
                     self._is_stopped = True
@@ -368,14 +368,14 @@ class OpenedProcess:
 
 
 class NotBegun(Exception):
-    """Bubblewrap ended before the program.
+    """Bubblewrap ended before the program started.
 
     Attributes:
-        code: Its exit code; None when it was ended because it took too long.
+        code: Its exit code. None if it was ended because it took too long.
     """
 
     def __init__(self, code: int | None, said: str = "") -> None:
-        """Take how it ended."""
+        """Store the exit code and the message."""
         super().__init__(said)
         self.code = code
         self.said = said
@@ -391,10 +391,10 @@ def _explaining(reading: int) -> Iterator[None]:
 
 
 async def try_program(program: Program) -> tuple[int, str]:
-    """Start a confined program, and see how it ends.
+    """Start a confined program, and return its exit code and output.
 
-    Cancellation: All of it is ended first: killed a moment too early, bubblewrap would leave a process behind that waits for
-        it for ever.
+    Cancellation: All processes are ended first. If killed a moment too early, bubblewrap would leave a process that waits
+        indefinitely.
     """
     with _Pipe() as output:
         ends = _Ends(stdin=subprocess.DEVNULL, output=output.writing, errors=output.writing)
@@ -421,12 +421,12 @@ class _Pipe:
         self.close_reading()
 
     def give_reading(self) -> int:
-        """Give our end away; only for a pipe from a program."""
+        """Hand over our end. Only for a pipe from a program."""
         given, self.reading = self.reading, -1
         return given
 
     def give_writing(self) -> int:
-        """Give our end away; only for a pipe to a program, whose own end blocks as it expects."""
+        """Hand over our end. Only for a pipe to a program, whose own end is blocking, as it expects."""
         os.set_blocking(self.reading, True)
         os.set_blocking(self.writing, False)
         given, self.writing = self.writing, -1
@@ -483,10 +483,10 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
             options += [CALL_FILTER, str(passed[-1])]
         for name, value in {**program.environment, MARKER: token}.items():
             options += ["--setenv", name, value]
-        # In a file, and not as arguments, which every user of the machine may read: variables may be keys.
+        # In a file rather than arguments, which every user of the machine may read: variables may contain keys.
         passed.append(files.enter_context(_InMemory(_join_options(options))).descriptor)
-        # Not trio.lowlevel.open_process, which starts it from a worker thread: --die-with-parent means the thread, and
-        # those end after ten idle seconds. This one runs as long as the event loop, and the start takes two milliseconds.
+        # Not trio.lowlevel.open_process, which starts it from a worker thread. --die-with-parent refers to that thread, and worker
+        # threads end after ten idle seconds. The event loop's thread lives long enough, and the start takes two milliseconds.
         process = _Child(
             outside.processes().start(
                 (confine.program, "--args", str(passed[-1]), "--", *program.argv),
@@ -494,31 +494,31 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
                 stdout=ends.output,
                 stderr=ends.errors,
                 pass_fds=passed,
-                env={},  # nothing that could tell bubblewrap, which runs outside, what to do
+                env={},  # no variable can influence bubblewrap, which runs outside
                 start_new_session=True,
             )
         )
         info.close_writing()
         try:
-            # Shielded: until this is known there is no process to kill. `--die-with-parent` holds from the end of bubblewrap's
-            # preparations on; its first process, killed parent or not, would finish them and begin the command.
+            # Shielded: before this is known there is no process to kill. `--die-with-parent` applies only after bubblewrap's
+            # preparations. Its first process would finish them and start the command even if its parent was killed.
             first = None
             with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:
                 first = await _read_first_pid(info.reading)
             if first is None:
-                process.kill()  # unless it has ended by itself
+                process.kill()  # unless it has already ended
                 code = await process.wait()
                 raise NotBegun(None if preparing.cancelled_caught else code)
             namespace = os.pidfd_open(first)
             try:
-                # The first process leads a session of its own, in which the command begins.
+                # The first process leads its own session, in which the command starts.
                 tree = ProcessTree(group=first, token=token)
                 yield _Running(process=process, tree=tree)
             finally:
                 # Ends every process of the namespace, whatever it has done to itself.
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(namespace, signal.SIGKILL)
-                # Its first process has ended when all others have, and not before. Bounded like any stop.
+                # Its first process ends only after all others have ended. With a time limit, like any stop.
                 with trio.move_on_after(KILL_SECONDS, shield=True):
                     await trio.lowlevel.wait_readable(namespace)
                 os.close(namespace)
@@ -529,9 +529,9 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
 
 
 class _Ending:
-    """Where a confined command's shell says that the command has ended, and waits until it may end too.
+    """The channel on which a confined command's shell reports the end of the command, and waits for permission to end.
 
-    A pair of sockets, because a pipe can be opened by everyone who may look at the shell in `/proc`, and a socket cannot.
+    A socket pair, because every process that may inspect the shell in `/proc` can open a pipe, but not a socket.
     """
 
     def __init__(self) -> None:
@@ -546,17 +546,17 @@ class _Ending:
         self.theirs.close()
 
     async def wait(self) -> None:
-        """Wait until the command has ended, or its shell."""
+        """Wait until the command or its shell has ended."""
         await trio.lowlevel.wait_readable(self._ours)
 
     def give_leave(self) -> None:
-        """Let the shell end; again if you like."""
+        """Let the shell end. Idempotent."""
         with suppress(OSError):
             self._ours.shutdown(socket.SHUT_WR)
 
 
 class _InMemory:
-    """A file without a name, with these bytes in it, to be read from the beginning."""
+    """An unnamed file with these bytes, positioned at its beginning."""
 
     def __init__(self, content: bytes) -> None:
         self.descriptor = os.memfd_create("agentrail")
@@ -572,10 +572,10 @@ class _InMemory:
 
 
 def _join_options(options: Iterable[str]) -> bytes:
-    """Write options as bubblewrap reads them from a file."""
+    """Encode options in the form that bubblewrap reads from a file."""
     encoded = [os.fsencode(option) for option in options]
     if any(b"\0" in option for option in encoded):
-        message = "embedded null byte"  # as subprocess says it
+        message = "embedded null byte"  # the message of subprocess
         raise ValueError(message)
     return b"".join(option + b"\0" for option in encoded)
 
@@ -600,7 +600,7 @@ class _Child:
 
 
 async def _read_first_pid(reading: int) -> int | None:
-    """Read bubblewrap's report; None when it ended without one."""
+    """Read bubblewrap's report. None if it ended without one."""
     report = b""
     while piece := await _read_piece(reading):
         report += piece
@@ -619,10 +619,10 @@ async def _read_piece(reading: int) -> bytes:
 
 @frozen
 class _Outlets:
-    """Where what a command says comes out.
+    """The outputs of a command.
 
     Attributes:
-        ending: Where a confined command's shell says that the command has ended, else None.
+        ending: The channel on which a confined command's shell reports the end of the command, otherwise None.
     """
 
     output: int
@@ -644,12 +644,12 @@ async def _follow(running: _Running, command: CommandRun, outlets: _Outlets) -> 
                     code = await running.process.wait()
                 else:
                     await outlets.ending.wait()
-                # All that the shell and those it waited for have printed. What it left running is stopped now, and its
-                # last words ("Killed") are no part of the answer.
+                # The output of the shell and the processes it waited for. Background processes are stopped now, and their last output
+                # ("Killed") is not part of the answer.
                 await spool.take(window.feed(_drain(outlets.output)))
                 window.close()
                 if outlets.ending is not None:
-                    # Counted from here, while the shell waits: its own number could be anything.
+                    # Counted from here, while the shell waits: a number from the shell itself could be forged.
                     left = max(await running.tree.count_below() - 1, 0)
                     outlets.ending.give_leave()
                     code = await running.process.wait()
@@ -671,7 +671,7 @@ async def _follow(running: _Running, command: CommandRun, outlets: _Outlets) -> 
     return evolve(
         result,
         exit_code=code if code >= 0 else None,
-        signal=-code if code < 0 else None,  # as subprocess has it
+        signal=-code if code < 0 else None,  # the same as in subprocess
         stopped_processes=len(stopped.found) if outlets.ending is None else left,
     )
 
@@ -687,7 +687,7 @@ def _describe_stopped(result: ExecuteResult, window: OutputWindow) -> ExecuteRes
 
 
 async def _read(reading: int, window: OutputWindow, spool: Spool, running: trio.CancelScope) -> None:
-    """Read until the end of the pipe, or until more came than may; then the task that waits for the command stops it."""
+    """Read until the end of the pipe, or until the output limit. Then the task that waits for the command stops it."""
     while not window.is_over:
         piece = await _read_piece(reading)
         if not piece:
@@ -697,7 +697,7 @@ async def _read(reading: int, window: OutputWindow, spool: Spool, running: trio.
 
 
 def _drain(reading: int) -> bytes:
-    """Take what a pipe still holds, and no more than a pipe can hold: a process that was not found may go on."""
+    """Read the bytes still in a pipe, at most its capacity: a process that was not found may continue writing."""
     taken = b""
     with suppress(BlockingIOError):
         while len(taken) < _MAX_PIPE_BYTES and (piece := os.read(reading, _PIECE_BYTES)):

@@ -1,4 +1,4 @@
-"""The commands of a directory: how they run here, what they see and may use, and where confinement is missing."""
+"""The commands of a directory: how they run here, what they can see and use, and whether they are confined."""
 
 import errno
 import functools
@@ -38,13 +38,13 @@ _BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
 _KIB: Final = 1_024
 
 OWN_PROCESSES: Final = 2
-"""Of a confined command's namespace, those that are not its own: bubblewrap's first process and the shell."""
+"""Processes of a confined command's namespace that are not its own: bubblewrap's first process and the shell."""
 
 _BECOMING: Final = 'exec "$@"'
-# The shell stays when the command has ended, because the namespace ends with it: it says so at its own input, a socket, and
-# waits until we have counted what is left running. It does not count itself, for a command of the same user may do anything
-# to it. After a SIGTERM it stays until no cleaner is left; the sender of that kills all when the time for it is over.
-# It says nothing else: in a subshell, because a plain command that is killed makes some shells print "Killed".
+# The shell stays after the command has ended, because the namespace ends with it. It reports the end at its own input, a
+# socket, and waits until we have counted the remaining processes. It does not count them itself, because a command of the
+# same user can manipulate it. After a SIGTERM it stays until no cleaner is left. The sender of that kills all processes at
+# the time limit. It prints nothing: a subshell is used because some shells print "Killed" for a plain command.
 _STAYING: Final = (
     'asked=; trap "asked=1" TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '
     'code=$?; if [ ! "$asked" ]; then echo >&0; read -r _; fi; set -- /proc/[0-9]*; '
@@ -54,16 +54,16 @@ _STAYING: Final = (
 
 @frozen(kw_only=True)
 class CommandLimits:
-    """What a command may use up. Each process counts for itself, but for `max_processes`.
+    """Resource limits of a command. All limits except `max_processes` apply per process.
 
     Attributes:
-        max_memory_bytes: Of address space.
-        max_file_bytes: Of any file that it writes.
-        max_open_files: At a time.
-        max_processes: At a time, all together; only where commands are confined, because elsewhere all processes of the
-            user count. The kernel knows no such limit for root.
-        max_temporary_bytes: In `/tmp` and the like, all together; only where commands are confined, because there they are
-            in memory.
+        max_memory_bytes: Address space.
+        max_file_bytes: Size of any file that it writes.
+        max_open_files: At the same time.
+        max_processes: At the same time, in total. Only for confined commands, because otherwise all processes of the
+            user count. The kernel has no such limit for root.
+        max_temporary_bytes: In `/tmp` and similar directories, in total. Only for confined commands, because these
+            directories are then in memory.
     """
 
     max_memory_bytes: int = 4 << 30
@@ -75,9 +75,9 @@ class CommandLimits:
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
     ) -> tuple[str, ...]:
-        """Put a shell around a command that sets its limits."""
+        """Wrap a command in a shell that sets its limits."""
         seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
-        # A limit that is lower already stays, so a failure is none; and not every system has them all.
+        # A limit that is already lower stays, so a failure is ignored. Not every system supports all limits.
         settings = [
             f"ulimit {flag} {value} 2>/dev/null"
             for flag, value in (
@@ -101,12 +101,12 @@ LOGGER: Final = Logger("agentrail.sandboxes")
 
 _OUTPUT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
-"""What a command sees of our environment, and `LC_*`: a list of what may, because keys have any name."""
+"""Variables passed on to commands, in addition to `LC_*`: an allow list, because keys can have any name."""
 
 
 @frozen(kw_only=True)
 class CommandRules:
-    """What the owner of a sandbox says of commands; the meaning of each stands at `LocalSandbox`."""
+    """The owner's rules for commands; see `LocalSandbox`."""
 
     shell_fallback: ShellFallback
     network: Network
@@ -116,10 +116,10 @@ class CommandRules:
 
 
 class Commands:
-    """Runs commands that begin in a directory, or below it."""
+    """Runs commands that start in a directory, or below it."""
 
     def __init__(self, root: int, path: Path, files: Files, rules: CommandRules, programs: Programs) -> None:
-        """Run nothing yet."""
+        """Create a runner without running a command."""
         self._root = root
         self._path = path
         self._files = files
@@ -130,18 +130,18 @@ class Commands:
 
     @property
     def is_refused(self) -> bool:
-        """Whether it was found out that commands are refused here."""
+        """Whether commands are known to be refused here."""
         return self._confinement is not None and self._confinement.mode == "refused"
 
     @property
     def is_unconfined(self) -> bool:
-        """Whether it is known that commands run with the user's rights: it was found out, or there is no bubblewrap at all."""
+        """Whether commands are known to run with the user's rights: determined by a trial, or because bubblewrap is missing."""
         if self._confinement is not None:
             return self._confinement.mode == "unconfined"
         return self._rules.shell_fallback == "unconfined" and self._programs.bubblewrap is None
 
     async def confinement(self) -> Confinement:
-        """Say how commands run here; found out by trying, once, unless that fails in passing."""
+        """Return how commands run here. Determined by a trial, once, unless the trial fails temporarily."""
         async with self._probing:
             if self._confinement is None:
                 found = await probe(self._rules.shell_fallback, self._programs.bubblewrap)
@@ -155,9 +155,9 @@ class Commands:
         return self._confinement
 
     async def run(self, command: str, directory: int, options: ExecuteOptions) -> ExecuteResult | Refusal:
-        """Run a command, in a directory that the caller has opened and keeps open.
+        """Run a command in a directory that the caller has opened and keeps open.
 
-        Cancellation: As of `run_command`.
+        Cancellation: The same as in `run_command`.
         """
         shell = self._programs.shell
         if shell is None:
@@ -173,7 +173,7 @@ class Commands:
         except OSError as error:
             if error.errno != errno.EIO:
                 return _refuse_start(error)
-        # Something that was to be hidden or protected was removed before bubblewrap came to it: looked for again, once.
+        # A hidden or protected path was removed before bubblewrap reached it. Look for these paths again, once.
         try:
             return await self._run(*what)
         except OSError as error:
@@ -205,7 +205,7 @@ class Commands:
     async def open_process(
         self, argv: tuple[str, ...], directory: int, options: ProcessOptions
     ) -> AsyncIterator[ToolProcess]:
-        """Open a process, in a directory that the caller has opened and keeps open."""
+        """Open a process in a directory that the caller has opened and keeps open."""
         confinement = await self.confinement()
         refusal = _refuse(confinement)
         if refusal is not None:
@@ -228,7 +228,7 @@ class Commands:
     async def _preparing(
         self, argv: tuple[str, ...], directory: int, workdir: str, guarded: Guarded, confinement: Confinement
     ) -> AsyncIterator[Program]:
-        """Decide how a program is started, and hold what it needs for that open."""
+        """Decide how a program is started, and keep its resources open."""
         mounts: list[Mount] = []
         if confinement.mode == "bubblewrap":
             mounts = await outside.offload(self._files.open_mounts, guarded)
@@ -247,9 +247,9 @@ class Commands:
         confinement: Confinement,
     ) -> Program:
         root, begin = self._path, self._path.joinpath(workdir)
-        if has_proc():  # where they are by now, should they have been renamed since
+        if has_proc():  # their current location, in case they were renamed
             root, begin = (Path(f"/proc/self/fd/{one}").readlink() for one in (self._root, directory))
-        # By descriptor where that works, so that it begins in what was opened, whatever is renamed meanwhile.
+        # By descriptor if possible, so that it starts in the opened directory, whatever is renamed meanwhile.
         where = f"/proc/self/fd/{directory}" if has_proc() else str(begin)
         bubblewrap = self._programs.bubblewrap
         if confinement.mode != "bubblewrap" or bubblewrap is None:
@@ -274,7 +274,7 @@ class Commands:
 
 
 def _refuse(confinement: Confinement) -> Refusal | None:
-    """Refuse commands where none may run, with the reason."""
+    """Refuse commands if none may run, with the reason."""
     if confinement.mode == "failed":
         message = (
             f"The command was not started: bubblewrap failed ({escape(confinement.why)}). Try again later."
@@ -288,7 +288,7 @@ def _refuse_start(error: OSError) -> Refusal:
 
 
 def check_command(command: str) -> Refusal | None:
-    """Refuse a text that can be no command: a NUL ends an argument, and a lone surrogate has no bytes."""
+    """Refuse an invalid command: a NUL ends an argument, and a lone surrogate has no bytes."""
     try:
         if b"\0" not in command.encode():
             return None

@@ -1,9 +1,9 @@
-"""Runs in a process of its own: looks for a regular expression in texts that come on its standard input.
+"""Runs in a separate process: searches texts from its standard input for a regular expression.
 
-In our own process a regular expression cannot be interrupted, and some take years. This file imports nothing of agentrail,
-so that it starts fast and alone. It reads one line of JSON, `{"pattern", "ignore_case", "max_per_text"}`, and answers
-`{"fault": null}` or why the pattern is none. Then it reads, again and again, a line with a list of sizes in bytes and as
-many texts, and answers `{"numbers"}` with the numbers of the matching lines of each.
+In our own process a regular expression could not be interrupted, and some take years. This file imports nothing from
+agentrail, so that it starts fast and alone. It reads one line of JSON, `{"pattern", "ignore_case", "max_per_text"}`, and
+answers `{"fault": null}` or the fault of the pattern. Then it repeatedly reads a line with a list of sizes in bytes, and
+that many texts. It answers `{"numbers"}` with the numbers of the matching lines of each.
 """
 
 import json
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def find(pattern: "re.Pattern[str]", text: str, max_lines: int) -> list[int]:
-    """Give the numbers of the first lines that match, from 1."""
+    """Return the numbers of the first matching lines, from 1."""
     numbers: list[int] = []
     lines = text.removesuffix("\n").split("\n") if text else []
     for number, line in enumerate(lines, start=1):

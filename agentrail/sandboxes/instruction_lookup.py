@@ -1,7 +1,8 @@
 """`FilesAbove`: instruction files of the user, and from the root of a repository down to the working directory.
 
-It sees exactly the names of `INSTRUCTION_NAMES`. A file is opened beneath the root of its repository, in one go where the kernel can do that,
-so that no link leads out of it, however it is moved meanwhile. All of it blocks: the caller gives it a thread.
+It reads only the names of `INSTRUCTION_NAMES`. A file is opened beneath the root of its repository, in a single system
+call if the kernel supports it, so that no link leads outside, however it is moved meanwhile. All of it blocks: call it
+in a thread.
 """
 
 import codecs
@@ -21,7 +22,7 @@ from agentrail.sandboxes.safe_open import FLAGS, Opener, find_opener
 _USER_FOLDER: Final = ".agentrail"
 
 MAX_INSTRUCTION_LEVELS: Final = 32
-"""How many directories are looked at, the nearest ones."""
+"""Maximum number of directories examined, the nearest ones."""
 
 _MAX_BYTES: Final = 4 * MAX_READ_CHARACTERS + 4
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -29,10 +30,10 @@ _LED_OUT: Final = frozenset({errno.EXDEV, errno.ELOOP})
 
 
 class FilesAbove:
-    """The files for agents that hold for one working directory; see `InstructionFiles`."""
+    """The agent files that apply to one working directory; see `InstructionFiles`."""
 
     def __init__(self, working_dir: Path, home: Path | None) -> None:
-        """Read nothing yet."""
+        """Create a lookup without reading."""
         self._working_dir = working_dir
         self._home = home
 
@@ -73,7 +74,7 @@ class FilesAbove:
 
 
 def find_root(working_dir: Path) -> Path:
-    """Give the root of the repository that a directory is in; the directory itself where it is in none."""
+    """Return the root of the repository that contains a directory. The directory itself if there is none."""
     return next(
         (place for place in (working_dir, *working_dir.parents) if os.path.lexists(place / ".git")),
         working_dir,
@@ -81,7 +82,7 @@ def find_root(working_dir: Path) -> Path:
 
 
 class _Found:
-    """What was found so far, the farthest first."""
+    """The files found so far, the farthest first."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -93,7 +94,7 @@ class _Found:
         return InstructionsFound(files=tuple(self._files), unread=tuple(self.unread))
 
     def look(self, open_file: Callable[[str], int], where: str) -> None:
-        """Take the first file of a directory that says something."""
+        """Add the first file of a directory that has content."""
         for name in self._names:
             try:
                 text = _read(open_file(name))
@@ -109,7 +110,7 @@ class _Found:
                 return
 
     def with_fault(self, path: str, error: OSError) -> InstructionsFound:
-        """Note what cannot be read; gives all."""
+        """Add an unreadable file, and return the result."""
         reason = (
             "it is a link that leads out of the repository, and those are not followed"
             if error.errno in _LED_OUT
@@ -120,7 +121,7 @@ class _Found:
 
 
 def _open_in(folder: Path, name: str) -> int:
-    # Links are followed: this folder is the user's own, and no repository.
+    # Links are followed: this folder belongs to the user rather than a repository.
     return os.open(folder / name, os.O_RDONLY | FLAGS)
 
 
@@ -146,7 +147,7 @@ def _read(descriptor: int) -> str:
     is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     decoder = codecs.getincrementaldecoder("utf-16" if is_wide else "utf-8-sig")()
     try:
-        # Not final where more may follow: a character that was cut is left out.
+        # Not final if more may follow: a cut character is left out.
         text = decoder.decode(data, final=len(data) < _MAX_BYTES)
     except UnicodeDecodeError:
         text = "\0"

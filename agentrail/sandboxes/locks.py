@@ -1,4 +1,4 @@
-"""One after another, in the order in which they came, for each key; different keys side by side."""
+"""Locks by key: tasks with the same key run one after another, in order of arrival. Different keys run concurrently."""
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
@@ -7,21 +7,21 @@ import trio
 
 
 class KeyedLocks:
-    """A lock per key, for as long as a task holds it or waits for it."""
+    """A lock per key, which exists while a task holds it or waits for it."""
 
     def __init__(self) -> None:
-        """Hold none."""
+        """Create an empty set."""
         self._locks: dict[Hashable, tuple[trio.Lock, int]] = {}
 
     def __len__(self) -> int:
-        """Count the keys that a task holds or waits for."""
+        """Return the number of keys that a task holds or waits for."""
         return len(self._locks)
 
     @asynccontextmanager
     async def hold(self, key: Hashable) -> AsyncIterator[None]:
         """Hold the lock of a key inside the block.
 
-        Cancellation: While waiting, it is as if it had not been asked for.
+        Cancellation: A cancelled wait leaves no trace.
         """
         lock, users = self._locks.get(key, (trio.Lock(), 0))
         self._locks[key] = lock, users + 1

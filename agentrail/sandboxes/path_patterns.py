@@ -9,11 +9,11 @@ from attrs import frozen
 
 from agentrail.sandboxes.paths import fault_of_path
 
-# A pattern is matched name by name. One regular expression for a whole path would be shorter, and there are patterns for
-# which it would take years.
+# A pattern is matched name by name. A single regular expression for a whole path would be shorter, but it would take years
+# for some patterns.
 
 MAX_ALTERNATIVES: Final = 256
-"""What `{a,b}` may stand for, all of them together."""
+"""Maximum number of alternatives from `{a,b}`, in total."""
 
 MAX_GLOB_CHARACTERS: Final = 4_096
 """No path is longer."""
@@ -25,29 +25,29 @@ _ANY_NAME: Final = re.compile(".*", re.DOTALL)
 
 
 class PatternFault(Exception):
-    """A pattern that is none; the text says why."""
+    """An invalid pattern. The text is the reason."""
 
 
 @frozen(kw_only=True)
 class PathPattern:
-    """A pattern, ready to be matched.
+    """A compiled pattern.
 
     Attributes:
-        alternatives: Each a name pattern per name, and None for any number of names.
+        alternatives: For each, a name pattern per name, and None for any number of names.
     """
 
     alternatives: tuple[_Segments, ...]
     is_directory_only: bool
 
     def matches(self, names: Sequence[str], *, is_directory: bool) -> bool:
-        """Tell whether a path fits, all of it."""
+        """Return whether the whole path matches."""
         if self.is_directory_only and not is_directory:
             return False
         return any(_fits(segments, names) for segments in self.alternatives)
 
 
 def compile_pattern(pattern: str) -> PathPattern:
-    """Read a pattern with `{a,b}`."""
+    """Compile a pattern with `{a,b}`."""
     fault = fault_of_path(pattern, MAX_GLOB_CHARACTERS)
     if fault is not None:
         raise PatternFault(fault)
@@ -68,17 +68,17 @@ def compile_pattern(pattern: str) -> PathPattern:
 
 
 def compile_names(pattern: str) -> _Segments:
-    """Read a pattern without `{a,b}`: a name pattern per name, None for `**`."""
+    """Compile a pattern without `{a,b}`: a name pattern per name, None for `**`."""
     segments = [
         None if one == "**" else _compile_name(one) for one in pattern.split("/") if one not in {"", "."}
     ]
     if segments and segments[-1] is None:
-        segments.append(_ANY_NAME)  # what is below, and not the directory itself
+        segments.append(_ANY_NAME)  # paths below, without the directory itself
     return tuple(segments)
 
 
 def _fits(segments: _Segments, names: Sequence[str]) -> bool:
-    """Match as one matches `*` in a text: on a mismatch the last `**` takes one name more; earlier ones need not."""
+    """Match like `*` in a text: on a mismatch, the last `**` takes one more name. Earlier ones need no retry."""
     at = here = 0
     last_wild, taken = -1, 0
     while here < len(names):
@@ -121,8 +121,8 @@ def _compile_name(pattern: str) -> "re.Pattern[str]":
             fixed[-1] += re.escape(character)
     first, *further = fixed
     if further:
-        # Each "*" takes as little as possible and never gives back (an atomic group): the first place where the text
-        # between two stars occurs is as good as any other, and trying all of them takes years.
+        # Each "*" takes as little as possible and never gives back (an atomic group). The first occurrence of the text between two
+        # stars is as good as any other, and trying all of them takes years.
         *middle, last = further
         first += "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
     try:
@@ -133,7 +133,7 @@ def _compile_name(pattern: str) -> "re.Pattern[str]":
 
 
 def _end_of_class(pattern: str, start: int) -> int | None:
-    """Find the `]` that closes a class; one directly after its beginning is a member."""
+    """Return the position of the `]` that closes a class. One directly after its beginning is a member."""
     first = start + (pattern[start : start + 1] in {"!", "^"})
     end = pattern.find("]", first + 1)
     return None if end < 0 else end
@@ -145,7 +145,7 @@ def _character_class(members: str) -> str:
     made: list[str] = []
     at = 0
     while at < len(chars):
-        # A hyphen that is a member is escaped: two in a row will be an operator of `re` some day, and it warns of them.
+        # A hyphen as a member is escaped: `re` warns that two in a row may become an operator.
         if chars[at + 1 : at + 2] == "-" and at + 2 < len(chars):
             made.append(f"{re.escape(chars[at])}-{re.escape(chars[at + 2])}")
             at += 3
@@ -156,7 +156,7 @@ def _character_class(members: str) -> str:
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Write out `{a,b}`; what is not closed, and `{a}`, stand for themselves."""
+    """Expand `{a,b}`. Unclosed braces, and `{a}`, stay literal."""
     done: list[str] = []
     waiting = [(pattern, 0)]
     characters = 0
@@ -180,8 +180,8 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
 
 
 def _first_choice(text: str, start: int) -> tuple[int, list[int], int] | None:
-    """Find the first braces from `start` on that offer a choice: where they open, their commas, and where they close."""
-    # One look at each character, and not one for each brace in front of it: those that are never closed come by the thousand.
+    """Return the first braces from `start` that offer a choice: their opening, their commas, and their end."""
+    # One look at each character, rather than one per opening brace: there may be thousands of unclosed ones.
     opened: list[tuple[int, list[int]]] = []
     found: tuple[int, list[int], int] | None = None
     for at in range(start, len(text)):
@@ -202,7 +202,7 @@ def _first_choice(text: str, start: int) -> tuple[int, list[int], int] | None:
 FILE_NAME: Final = ".gitignore"
 
 MAX_RULES: Final = 2_000
-"""Of one file; each is asked about each path. What stands behind them is left out."""
+"""Maximum number of rules of one file, each compared with each path. Later rules are ignored."""
 
 _MAX_LINE_CHARACTERS: Final = 1_024
 
@@ -218,15 +218,15 @@ class IgnoreFile:
     """The rules of one file.
 
     Attributes:
-        directory: The names of the directory in which it stands.
-        rules: In its order; the last that fits decides.
+        directory: Names of its directory.
+        rules: In order. The last matching rule decides.
     """
 
     directory: tuple[str, ...]
     rules: tuple[_Rule, ...]
 
     def decide(self, names: Sequence[str], *, is_directory: bool) -> bool | None:
-        """Tell whether a path is ignored; None when no rule is about it."""
+        """Return whether a path is ignored. None if no rule matches."""
         below = names[len(self.directory) :]
         for rule in reversed(self.rules):
             if rule.pattern.matches(below, is_directory=is_directory):
@@ -235,26 +235,26 @@ class IgnoreFile:
 
 
 def read_ignore_file(text: str, directory: tuple[str, ...]) -> IgnoreFile:
-    """Read the text of a `.gitignore`; lines that are no pattern are left out, as git does."""
+    """Parse a `.gitignore`. Lines that are not patterns are skipped, as in git."""
     rules = (rule for line in pattern_lines(text) if (rule := _read_line(line)) is not None)
     return IgnoreFile(directory=directory, rules=tuple(itertools.islice(rules, MAX_RULES)))
 
 
 def pattern_lines(text: str) -> list[str]:
-    """Give the lines of a file that are read: the first few thousand, and none that is longer than a path."""
+    """Return the lines to parse: the first few thousand, without lines longer than a path."""
     # Half of them may be comments.
     lines = text[: MAX_RULES * _MAX_LINE_CHARACTERS].splitlines()[: 2 * MAX_RULES]
     return [line for line in lines if len(line) <= _MAX_LINE_CHARACTERS]
 
 
 def is_ignored(files: Iterable[IgnoreFile], names: Sequence[str], *, is_directory: bool) -> bool:
-    """Tell whether a path is ignored, given that the directories above it are not."""
+    """Return whether a path is ignored, provided that the directories above it are not."""
     verdicts = (file.decide(names, is_directory=is_directory) for file in files)
     return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 def decide_anchored(line: str, directory: Sequence[str]) -> str | None:
-    """Rewrite a line so that it means the same in a file at the root."""
+    """Rewrite a line so that it has the same meaning in a file at the root."""
     parsed = _parse_line(line)
     if parsed is None:
         return None
@@ -278,7 +278,7 @@ def _read_line(line: str) -> _Rule | None:
 
 
 def _parse_line(line: str) -> tuple[str, bool, bool, bool] | None:
-    """Take a line apart: the pattern without slashes around it, and whether it is an exception, anchored, of directories."""
+    """Split a line: the pattern without surrounding slashes, and whether it is an exception, anchored, for directories."""
     if line.startswith("#"):
         return None
     stripped = line.rstrip(" ")

@@ -1,4 +1,4 @@
-"""Which paths a sandbox takes, judged as text. No file is looked at here; links are the business of `safe_open.py`."""
+"""The paths that a sandbox accepts, judged as text. No file is read here. `safe_open.py` handles links."""
 
 from pathlib import PurePosixPath
 from typing import Final
@@ -13,7 +13,7 @@ _WAY_OUT: Final = 'Paths are relative to the working directory, such as "src/app
 
 
 def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...] | Refusal:
-    """Split a path into the names that lead from the root to what it means."""
+    """Split a path into the names that lead from the root to its target."""
     fault = _fault(path) or _fault_of_virtual(path)
     if fault is not None:
         return _refuse(path, fault)
@@ -21,14 +21,14 @@ def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...]
     if not pure.is_absolute():
         return pure.parts
     for root in roots:
-        # By component, never by the text: /srv/ws is no parent of /srv/ws-evil.
+        # By component rather than text: /srv/ws is not a parent of /srv/ws-evil.
         if pure.is_relative_to(root):
             return pure.relative_to(root).parts
     return _refuse(path, "it is outside the working directory")
 
 
 def decide_anywhere(path: str, root: PurePosixPath, home: PurePosixPath) -> tuple[str, ...] | Refusal:
-    """Split a path into `/` and the names that lead from there to what it means: for who wants no confinement."""
+    """Split a path into `/` and the names from there to its target, for a sandbox without confinement."""
     fault = _fault(path)
     if fault is not None:
         return _refuse(path, fault)
@@ -39,17 +39,17 @@ def decide_anywhere(path: str, root: PurePosixPath, home: PurePosixPath) -> tupl
 
 
 def join_names(names: tuple[str, ...]) -> str:
-    """Write names as a path; those of `decide_anywhere` begin with `/`."""
+    """Join names into a path. Those of `decide_anywhere` start with `/`."""
     return f"/{'/'.join(names[1:])}" if names[:1] == ("/",) else "/".join(names)
 
 
 def show_names(names: tuple[str, ...]) -> str:
-    """Write names as a path, for a message: with nothing in it that would break the line."""
+    """Join names into a path for a message, without characters that would break the line."""
     return escape(join_names(names) or ".")
 
 
 def escape(text: str) -> str:
-    """Escape what would break a line or repaint a terminal: a file may be called anything but `/`."""
+    """Escape characters that would break a line or repaint a terminal: a file name may contain anything except `/`."""
     if len(text) > MAX_PATH_BYTES:
         text = f"{text[:_MAX_SHOWN_CHARACTERS]}…"
     if text.isprintable():
@@ -58,9 +58,9 @@ def escape(text: str) -> str:
 
 
 def fault_of_path(text: str, max_characters: int) -> str | None:
-    """Say why a text is nothing that a file is called by, or that is looked for in one; or None.
+    """Return why a text cannot be a path, or a pattern of paths. None if it can.
 
-    The length comes first: nothing goes through a text that is too long.
+    The length comes first: a text that is too long is not examined further.
     """
     if len(text) > max_characters:
         return f"it has {len(text):,} characters, at most {max_characters:,} are taken"
@@ -78,7 +78,7 @@ def _refuse(path: str, fault: str) -> Refusal:
 def _fault(path: str) -> str | None:
     if not path:
         return "it is empty"
-    if len(path) > 2 * MAX_PATH_BYTES:  # before anything goes through it
+    if len(path) > 2 * MAX_PATH_BYTES:  # before any other check
         return f"it has {len(path)} characters, at most {MAX_PATH_BYTES} bytes are allowed"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in path):
         return "it has a control character in it"
@@ -96,13 +96,13 @@ def _fault(path: str) -> str | None:
 def _fault_of_virtual(path: str) -> str | None:
     if path.startswith("~"):
         return '"~" is not expanded'
-    # Also where it would stay inside: "a/../b" means something else when a is a link.
+    # Even if it would stay inside: "a/../b" has another meaning if a is a link.
     if ".." in path.split("/"):
         return '".." is not allowed'
     return None
 
 
 def _shown(path: str) -> str:
-    """Quote a path for a message: short, and with nothing in it that would break the line."""
+    """Quote a path for a message: short, without characters that would break the line."""
     short = path[:_MAX_SHOWN_CHARACTERS]
     return f'"{short}"' if short.isprintable() else ascii(short)

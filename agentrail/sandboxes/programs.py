@@ -1,7 +1,7 @@
-"""The programs that a sandbox starts outside of itself: looked for once, and only where nothing inside of it can write.
+"""Programs that a sandbox starts outside of itself: located once, and only in places that cannot be written from inside.
 
-An activated environment puts a directory of the project first in `PATH`, so that who writes files there would otherwise
-write the `rg` or the `bwrap` that runs with all rights of the user.
+An activated environment puts a directory of the project first in `PATH`. A writer of files there could otherwise replace
+the `rg` or the `bwrap` that runs with all rights of the user.
 """
 
 import errno
@@ -13,12 +13,12 @@ from typing import Final
 
 from attrs import frozen
 
-_MAX_LINKS: Final = 40  # as the kernel has it
+_MAX_LINKS: Final = 40  # the same as in the kernel
 
 
 @frozen(kw_only=True)
 class Programs:
-    """Where they are, as absolute paths; None for what is not installed where it can be trusted."""
+    """Absolute paths of the programs. None for a program that is not installed in a trusted place."""
 
     bubblewrap: str | None
     ripgrep: str | None
@@ -26,7 +26,7 @@ class Programs:
 
 
 def find_programs(root: Path) -> Programs:
-    """Look for all programs of a sandbox."""
+    """Locate all programs of a sandbox."""
     return Programs(
         bubblewrap=find_program("bwrap", root),
         ripgrep=find_program("rg", root),
@@ -35,10 +35,10 @@ def find_programs(root: Path) -> Programs:
 
 
 def find_program(name: str, root: Path | None = None) -> str | None:
-    """Look for a program in the directories of `PATH`."""
+    """Locate a program in the directories of `PATH`."""
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = Path(directory, name)
-        # A relative entry means whatever directory we happen to be in, which is often the root.
+        # A relative entry refers to the current directory, which is often the root.
         if not path.is_absolute() or not os.access(path, os.X_OK) or not path.is_file():
             continue
         if root is None or root == Path("/") or is_out_of_reach(path, root):
@@ -47,7 +47,7 @@ def find_program(name: str, root: Path | None = None) -> str | None:
 
 
 def safe_search_path(root: Path | None = None) -> str:
-    """Return `PATH` without relative entries, and without directories that lie below a root or are reached through it."""
+    """Return `PATH` without relative entries, and without directories below a root or reached through it."""
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     safe = [entry for entry in entries if Path(entry).is_absolute() and os.path.isdir(entry)]  # noqa: PTH112
     if root is not None and root != Path("/"):
@@ -56,14 +56,14 @@ def safe_search_path(root: Path | None = None) -> str:
 
 
 def find_interpreter() -> str:
-    """Give the interpreter itself, in place of the link to it that an environment has."""
+    """Return the interpreter itself rather than the link to it in an environment."""
     return os.path.realpath(sys.executable)
 
 
 def is_out_of_reach(path: Path, root: Path) -> bool:
-    """Tell whether all that leads to a path, the directories and the links on the way, lies outside of the root.
+    """Return whether the whole way to a path, its directories and links, lies outside of the root.
 
-    The root is known by its identity and not by its name, so a second mount of it is found as well.
+    The root is identified by its inode rather than its name, so a second mount of it is found as well.
     """
     try:
         return not any(_is_same(step, root) for step in _walk(path))
@@ -72,8 +72,8 @@ def is_out_of_reach(path: Path, root: Path) -> bool:
 
 
 def find_links(path: Path, root: Path) -> tuple[Path, ...]:
-    """List the links on the way to a path that lie below the root: who writes there decides where the path leads."""
-    given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the links that are looked for
+    """Return the links below the root on the way to a path: a writer there decides where the path leads."""
+    given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the links to be found
     if root not in given.parents:
         return ()
     steps = (*reversed(given.parents), given)
@@ -81,7 +81,7 @@ def find_links(path: Path, root: Path) -> tuple[Path, ...]:
 
 
 def _walk(path: Path) -> list[Path]:
-    """List each directory that is gone through on the way to a file, and through all links, and the file."""
+    """Return each directory on the way to a file, through all links, and the file."""
     here, waiting = Path("/"), list(path.parts[1:])
     walked = [here]
     links = 0

@@ -1,4 +1,4 @@
-"""Protected paths below a directory, as mounts of a command, and the code of this process among them."""
+"""Protected paths below a directory, as mounts of a command, including the code of this process."""
 
 import contextlib
 import os
@@ -28,12 +28,12 @@ from agentrail.sandboxes.safe_open import Opener
 # Blocking work over descriptors, like `files.py`.
 
 Identity: TypeAlias = tuple[int, ...]
-"""What tells one state of a file or directory from another."""
+"""Distinguishes one state of a file or directory from another."""
 
 _MAX_ENTRIES_LOOKED_AT: Final = 20_000
 _MAX_DEPTH_LOOKED_AT: Final = 8
 _MAX_IN_REPOSITORY: Final = 5_000
-_MAX_MOUNTS: Final = 128  # each is a descriptor as long as the command runs, and a process has often 1,024
+_MAX_MOUNTS: Final = 128  # each is a descriptor while the command runs, and a process often has only 1,024
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _REPOSITORIES_WITHIN: Final = ("modules", "worktrees")
 _WITHOUT_REPOSITORIES: Final = frozenset({"objects", "refs", "logs", "lfs"})
@@ -41,12 +41,12 @@ _WITHOUT_REPOSITORIES: Final = frozenset({"objects", "refs", "logs", "lfs"})
 
 @frozen(kw_only=True)
 class Guarded:
-    """What there is.
+    """The existing protected paths.
 
     Attributes:
-        found: Protected paths that exist, those that matter most first.
-        links: Which of them are links: nothing can be mounted on those.
-        repositories: Directories that git takes for a repository, with those called `.git`.
+        found: Protected paths that exist, the most important first.
+        links: Those that are links, on which nothing can be mounted.
+        repositories: Directories that git accepts as a repository, including those called `.git`.
     """
 
     own_code: tuple[Names, ...] = ()
@@ -55,12 +55,11 @@ class Guarded:
     repositories: frozenset[Names] = frozenset()
 
     def decide_mounts(self) -> Mapping[Names, bool]:
-        """Say what has to be a mount for a command, and whether that may be written.
+        """Return the paths that must be mounts for a command, each with whether it is writable.
 
-        What is protected is read-only. A mount goes along with a directory above it that is renamed, and then another may be
-        put in its place. So the code of this process is held by all directories above it, and what is in a repository by those
-        up to the repository, as mounts that may be written. What lies elsewhere is not, because nothing can be renamed from
-        one mount to another: it is told afterwards.
+        Protected paths are read-only. A mount moves with a renamed directory above it, and another file could then take its place.
+        So all directories above the code of this process become writable mounts, and for the content of a repository those up to
+        the repository. Other paths are not mounted, because nothing can be renamed between mounts: changes are reported afterwards.
         """
         mounts: dict[Names, bool] = {}
         for names in self.own_code:
@@ -86,11 +85,11 @@ class Guarded:
 
 @frozen(kw_only=True)
 class Mount:
-    """What a command sees of one path below the root.
+    """A command's view of one path below the root.
 
     Attributes:
-        descriptor: What is there, opened without following a link; the caller closes it.
-        is_writable: Whether it may be written; it cannot be renamed in either case.
+        descriptor: The path, opened without following a link. The caller closes it.
+        is_writable: Whether it may be written. It cannot be renamed in either case.
     """
 
     names: Names
@@ -99,22 +98,21 @@ class Mount:
 
 
 class Guard:
-    """Looks below a directory."""
+    """Searches a directory for protected paths."""
 
     def __init__(
         self, root: int, opener: Opener, protected: ProtectedNames, own_code: tuple[Names, ...]
     ) -> None:
-        """Look at the directory of this descriptor, which the caller keeps open."""
+        """Search the directory of this descriptor, which the caller keeps open."""
         self._root = root
         self._open = opener
         self._protected = protected
         self._own = own_code
 
     def look(self, known: Iterable[Names] = ()) -> Guarded:
-        """Find what there is: by name in the root, then in all directories, those further up first.
+        """Return the existing protected paths: first by name in the root, then in all directories, the upper ones first.
 
-        Where there are very many names, those that lie deep are not looked for. The root's own are found all the same, and so
-        are those that are known.
+        If there are very many names, deep ones are not searched. The root's own, and the known ones, are always found.
         """
         seen = _Seen()
         self._look_by_name(self._protected.top_names, seen)
@@ -132,9 +130,9 @@ class Guard:
         )
 
     def open_mounts(self, guarded: Guarded) -> list[Mount]:
-        """Open what has to be a mount: by the time of bubblewrap another command may have put a link there, to anywhere."""
+        """Open the paths that must be mounts: before bubblewrap starts, another command may have replaced one with a link."""
         opened: list[Mount] = []
-        # A mount hides those that were made below it.
+        # A mount hides earlier mounts below it.
         for names, is_writable in sorted(guarded.decide_mounts().items()):
             with contextlib.suppress(OSError), self._opened(names[:-1]) as parent:
                 descriptor = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -145,7 +143,7 @@ class Guard:
         return opened
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
-        """Find what a command has written of what is protected."""
+        """Return the protected paths that a command has written."""
         after = self.look(before.found)
         written = {names for names in after.found if after.found[names] != before.found.get(names)}
         written |= {
@@ -154,13 +152,13 @@ class Guard:
             if not names or fold_name(names[-1]) != GIT
         }
         state = (STATE_DIRECTORY,)
-        # Our own directory changes when the output is put there; and where it was, no command has seen it.
+        # Our own directory changes when the output is put there. In the output's earlier place, no command has seen it.
         if state in before.found or (state in written and self._is_ours(state, output)):
             written.discard(state)
         return sorted(written)
 
     def _is_ours(self, state: Names, output: str | None) -> bool:
-        """Tell whether nothing is in a new state directory but the output of the command."""
+        """Return whether a new state directory contains only the output of the command."""
         if output is None:
             return False
         outputs = (*state, OUTPUT_DIRECTORY)
@@ -179,7 +177,7 @@ class Guard:
                     seen.add(names, status)
 
     def _look_through(self, names: Names, waiting: deque[Names], seen: "_Seen", left: int) -> int:
-        """Go through one directory; say how many more entries may be looked at."""
+        """Search one directory, and return how many more entries may be examined."""
         with contextlib.suppress(OSError), self._opened(names) as descriptor:
             if is_complete(find_repository_parts(descriptor)):
                 self._look_into_repository(names, seen)
@@ -227,7 +225,7 @@ class Guard:
 
     @contextlib.contextmanager
     def _opened(self, names: Names) -> Iterator[int]:
-        # Links as such: one that stands for a directory is not gone through.
+        # Links are kept as links: a link to a directory is not followed.
         descriptor = self._open(self._root, names, _FLAGS)
         try:
             yield descriptor
@@ -248,7 +246,7 @@ class _Seen:
 
 
 def find_repository_parts(directory: int) -> frozenset[str]:
-    """Find what of a repository is in a directory: `HEAD`, `commondir`, and as directories `objects` and `refs`."""
+    """Return the parts of a repository in a directory: `HEAD`, `commondir`, and the directories `objects` and `refs`."""
     found: set[str] = set()
     for name in ("HEAD", "commondir"):
         with contextlib.suppress(OSError):
@@ -262,33 +260,33 @@ def find_repository_parts(directory: int) -> frozenset[str]:
 
 
 def is_complete(parts: frozenset[str]) -> bool:
-    """Tell whether these parts are a repository."""
+    """Return whether these parts are a repository."""
     return "HEAD" in parts and (parts >= {"objects", "refs"} or "commondir" in parts)
 
 
 def identify(status: os.stat_result) -> Identity:
-    """Give what tells one state of a file from another."""
+    """Return the identity of a file's state."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-# The code that runs in this process, where it lies below the root of a sandbox.
+# The code that runs in this process, if it is below the root of a sandbox.
 #
-# An agent that could write there would run outside, with all rights of the user: Python imports much of a program while it runs.
-# So it is written by no tool and by no command, like the protected names; and a root that is such a directory is refused.
+# An agent that could write there would run outside, with all rights of the user: Python imports many modules at run time.
+# So no tool and no command writes it, like the protected names. A root that is such a directory is refused.
 
 _MAX_NAMED: Final = 64
-"""How many files of named modules are protected one by one; of more the packages are, whole."""
+"""Maximum number of module files protected one by one. Beyond it, whole packages are protected."""
 _OF_AN_ENVIRONMENT: Final = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
 
 
 @frozen
 class Place:
-    """Where code lies.
+    """A location of code.
 
     Attributes:
-        path: As this process calls it; links are not resolved.
-        real: With all links resolved, as they were when this was imported.
-        is_whole: Whether all that is in it is code; a root inside of it is refused.
+        path: The path used by this process, with unresolved links.
+        real: The path with all links resolved, as of the import of this module.
+        is_whole: Whether it contains only code. A root inside of it is refused.
     """
 
     path: Path
@@ -313,8 +311,8 @@ _PLACES: Final = _list_places()
 
 
 def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
-    """List the paths below a root, as names from there, at which the code of this process lies."""
-    if root == Path("/"):  # for who has asked for it; nothing confines anything there
+    """Return the paths below a root, as names, that contain the code of this process."""
+    if root == Path("/"):  # explicitly requested, without any confinement
         return ()
     found: set[tuple[str, ...]] = set()
     for place in _PLACES:
@@ -336,7 +334,7 @@ def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
 
 
 def list_own_places() -> tuple[tuple[str, ...], ...]:
-    """List all paths at which the code of this process lies, as names from `/` on; without those that others share."""
+    """Return all paths with the code of this process, as names from `/`, without shared directories."""
     places = {place.real for place in _PLACES if place.is_whole}
     if sys.prefix != sys.base_prefix:  # an environment, which is for this program
         places.add(Path(sys.prefix).resolve())

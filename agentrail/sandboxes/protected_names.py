@@ -10,18 +10,18 @@ OUTPUT_DIRECTORY: Final = "output"
 
 _ANYTHING: Final = "**"
 _GIT_PARTS: Final = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
-"""What says which programs git runs, or where it finds what says so."""
+"""Files that name the programs git runs, or the location of such files."""
 
 PROTECTED: Final = (
     *(f"{GIT}/{part}" for part in _GIT_PARTS),
-    # Submodules and further working trees have the same parts, at any depth because a name may have a slash in it.
+    # Submodules and further working trees have the same parts, at any depth, because a name may contain a slash.
     *(f"{GIT}/{place}/**/{part}" for place in ("modules", "worktrees") for part in _GIT_PARTS),
     *(".gitmodules", ".gitconfig", ".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
     *(".ssh", ".netrc", ".gnupg", ".aws/config", ".docker/config.json", ".kube/config", ".local/bin"),
     *(f".config/{name}" for name in ("autostart", "environment.d", "fish", "git", "pip", "systemd")),
-    # Editors, and what they run when a directory is opened.
+    # Editors, and the programs they run when a directory is opened.
     *(
         ".vscode",
         ".idea",
@@ -61,7 +61,7 @@ PROTECTED: Final = (
         ".crush.json",
     ),
     *(".aider.conf.yml", ".mcp.json", "agentrail.toml", STATE_DIRECTORY),
-    # Package managers: from where they fetch, and what they run then.
+    # Package managers: their sources, and the programs they run.
     *(
         ".npmrc",
         ".yarnrc",
@@ -87,16 +87,17 @@ PROTECTED: Final = (
     *("lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml"),
     *("sitecustomize.py", "usercustomize.py"),
 )
-"""Each stands for itself and for all that is below it, in any directory; `**` for any names between two others. A file called
-`.git` is protected besides. What a project consists of is not in the list, though people run it too: `Makefile`, `package.json`,
-`pyproject.toml`, `conftest.py`, workflows."""
+"""Each protects itself and everything below it, in any directory. `**` means any names between two others. A file called
+`.git` is also protected. Ordinary project files are not in the list, although people run them too: `Makefile`,
+`package.json`, `pyproject.toml`, `conftest.py`, workflows.
+"""
 
 _Entry: TypeAlias = tuple[tuple[str, ...], tuple[str, ...] | None]
-"""Names in a row, and those that follow after any others; None where nothing is left out."""
+"""Consecutive names, and those that follow after any others. None if nothing is left out."""
 
 
 class ProtectedNames:
-    """Tells which names may not be written, and which not even read."""
+    """Determines the names that must not be written, and those that must not be read."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class ProtectedNames:
         own_code: Iterable[tuple[str, ...]] = (),
         private: Callable[[], Iterable[tuple[str, ...]]] = tuple,
     ) -> None:
-        """Take what is protected."""
+        """Store the protected names."""
         self._private = private
         self._entries: tuple[_Entry, ...] = tuple(map(_read_entry, protected))
         self._own = tuple(tuple(map(fold_name, names)) for names in own_code)
@@ -112,12 +113,12 @@ class ProtectedNames:
 
     @property
     def top_names(self) -> tuple[tuple[str, ...], ...]:
-        """What is looked for in a root by name, however many others there are."""
+        """Names to look up directly in a root, however many other names it has."""
         return ((GIT,), *(head for head, tail in self._entries if tail is None and head[:1] != (GIT,)))
 
     @property
     def git_parts(self) -> tuple[str, ...]:
-        """What is protected in a git directory."""
+        """Protected parts of a git directory."""
         return tuple(
             head[1]
             for head, tail in self._entries
@@ -125,7 +126,7 @@ class ProtectedNames:
         )
 
     def find_written(self, names: Sequence[str]) -> str | None:
-        """Give the protected path that a write of this file would touch."""
+        """Return the protected path that a write of this file would touch."""
         folded = tuple(map(fold_name, names))
         for own in (*self._own, *_folded(self._private())):
             if folded[: len(own)] == own:
@@ -134,11 +135,11 @@ class ProtectedNames:
             end = _find_end(folded, entry)
             if end is not None:
                 return "/".join(names[:end])
-        # A directory of that name may be worked in. A file of that name says where the repository is.
+        # A directory of that name is an ordinary place to work. A file of that name gives the location of the repository.
         return "/".join(names) if folded and folded[-1] == GIT else None
 
     def covers(self, names: Sequence[str], *, is_directory: bool) -> bool:
-        """Tell whether a protected path ends here, for who goes through a tree. Quick where none does."""
+        """Return whether a protected path ends here, for a walk through a tree. Fast if none does."""
         if (names[-1].lower() if names[-1].isascii() else fold_name(names[-1])) not in self._last_names:
             return False
         folded = tuple(map(fold_name, names))
@@ -146,14 +147,14 @@ class ProtectedNames:
         return is_entry or (folded[-1] == GIT and not is_directory)
 
     def find_read(self, names: Sequence[str]) -> str | None:
-        """Give the path that may not be read: agentrail's own state, but for the outputs of commands, and private places."""
+        """Return the unreadable path that contains this one: agentrail's own state, except outputs of commands, and private places."""
         private = _folded(self._private())
         if private:
             folded = tuple(map(fold_name, names))
             for place in private:
                 if folded[: len(place)] == place:
                     return "/".join(names[: len(place)])
-        if not any(name.startswith(".") or not name.isascii() for name in names):  # nearly always
+        if not any(name.startswith(".") or not name.isascii() for name in names):  # the usual case
             return None
         folded = tuple(map(fold_name, names))
         if STATE_DIRECTORY not in folded:
@@ -176,7 +177,7 @@ def _read_entry(entry: str) -> _Entry:
 
 
 def _find_end(folded: tuple[str, ...], entry: _Entry) -> int | None:
-    """Find where a protected path ends in these names, the nearest to the root."""
+    """Return the position at which a protected path ends in these names, the nearest to the root."""
     head, tail = entry
     for start in range(len(folded) - len(head) + 1):
         end = start + len(head)
@@ -191,7 +192,7 @@ def _find_end(folded: tuple[str, ...], entry: _Entry) -> int | None:
 
 
 def fold_name(name: str) -> str:
-    """Write a name as all names are compared here."""
-    # Some file systems compare without case, and some leave out characters that are not seen.
+    """Return the normal form of a name, in which all names are compared."""
+    # Some file systems ignore case, and some ignore invisible characters.
     seen = (character for character in name if unicodedata.category(character) != "Cf")
     return unicodedata.normalize("NFKC", "".join(seen)).casefold()

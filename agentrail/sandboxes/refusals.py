@@ -1,7 +1,7 @@
-"""What a sandbox says when it does not do what it was asked: codes and sentences, the same for all sandboxes. Pure.
+"""Refusals of a sandbox: codes and sentences, the same for all sandboxes. Pure.
 
-Inside of this room a refusal is raised, and becomes a value at the door of the port: it has to travel through loops and
-generators that have descriptors to close.
+Inside this package a refusal is raised, and becomes a value at the port: it must propagate through loops and generators
+that have descriptors to close.
 """
 
 import difflib
@@ -27,13 +27,13 @@ class PathRefused(Exception):
     """Ends an operation with a refusal."""
 
     def __init__(self, *, code: str, message: str) -> None:
-        """Make the refusal."""
+        """Create the refusal."""
         super().__init__(message)
         self.refusal: Refusal = Refusal(code=code, message=message)
 
 
 def describe_neighbours(every: Sequence[str], names: Names, depth: int) -> str:
-    """Say what there is in a directory, where a name was not found."""
+    """List the names in a directory in which a name was not found."""
     found = [name for name in every[:_MAX_NAMES_COMPARED] if name.isprintable()]
     found.sort(key=lambda name: (-_likeness(name, names[depth]), name))
     shown = ", ".join(found[:_MAX_NAMES_SHOWN]) or "nothing"
@@ -41,12 +41,12 @@ def describe_neighbours(every: Sequence[str], names: Names, depth: int) -> str:
 
 
 def _likeness(one: str, other: str) -> float:
-    # Their beginnings, because some long names take a thousand times as long as others.
+    # Compares their beginnings, because some long names take a thousand times as long as others.
     return difflib.SequenceMatcher(None, one[:_MAX_NAME_COMPARED], other[:_MAX_NAME_COMPARED]).ratio()
 
 
 def refusal_of(error: OSError, shown: str) -> Refusal:
-    """Tell what the system said as a refusal."""
+    """Convert a system error into a refusal."""
     code, reason = _REASONS.get(error.errno or 0, ("io_error", error.strerror))
     return Refusal(code=code, message=f"{shown}: {reason}.")
 
@@ -69,7 +69,7 @@ _REASONS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
 
 
 def encode_text(content: str, shown: str) -> bytes:
-    """Encode what is to be written."""
+    """Encode text for writing."""
     try:
         return content.encode()
     except UnicodeEncodeError as error:
@@ -94,23 +94,23 @@ def check_written_size(size_bytes: int, shown: str) -> None:
 
 
 def refuse_missing(what: str, names: Names, neighbours: str) -> PathRefused:
-    """Say that nothing is there, and what is."""
+    """Return the refusal of a missing path, with the names that exist."""
     return PathRefused(code="file_not_found", message=f"No such {what}: {show_names(names)}.{neighbours}")
 
 
 def refuse_directory(shown: str) -> PathRefused:
-    """Say that a directory is where a file is needed."""
+    """Return the refusal of a directory in place of a file."""
     return PathRefused(code="is_directory", message=f'{shown} is a directory. Use list_dir("{shown}").')
 
 
 def refuse_protected(found: str) -> PathRefused:
-    """Say that a name is written by no tool."""
+    """Return the refusal of a name that no tool writes."""
     message = f"{escape(found)} is protected: programs trust what is in it, so no tool writes it."
     return PathRefused(code="permission_denied", message=message)
 
 
 def refuse_repository(shown: str) -> PathRefused:
-    """Say that a directory would become a repository of git."""
+    """Return the refusal of a write that would create a git repository."""
     message = (
         f"{escape(shown)} would make its directory a git repository, whose settings name programs to run. "
         "Use another name, or git init."
@@ -119,20 +119,20 @@ def refuse_repository(shown: str) -> PathRefused:
 
 
 def refuse_unreadable(found: str) -> PathRefused:
-    """Say that agentrail's own state is read by no tool."""
+    """Return the refusal to read agentrail's own state."""
     return PathRefused(
         code="permission_denied", message=f"{escape(found)} is agentrail's own state, which no tool reads."
     )
 
 
 def refuse_hard_link(shown: str) -> PathRefused:
-    """Say that a file has names elsewhere, which may be outside."""
+    """Return the refusal of a file with other names, which may be outside."""
     message = f"{shown} has other names too (hard links), maybe outside of the working directory."
     return PathRefused(code="permission_denied", message=message)
 
 
 def refuse_commands(why: str) -> Refusal:
-    """Say that no command runs here, why, and who can change it."""
+    """Return the refusal of all commands, with the reason and the person who can change it."""
     message = (
         f"Commands are disabled: bubblewrap is not available here ({escape(why)}). "
         'Set shell_fallback="unconfined" to run them without a sandbox.'

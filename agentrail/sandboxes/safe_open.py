@@ -1,8 +1,8 @@
 """Opens paths strictly inside a directory, however links are placed or moved.
 
-Openers of one signature: `open_in_kernel`, where Linux resolves the whole path in one system call and refuses to
-leave the directory, and `open_by_walk`, name by name and through no link, for everywhere else. A third, `open_anywhere`,
-is for who wants none of this. None knows what a sandbox is; all raise `OSError`.
+The openers share a signature. `open_in_kernel` uses one system call of Linux, which resolves the whole path and refuses to
+leave the directory. `open_by_walk` opens name by name, without following links, on every other system. `open_anywhere`
+does not confine. None of them knows about sandboxes. All raise `OSError`.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from agentrail.sandboxes.paths import join_names
 from agentrail.sandboxes.process_tree import has_proc
 
 Opener: TypeAlias = Callable[[int, tuple[str, ...], int], int]
-"""Takes the descriptor of a directory, names, and flags of `os.open`; returns a descriptor that the caller closes."""
+"""Takes a directory's descriptor, names, and flags of `os.open`. Returns a descriptor that the caller closes."""
 
 FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-"""Of every open: a pipe, a device or a terminal must not hold us."""
+"""Flags of every open: a pipe, a device or a terminal must not block us."""
 
 _OPENAT2: Final = (
-    437  # on every architecture but alpha; numbers of new system calls are common since Linux 5.0
+    437  # on every architecture except alpha; numbers of new system calls are common since Linux 5.0
 )
 _RESOLVE_NO_MAGICLINKS: Final = 0x02
 _RESOLVE_BENEATH: Final = 0x08
@@ -38,9 +38,9 @@ class _OpenHow(ctypes.Structure):
 
 
 def find_opener(directory: int) -> Opener:
-    """Choose the opener that works here, by trying: a kernel may be too old, or a container may forbid the call."""
+    """Return the opener that works here, by a trial: a kernel may be too old, or a container may forbid the call."""
     opener: Opener = open_by_walk
-    # Where links are followed, only /proc tells where they led.
+    # If links are followed, only /proc shows their target.
     if sys.platform == "linux" and has_proc():
         with contextlib.suppress(OSError):
             os.close(open_in_kernel(directory, (), os.O_RDONLY | os.O_DIRECTORY))
@@ -58,14 +58,14 @@ def open_in_kernel(directory: int, names: tuple[str, ...], flags: int) -> int:
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
-        # EAGAIN: something was renamed while the kernel looked, so that it could not be sure. EINTR: a slow disk.
+        # EAGAIN: a rename during the lookup made the result uncertain. EINTR: a slow disk.
         if code not in {errno.EAGAIN, errno.EINTR}:
             break
     raise OSError(code, os.strerror(code), "/".join(names))
 
 
 def open_by_walk(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open one name after the other and hold each directory meanwhile; no link is followed, inside or not."""
+    """Open one name after the other, holding each directory meanwhile. No link is followed, inside or not."""
     if not names:
         return os.open(".", flags | FLAGS, dir_fd=directory)
     here = os.dup(directory)
@@ -80,7 +80,7 @@ def open_by_walk(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 def open_anywhere(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open whatever the names lead to, links and `..` included: for who wants no confinement."""
+    """Open the target of the names, links and `..` included, without confinement."""
     return os.open(join_names(names) or ".", flags | FLAGS, dir_fd=directory)
 
 

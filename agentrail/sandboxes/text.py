@@ -1,4 +1,4 @@
-"""Bytes of a file as text, whole or in pages, or the reason why they are none. Pure."""
+"""Bytes of a file as text, whole or in pages, or the reason why they are not text. Pure."""
 
 import codecs
 import io
@@ -17,11 +17,11 @@ _SNIFFED_BYTES: Final = 8_192
 
 @frozen(kw_only=True)
 class Decoded:
-    """A text, and how to write it back.
+    """A text, and its encoding.
 
     Attributes:
-        text: All of it, without a byte order mark.
-        mark: The byte order mark of the file, or nothing.
+        text: The whole text, without a byte order mark.
+        mark: The byte order mark of the file, or empty.
     """
 
     text: str
@@ -29,7 +29,7 @@ class Decoded:
     mark: bytes
 
     def encode(self, text: str) -> bytes:
-        """Make the bytes of a file of the same kind."""
+        """Encode a text in the same way."""
         return self.mark + text.encode(self.encoding)
 
 
@@ -46,7 +46,7 @@ def decode_text(data: bytes, path: str) -> Decoded | Refusal:
 
 
 def decode_searched(data: bytes) -> str | None:
-    """Decode a file that is searched; None for what is no text, and a NUL anywhere says that."""
+    """Decode a file for a search. None if it is not text, which any NUL shows."""
     decoded = decode_text(data, "")
     return None if isinstance(decoded, Refusal) or "\0" in decoded.text else decoded.text
 
@@ -54,7 +54,7 @@ def decode_searched(data: bytes) -> str | None:
 def read_page(
     pieces: Iterable[bytes], *, offset: int, limit: int | None, path: str, size_bytes: int
 ) -> ReadResult:
-    """Read lines out of a file that comes in pieces, and hold no more of it than these."""
+    """Read lines from a file that comes in pieces, keeping only these lines in memory."""
     binary = ReadResult(size_bytes=size_bytes, error=refuse_binary(path, size_bytes))
     page = _Page(offset=offset, limit=limit)
     decoder: codecs.IncrementalDecoder | None = None
@@ -76,7 +76,7 @@ def read_page(
 
 
 def count_lines(text: str) -> int:
-    """Count lines as editors do: an end of line at the very end begins no other one."""
+    """Count lines as editors do: a final end of line does not start another line."""
     return text.count("\n") + (bool(text) and not text.endswith("\n"))
 
 
@@ -85,7 +85,7 @@ class _Page:
         self._before = offset - 1
         self._left = limit
         self._ends = 0
-        self._is_open = False  # whether the last line has begun and not ended
+        self._is_open = False  # whether the last line has started and not ended
         self.text = io.StringIO()
 
     @property
@@ -128,11 +128,11 @@ def _encoding_of(data: bytes) -> tuple[str, bytes]:
 def _has_nul(data: bytes, encoding: str) -> bool:
     if encoding == "utf-8":
         return b"\0" in data
-    # UTF-32 begins like UTF-16, and then every second character is NUL. A cut character at the end is no matter here.
+    # UTF-32 starts like UTF-16, and then every second character is NUL. A cut character at the end does not matter here.
     return "\0" in data.decode(encoding, errors="ignore")
 
 
 def refuse_binary(path: str, size_bytes: int) -> Refusal:
-    """Say that a file is no text, with its kind and its size."""
+    """Return the refusal of a file that is not text, with its kind and its size."""
     kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
     return Refusal(code="not_text", message=f'"{path}" is not text ({kind}, {size_bytes:,} bytes).')

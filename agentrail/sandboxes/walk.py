@@ -1,6 +1,6 @@
 """Walks through a tree of directories, for `grep` and `glob`.
 
-Where the directories come from is the caller's business; here nothing is opened.
+The caller provides the directories. This module opens nothing.
 """
 
 import heapq
@@ -36,12 +36,12 @@ MAX_GLOB_PATHS: Final = 500
 
 @frozen(kw_only=True)
 class DirectoryTree:
-    """What is walked.
+    """The tree to walk.
 
     Attributes:
-        list_dir: Gives what is in a directory; nothing when it cannot be read.
-        read_text: Gives the text of a file; None when there is none.
-        check: Called at each directory; raises when no caller wants the rest any more.
+        list_dir: Returns the entries of a directory. Empty if it cannot be read.
+        read_text: Returns the text of a file. None if there is none.
+        check: Called at each directory. Raises when no caller wants the rest any more.
     """
 
     list_dir: Callable[[Names], Sequence[DirectoryEntry]]
@@ -51,14 +51,14 @@ class DirectoryTree:
 
 @frozen(kw_only=True)
 class FoundEntry:
-    """What a walk comes by."""
+    """An entry found by a walk."""
 
     names: Names
     entry: DirectoryEntry
 
 
 def list_searched(tree: DirectoryTree, start: Names, include: PathPattern | None) -> list[Names]:
-    """List the files that `grep` looks through below a directory, in the order of their paths."""
+    """Return the files that `grep` searches below a directory, in the order of their paths."""
     found = (
         one.names
         for one in _walk(tree, start, skipped=frozenset(SKIPPED_DIRECTORIES), honour_ignore_files=True)
@@ -70,22 +70,22 @@ def list_searched(tree: DirectoryTree, start: Names, include: PathPattern | None
 
 
 def is_included(include: PathPattern | None, names: Names, start: Names) -> bool:
-    """Tell whether a file below `start` fits a pattern; one without `/` is about the name alone."""
+    """Return whether a file below `start` matches a pattern. A pattern without `/` matches the name alone."""
     return include is None or include.matches(names[len(start) :], is_directory=False)
 
 
 def compile_include(include: str | None) -> PathPattern | Refusal | None:
-    """Read the pattern of the files to search."""
+    """Compile the pattern of the files to search."""
     if include is None:
         return None
     return _compile(include if "/" in include else f"**/{include}", include)
 
 
 def glob_tree(tree: DirectoryTree, pattern: str, start: Names) -> GlobResult:
-    """Find what fits a pattern below a directory.
+    """Return the paths below a directory that match a pattern.
 
-    Directories that hold generated files are passed over, unless the pattern names them. `.gitignore` is not
-    asked: what was just built is often ignored, and looked for all the same.
+    Directories of generated files are skipped, unless the pattern names them. `.gitignore` is not applied: new build results
+    are often ignored, and users search for them nevertheless.
     """
     compiled = _compile(pattern, pattern)
     if isinstance(compiled, Refusal):
@@ -117,7 +117,7 @@ def _compile(pattern: str, shown: str) -> PathPattern | Refusal:
 def _walk(
     tree: DirectoryTree, start: Names, *, skipped: frozenset[str], honour_ignore_files: bool
 ) -> Iterator[FoundEntry]:
-    """Go through a tree in no particular order; links are told and not followed."""
+    """Walk a tree in no particular order. Links are yielded, and not followed."""
     waiting = [(start, read_ignore_files(tree, start) if honour_ignore_files else ())]
     while waiting:
         tree.check()
