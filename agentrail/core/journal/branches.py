@@ -27,7 +27,7 @@ CallClass: TypeAlias = Literal["once", "reconcilable", "idempotent", "pure", "se
 """Effect class of a call's tool, or `session` for a call answered by a child session."""
 
 OutcomeBehind: TypeAlias = Literal["running", "done", "failed", "unknown"]
-"""How a call ended: still running, with a result, with an error (its earlier effects are unknown), or stopped with unknown effects."""
+"""Outcome of a call: still running, a result, an error (earlier effects unknown), or stopped with unknown effects."""
 
 
 class CallBehind(Value, frozen=True, kw_only=True):

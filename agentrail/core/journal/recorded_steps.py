@@ -155,7 +155,7 @@ _HOW: Final[dict[Any, Callable[[Any], Any]]] = {
     Event: _short_event,
     tuple[AssistantBlock, ...]: _short_blocks,
 }
-"""By the annotation of a field."""
+"""Short forms by the annotation of a field."""
 
 _short_call: Final = _short_of(ToolCall, is_tagged=True)
 _HOW[TokenUsage] = _short_of(TokenUsage, is_tagged=False)

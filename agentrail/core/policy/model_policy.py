@@ -16,7 +16,7 @@ class ModelPolicy:
 
     Attributes:
         timeout_seconds: Time limit until the first chunk.
-        stall_policy: What happens to a stream that went silent: the request ends (`abort`), is retried (`retry`),
+        stall_policy: Treatment of a silent stream: the request ends (`abort`), is retried (`retry`),
             or continues (`report`).
         stall_seconds: How long it may be silent before that.
         max_retries: How often a request is retried with this model. None for the session's own number.

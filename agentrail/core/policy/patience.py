@@ -16,7 +16,7 @@ from agentrail.errors.advice import Advice, advise, setting, with_advice, with_r
 from agentrail.structs import Value
 
 StallPolicy: TypeAlias = Literal["report", "retry", "abort"]
-"""How a silent stream is treated; see `agentrail.core.policy.stalls`."""
+"""Treatment of a silent stream."""
 
 FIRST_PAUSE_MS: Final = 2_000
 MAX_PAUSE_MS: Final = 60_000
@@ -185,7 +185,7 @@ def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], 
 FIRST_REPORT_MS: Final = 10_000
 NEXT_REPORT_MS: Final = 5_000
 MAX_PINGED_MS: Final = 600_000
-"""How long pings alone keep a stream alive, counted from the last chunk."""
+"""Time limit for pings alone to keep a stream alive, counted from the last chunk."""
 
 
 class StallOptions(Value, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ _CODE: Final = re.compile(
 _TICKS: Final = re.compile("`{1,3}")
 _ENDING: Final = re.compile("</(?:status|title)>")
 _REACH: Final = MAX_CONTENT + len("<status></status>")
-"""How far a tag can start before its end, or before the end of the text so far."""
+"""Maximum distance from a tag's start to its end, or to the end of the text so far."""
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):

@@ -452,7 +452,7 @@ SHORT_CIRCUITS: Final[frozenset[ActionType]] = frozenset(
 
 
 class Treatment(enum.Enum):
-    """How a hook treats an action."""
+    """Treatment of an action by a hook."""
 
     ACCEPTED = "✓"
     """It is carried out."""

@@ -202,7 +202,7 @@ class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: Its name.
         agent: The kind of agent.
         task: Its task.
-        budget: What its first cycle may spend. None without a budget.
+        budget: Budget of its first cycle. None without a budget.
         child_id: The running session to reconnect to. None for a new one.
         after: Number of the last event of that session that was passed on.
     """
@@ -223,7 +223,7 @@ class PromptAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         effect_id: The agent, by its `StartAgent`.
         text: The prompt.
-        budget: What this cycle may spend. None without a budget.
+        budget: Budget of this cycle. None without a budget.
     """
 
     effect_id: EffectId

@@ -19,7 +19,7 @@ from agentrail.structs import TaggedValue, Value
 EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 CachePoint: TypeAlias = int | Literal["system"]
-"""Where a cached prefix ends: after the message at an index, or with `system` before the first message."""
+"""End of a cached prefix: after the message at an index, or with `system` before the first message."""
 
 
 class ModelFacts(Value, frozen=True, kw_only=True):

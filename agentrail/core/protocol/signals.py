@@ -323,7 +323,7 @@ class BudgetLent(Stamped, frozen=True, kw_only=True):
     """The parent session lends this one more budget, for its next cycle.
 
     Attributes:
-        budget: What may be spent from now on, in addition to what was spent already.
+        budget: Budget from now on, in addition to earlier spending.
     """
 
     budget: Budget
@@ -718,7 +718,7 @@ class StepCrashed(Stamped, frozen=True, kw_only=True):
 
     Attributes:
         signal_kind: Its type.
-        error: What it raised, text only.
+        error: The error that it raised, text only.
         asked_by: The signal id of the caller that it would have answered.
         owed_by: The effect whose final outcome it was. No other outcome will come.
     """

@@ -271,7 +271,7 @@ def _closed(step: StepContext, name: str, reason: str, *, is_now: bool) -> _Answ
 
 
 def _await(step: StepContext, state: CallState, wait: AgentWait) -> CallState:
-    """Make the call wait, unless its condition is met already."""
+    """Start the wait of a call, unless its condition is met already."""
     calls.put(step, replace(state, stage="awaiting"))
     agents.open_wait(step, wait)
     agents.decide_waits(step)

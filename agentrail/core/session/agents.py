@@ -350,7 +350,7 @@ def _tell(step: StepContext, state: AgentState) -> None:
 
 
 def tell_or_wake(step: StepContext, source: str, text: str) -> None:
-    """Make background news the next prompt of an idle session. While it is busy, add a note that wakes it if no turn reads it."""
+    """Queue background news as the next prompt of an idle session. Otherwise add a note that wakes it if no turn reads it."""
     if _may_be_woken(step):
         _wake(step, source, text)
         return

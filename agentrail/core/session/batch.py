@@ -88,7 +88,7 @@ def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...
 
 
 def _tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
-    """Tell the model about its loops, after the results that show them."""
+    """Add a note about its loops for the model, after the results that show them."""
     if notes:
         content = tuple(Text(text=note) for note in notes)
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
@@ -228,7 +228,7 @@ _SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
 def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -> Next:
-    """Take the open calls through the gates, and run those that pass."""
+    """Check the open calls at the gates, and run the ones that pass."""
     open_batch(step)
     step.publish(ToolCalls(count=len(step.data.batch)))
     for state in step.data.batch:
@@ -611,7 +611,7 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
 
 
 def put_to_people(step: StepContext, state: CallState) -> CallState:
-    """Make a call that passed the gates wait for its answer, if it is a question or a client call. Others wait for a slot."""
+    """Start the wait of a question or a client call that passed the gates. Other calls wait for a slot."""
     spec = state.spec
     if spec is None or not state.is_put_to_people or state.stage != "waiting":
         return state

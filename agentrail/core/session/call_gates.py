@@ -1,4 +1,4 @@
-"""The gates between a call's arguments and its slot: the plugins, the host and the user; and the final report to the host.
+"""The gates between a call's arguments and its slot: the plugins, the host, the user, and the final report to the host.
 
 The order is that of docs/explanation/tools.md. A late change of arguments sends the call back. Arguments rewritten
 by the host are validated again and judged again by the guards. A guard's change is shown to the host again. A
@@ -29,13 +29,13 @@ from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, ToolResult
 
 MAX_LATE_CHANGES: Final = 3
-"""How often the arguments of a call may change after they were judged or shown, before the call is refused."""
+"""Maximum number of changes of a call's arguments after they were judged or shown. Then the call is refused."""
 
 _DENIED: Final = "The host does not allow this call."
 
 
 def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | None]:
-    """Take a call with valid arguments through the plugins, the host and the user, if they want to see it."""
+    """Check a call with valid arguments with the plugins, the host and the user, as configured."""
     wanted = None
     if _is_judged(step):
         outcome = _ask_plugins(step, state)
@@ -183,7 +183,7 @@ def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> t
 
 
 def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
-    """Make a rule of an approval, and release pending calls that it covers, if the plugins allow them."""
+    """Create a rule from an approval, and release pending calls that it covers, if the plugins allow them."""
     abort = None
     for interaction in interactions.allow_always(step, approved):
         asked = interaction.asked
@@ -277,7 +277,7 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
 def _wait_for_approval(
     step: StepContext, state: CallState, wanted: WantedApproval, *, rounds: int = 0
 ) -> tuple[CallState, str | None]:
-    """Make a call wait for the user, unless a rule allows it and no plugin refuses it."""
+    """Hold a call for the user, unless a rule allows it and no plugin refuses it."""
     if _is_allowed(step, state, wanted):
         state, abort, changed_by = _judge_rest(step, state)
         if state.result is not None or abort is not None or not changed_by:

@@ -891,7 +891,7 @@ def _check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rej
 
 
 def _ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
-    """Tell the model why its answer does not match the format. Once in a cycle."""
+    """Add a note for the model that explains the faults of its answer. Once in a cycle."""
     note = UserMessage(content=(Text(text=repair.note),), origin="note")
     step.data.history = step.data.history.with_user(note)
     step.data.cycle = msgspec.structs.replace(step.cycle, repaired=True)

@@ -1,4 +1,4 @@
-"""Decisions of users: an approval, a rejection, an answer; and their substitutes: a rule, the clock, the next prompt.
+"""Decisions about pending interactions: by the user, or in place of the user by a rule, the clock or the next prompt.
 
 Each function returns the next phase. A suspended cycle resumes in the step that decides the last pending
 interaction, and publishes `AgentResumed`.

@@ -95,7 +95,7 @@ def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:
 
 
 def back_to_queue(step: StepContext) -> None:
-    """Put a prompt that is being judged back to the front of the queue, because it cannot start now. It is judged again later."""
+    """Return a prompt that is being judged to the front of the queue, because it cannot start now. It is judged again later."""
     prompt = now_held(step).prompt
     cancel_suspended(step)
     _queue(step, prompt)

@@ -44,7 +44,7 @@ MAX_RESOLVED: Final = 256
 
 
 def require_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> None:
-    """Make a call wait for the user's approval."""
+    """Request the user's approval for a call."""
     config = step.data.config
     expires_at_ms = None if wanted.timeout_ms is None else step.at_ms + wanted.timeout_ms
     approval = Approval(
@@ -64,7 +64,7 @@ def require_approval(step: StepContext, state: CallState, wanted: WantedApproval
 
 
 def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
-    """Make a question call wait for its answer."""
+    """Ask the user the question of a call."""
     arguments = state.arguments
     listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
@@ -85,7 +85,7 @@ def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None)
 
 
 def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
-    """Make a call with its final arguments wait for the client, which runs its tool."""
+    """Publish a call with its final arguments for the client, which runs its tool."""
     expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     call = state.call
     pending = PendingClientCall(
@@ -111,7 +111,7 @@ def fault_of_question(schema: object, url: object) -> str | None:
 
 
 def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
-    """Make a running tool wait for the answer to its question."""
+    """Ask the user the question of a running tool."""
     expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
@@ -223,14 +223,14 @@ def _waiting_for(interaction: Interaction) -> WaitingFor:
 
 
 def released(state: CallState, interaction: Interaction) -> CallState:
-    """Make a call wait for a slot, bound to the hash of the arguments that were shown."""
+    """Return the call as waiting for a slot, bound to the hash of the arguments that were shown."""
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - the caller checked it
     return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
 
 
 def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, ...]:
-    """Make a rule of an approval, and approve all pending calls that it covers. No rule is made of arguments that were not shown.
+    """Create a rule from an approval, and approve all pending calls that it covers. Arguments not shown make no rule.
 
     Changed arguments of the user keep waiting for the user.
     """

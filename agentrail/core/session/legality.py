@@ -92,7 +92,7 @@ _CALLS: Final[Mapping[type[signals.Signal], _Row]] = {
     # Lifecycle of the session.
     signals.SessionBegan:  _row("I",   _D,     _D,       _D),  # the first signal of an incarnation, and sent exactly once
     signals.Restarted:     _row("IR",  "IR",   "IR",     "IRE"),  # running work died with the old actor
-    signals.Recovered:     _ANYTHING,  # every open effect is decided; the third in a row changes nothing
+    signals.Recovered:     _ANYTHING,  # every open effect is decided, the third in a row changes nothing
     signals.StepCrashed:   _ANYTHING,
     signals.Parked:        _OVER,
 }
@@ -115,7 +115,7 @@ _OUTCOMES: Final[Mapping[type[Any], tuple[_Row, tuple[type[owners.Owner], ...]]]
     signals.ChildPublished:    (_ALWAYS, (owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent)),
     signals.AgentIdled:        (_GOES_ON, (owners.OfAgent,)),
     signals.AgentEnded:        (_GOES_ON, (owners.OfAgent,)),
-    # Of plugins, which may make requests at any time; of timers; of a teardown, after an abort in idle or for
+    # Of plugins, which may make requests at any time, of timers, and of a teardown, after an abort in idle or for
     # calls stopped in any phase.
     signals.PluginRequestFinished: (_row("IRE", "RI", "S", "E"), (owners.OfTranscript, owners.OfPluginRequest, owners.OfHeldHook)),
     signals.TimerFired:        (_ANYTHING, (
@@ -135,7 +135,7 @@ AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[owners.Own
 
 
 def verdict(phase: Phase, data: Known, signal: signals.Signal) -> Verdict:
-    """Look up the table. An outcome that its owner does not expect is dropped, whatever the cell says."""
+    """Look up the table. An outcome that its owner does not expect is dropped in any phase."""
     cell = LEGALITY[type(signal)][phase].verdict
     if cell is Verdict.TAKE and isinstance(signal, signals.EffectOutcome):
         is_awaited = type(data.open.get(signal.effect_id)) in AWAITED_BY[type(signal)]

@@ -108,7 +108,7 @@ def next_request_of(data: Known, clean: Clean) -> NextRequest:
 
 
 _LOOKED_AT: Final = 8_192
-"""How much of a text is cleaned for its beginning: more than the longest key."""
+"""Length of the part of a text that is cleaned for its beginning: more than the longest key."""
 
 _NO_TOOLS: Final = Toolbox()
 

@@ -210,7 +210,7 @@ class LiveText:
 
 @frozen(kw_only=True)
 class ContextLength:
-    """How full the model's context window is.
+    """Fill level of the model's context window.
 
     Attributes:
         tokens: Input of the last request, including its cached part. After a compaction, an estimate of the new

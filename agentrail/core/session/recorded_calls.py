@@ -21,7 +21,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 
 BeganCall: TypeAlias = tuple[str, str]
-"""A call named by a record: its tool and the digest of its arguments; for a child session, the agent and an empty digest."""
+"""A call named by a record: its tool and the digest of its arguments. For a child session, the agent and an empty digest."""
 
 Guess: TypeAlias = Literal["as_said", "asked", "refused", "aborted", "allowed"]
 """The assumed outcome of a call that no record names: its guards' current refusal, otherwise one of the others."""

@@ -97,7 +97,7 @@ def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
 
 
 def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Next:
-    """Put the response into the history, then run its calls or end the cycle."""
+    """Add the response to the history, then run its calls or end the cycle."""
     if not signal.message.content:
         error = REFUSED if signal.stop_reason == "refused" else _EMPTY_RESPONSE
         return _try_again(step, phase, error, usage=signal.usage, jitter=signal.jitter)

@@ -407,7 +407,7 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DoubtfulCalls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Calls that began before a drift and whose end is unknown. An equal call does not run, whatever its source.
+    """Calls that began before a drift and whose end is unknown. An equal call from any source does not run.
 
     Attributes:
         calls: Tool and digest of the arguments of each, as in outlines. For a sub-agent its kind and an empty
@@ -444,7 +444,7 @@ class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How the last cycle ended, for a caller that asks later.
+    """Outcome of the last cycle, for a caller that asks later.
 
     Attributes:
         outcome: One of three. No adapter turns one into another.
@@ -539,7 +539,7 @@ class _Fields(msgspec.Struct, gc=False):
     loans: tuple[EffectId, ...] = ()
     # Children that running tools wait for, oldest first, empty without a ledger.
     wishes: tuple[ToolWantsChild, ...] = ()
-    # Agents in the background, each one that has not ended is open.
+    # Agents in the background. Every running one has an open effect.
     agents: Agents = NO_AGENTS
     acting: ActingAgent = ITSELF  # the agent that the session works as
     tokens: TokenCount = TokenCount()  # of the last request, if there is a ledger

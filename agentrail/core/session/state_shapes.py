@@ -58,7 +58,7 @@ from agentrail.otp.tables import NO_ENTRIES, Index, Table
 Resolve: TypeAlias = (
     Mapping[str, Plugin | type[Plugin]] | Callable[[PluginRecord], Plugin | type[Plugin] | None]
 )
-"""How plugins are found: by their names, or by a function of their records. None means that it is missing."""
+"""Resolver of plugins: by their names, or by a function of their records. None means that the plugin is missing."""
 
 NO_PLUGINS: Final[Resolve] = MappingProxyType({})
 
@@ -200,7 +200,7 @@ def _bytes_of(encode: Callable[[Any], bytes], value: object) -> bytes:
 
 
 def unwritable(plain: PlainJson) -> Misfit:
-    """Return the path of the text that contains half of a surrogate pair. There is at least one."""
+    """Return the misfit of the text with half of a surrogate pair. There is at least one."""
     parts = (
         plain.items()
         if isinstance(plain, Mapping)

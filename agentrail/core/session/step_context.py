@@ -136,7 +136,7 @@ class StepContext:
         self.ended(effect.effect_id)
 
     def hand_over(self, effect_id: EffectId, owner: Owner) -> None:
-        """Give an open effect another owner."""
+        """Assign an open effect to another owner."""
         opened = self._open if self._open is not None else self._thaw()
         opened[effect_id] = owner
 

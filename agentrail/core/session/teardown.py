@@ -65,7 +65,7 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, CallId, PromptRef, Text
 
 Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
-"""Effects that were told to stop, and the calls among them that may have taken effect."""
+"""Stopped effects, and the calls among them that may have taken effect."""
 
 _CRASHED_WHILE_IT_RAN: Final = "[Outcome unknown: the session crashed while this ran]"
 NEVER_RAN: Final = "[Not run: the session crashed before this began]"
@@ -98,7 +98,7 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
 
 
 def _part_from_held(step: StepContext, ref: PromptRef) -> None:
-    """Put a prompt judged during a suspended cycle back into the queue, if an abort names only one of the two."""
+    """Return a prompt judged during a suspended cycle to the queue, if an abort names only one of the two."""
     cycle, held = step.data.cycle, step.data.held
     if (
         cycle is not None
@@ -373,7 +373,7 @@ def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
 
 
 def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stopped:
-    """Answer every open call, and stop those that the policy does not spare. Return the calls whose tasks have not ended."""
+    """Answer every open call, and stop all calls not spared by the policy. Return the calls whose tasks have not ended."""
     text = f"[Stopped: {reason}]" if reason else STOPPED
     ended: tuple[EffectId, ...] = ()
     spared: list[CallState] = []

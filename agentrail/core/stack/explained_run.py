@@ -18,7 +18,7 @@ from agentrail.messages import JsonObject
 LinkVerdict: TypeAlias = Literal[
     "won", "kept", "lost", "silent", "ignored", "waits", "failed", "failed_closed"
 ]
-"""What happened to an answer.
+"""The verdict on an answer.
 
 - `won`: it stopped the rest, or is the only one that can count.
 - `kept`: it counts together with others.
@@ -54,7 +54,7 @@ class ExplainedLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         action: The action, such as `BlockTool`. None for a plugin that failed.
         fields: The content of the answer, without the state. For a failure its `code` and `message`. A value of
             more than 16 KiB is `{"$cut": bytes}`.
-        verdict: What happened to it.
+        verdict: The verdict on it.
         lost_to: The plugin that revoked or replaced it. None if it counts.
     """
 

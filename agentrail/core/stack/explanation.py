@@ -37,7 +37,7 @@ class ExplainedAnswer:
         priority: Its priority.
         round: 0 in the first pass, then the number of the repeated judgement.
         answer: The action, or the error of a plugin that failed.
-        verdict: What happened to it.
+        verdict: The verdict on it.
     """
 
     plugin: str

@@ -74,7 +74,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Ask: TypeAlias = Callable[[Member, HookEvent, Any, Context], object]
-"""How a handler is called. The shell may supply one that also measures time, since the core has no clock."""
+"""Calls a handler. The shell may supply a version that also measures time, since the core has no clock."""
 
 
 def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
@@ -211,7 +211,7 @@ def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
 
 
 def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stack:
-    """Put members in order, and check them against each other."""
+    """Sort members, and check them against each other."""
     ordered = tuple(sorted(members, key=lambda member: member.priority))  # stable: ties stay as registered
     names = [member.name for member in ordered]
     double = sorted({name for name in names if names.count(name) > 1})
@@ -309,7 +309,7 @@ _SHARED: Final[frozenset[ActionType]] = frozenset({Continue, Emit, Request})
 
 
 def _double_writers(by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]:
-    """Find pairs that always write the same thing: the first one's answer never counts."""
+    """Yield warnings about pairs that always write the same thing: the first one's answer never counts."""
     for hook, listeners in by_hook.items():
         first: dict[ActionType, str] = {}
         for member in listeners:
@@ -325,7 +325,7 @@ def _double_writers(by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]
 
 
 def _never_reached(members: Sequence[Member], by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]:
-    """Find plugins that no hook calls, because they declare none or others always stop before them."""
+    """Yield warnings about plugins that no hook calls, because they declare none or others always stop before them."""
     stoppers: dict[str, set[str]] = {member.name: set() for member in members}
     reached = dict.fromkeys(stoppers, False)
     for hook, listeners in by_hook.items():

@@ -1,6 +1,6 @@
 """The outcome of a run of the pipeline: values that the machine carries out, without decisions.
 
-An outcome is frozen and complete, so one that waits can be kept in the state of its session.
+An outcome is frozen and complete, so a waiting one can be kept in the state of its session.
 """
 
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A plugin's request, whose answer goes to `deliver`.
+    """A plugin's request. Its answer goes to `deliver`.
 
     Attributes:
         effect: The work.

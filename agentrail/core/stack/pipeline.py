@@ -82,13 +82,13 @@ from agentrail.messages import JsonObject, Message, ToolResult
 from agentrail.otp.edges import show
 
 MAX_REWRITES: Final = 3
-"""How often rewritten arguments are judged again before the call is refused."""
+"""Maximum number of repeated judgements of rewritten arguments. Then the call is refused."""
 
 Fit: TypeAlias = Callable[[JsonObject], JsonObject | str]
 """Checks rewritten arguments against the schema of the tool. Returns them with defaults, or the fault, for the model."""
 
 Heard: TypeAlias = Callable[[Member, int, object, str], None]
-"""Called with each answer: the plugin, the round, the answer, and what happened to it."""
+"""Called with each answer: the plugin, the round, the answer, and the verdict on it."""
 
 REFUSALS: Final[Mapping[Hook, Callable[[str], BlockTool[None] | Abort[None]]]] = MappingProxyType(
     {
@@ -175,7 +175,7 @@ def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx:
 def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
     stack: Stack, event: BeforeTool, states: PluginStates, ctx: Context, *, by: str, fit: Fit | None = None
 ) -> Outcome:
-    """Let the safety plugins judge arguments that changed outside of the pipeline."""
+    """Ask the safety plugins about arguments that changed outside of the pipeline."""
     opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
     guards = tuple(member for member in stack.listeners(BeforeTool) if member.guards)
     hearing = listener_of(stack, event, guards)
@@ -192,7 +192,7 @@ def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decide
     edited_by: str | None = None,
     fit: Fit | None = None,
 ) -> Outcome:
-    """Let every plugin judge an approved call that it has not judged as it will run."""
+    """Ask about an approved call every plugin that has not judged it as it will run."""
     allowed = Decision(action=RequireApproval("", None), by="")
     opened = msgspec.structs.replace(
         _opened(event, states), decision=allowed, seen_by=frozenset(judged_by), is_decided=True
@@ -273,7 +273,7 @@ class _Run:
         self.impatient: str | None = None  # the plugin that must not wait
 
     def through(self, members: tuple[Member, ...]) -> Outcome:
-        """Make the first pass, and settle its result."""
+        """Run the first pass, and settle its result."""
         opened = self.out
         self._ask_all(members, 0)
         return (

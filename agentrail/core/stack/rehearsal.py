@@ -24,7 +24,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
 
 MAX_REHEARSED: Final = 40
-"""How many of the last messages are repeated."""
+"""Number of the last messages that are repeated."""
 
 Moment: TypeAlias = tuple[HookEvent, Context]
 

@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 _TRIMMED_DEEP: Final = 8
 """Depth down to which lists are compared for common beginnings and ends.
 
-Each level reads everything below it once more, so a very
-deep document would cost the square of its length. Deeper lists are compared by position.
+Each level reads everything below it once more, so a very deep document would cost the square of its length. Deeper
+lists are compared by position.
 """
 
 
@@ -64,7 +64,7 @@ def _of_names(path: str, left: dict[str, Any], right: dict[str, Any]) -> Iterato
 
 
 def _of_places(path: str, here: int, there: int, right: list[Any]) -> Iterator[PatchStep]:
-    """Make a list as long as the other, after the members that are compared in pairs: those keep their positions."""
+    """Yield the steps that adjust the length of a list. Members that are compared in pairs keep their positions."""
     for _ in range(there, here):
         yield PatchStep(op="remove", path=f"{path}/{there}")
     for place in range(here, there):

@@ -38,7 +38,7 @@ class NoPattern(ValueError):
 
 @frozen(kw_only=True)
 class Effort:
-    """How often a search may have to backtrack.
+    """Bound of a search's backtracking.
 
     Attributes:
         degree: Number of repetitions that can each end at any position.

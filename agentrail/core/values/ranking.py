@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 FUSED_FROM_EACH: Final = 50
-"""How many entries of each ranking count."""
+"""Number of entries of each ranking that count."""
 
 _K: Final = 60
 """Cormack, Clarke, Büttcher: Reciprocal Rank Fusion, SIGIR 2009. It keeps one first place from outweighing two second ones."""

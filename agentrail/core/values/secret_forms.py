@@ -17,7 +17,7 @@ MIN_SECRET_CHARACTERS: Final = 8
 
 _CODED: Final = re.compile(r"%[0-9A-F]{2}")
 _BEHIND: Final = (0, 2, 3)
-"""How many characters of base64 the secret alone does not determine, with 0, 1 or 2 bytes before it."""
+"""Number of base64 characters that the secret alone does not determine, with 0, 1 or 2 bytes before it."""
 
 
 def secret_forms_of(secret: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from agentrail.messages import CallId, JsonObject, ToolCall
 from agentrail.structs import Value
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
-"""Whether a tool is safe to run twice; see docs/explanation/tools.md."""
+"""Whether a tool is safe to run twice. See docs/explanation/tools.md."""
 
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
