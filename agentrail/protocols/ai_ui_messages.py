@@ -1,4 +1,4 @@
-"""Messages of a client of the UI message stream: which ones are new, and what the client answers.
+"""Messages of a client of the UI message stream: the new ones among them, and the client's answers.
 
 Pure: the client's call and the session's status give a plan, or a refusal. The session owns the history. A
     client sends all its messages, and only those unknown to the session count. Only an answer to an approval

@@ -22,13 +22,13 @@ FrameId: TypeAlias = str | int
 class CloseCode(IntEnum):
     """With what a socket is closed; behind each stands whose move it is."""
 
-    GOING_DOWN = 1001  # the client should reconnect; the cursors tell where to resume
+    GOING_DOWN = 1001  # the client should reconnect and resume at the cursors
     TOO_LARGE = 1009  # the client should send less in one frame
-    SERVER_FAULT = 1011  # our fault; the cause is in the log
-    MALFORMED = 4400  # a bug in the client; reconnecting does not help
+    SERVER_FAULT = 1011  # our fault, with the cause in the log
+    MALFORMED = 4400  # a bug in the client, which reconnecting does not fix
     UNAUTHORIZED = 4401  # the client needs another token
     SILENT = 4408  # the client should send pings and reconnect
-    SLOW = 4409  # the client should read faster or subscribe to less, and reconnect; the cursors tell where to resume
+    SLOW = 4409  # the client should read faster or subscribe to less, then reconnect and resume at the cursors
     FLOOD = 4429  # the client should send fewer frames per second
 
 
