@@ -28,7 +28,7 @@ class CloseCode(IntEnum):
     MALFORMED = 4400  # a bug in the client, which reconnecting does not fix
     UNAUTHORIZED = 4401  # the client needs another token
     SILENT = 4408  # the client should send pings and reconnect
-    SLOW = 4409  # the client should read faster or subscribe to less, then reconnect and resume at the cursors
+    SLOW = 4409  # the client should read faster or subscribe to less, then resume at the cursors
     FLOOD = 4429  # the client should send fewer frames per second
 
 
