@@ -169,8 +169,8 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         pause_ms: On `OnToolError`: how long to wait before the call is retried, in milliseconds. None for the
             session's own pause.
-        cache_points: On `BeforeRequest`: where the vendor's prompt cache should end, for vendors that need to be
-            told: positions of messages, and `system` for everything before them.
+        cache_points: On `BeforeRequest`: where the vendor's prompt cache should end, if the vendor supports cache marks.
+            Positions of messages, and `system` for everything before them.
     """
 
     pause_ms: int | None = None
