@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import trio
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentrail.abc.store import Filters
 from agentrail.app import (
@@ -36,7 +36,6 @@ from agentrail.cli.configuring import (
     read_setup,
 )
 from agentrail.cli.exits import Exit, describe_error
-from agentrail.cli.finding import CheckVerdict, Finding
 from agentrail.cli.hosting import directory_of_host, faults_of_host, named_stores
 from agentrail.cli.kept_in import DEFAULT_STORE, DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
@@ -54,6 +53,25 @@ from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.named import path_of_store
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import beside, check_place, writer_of
+
+CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
+
+
+@frozen(kw_only=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        verdict: `good`, `absent` (a run works without it), or `bad` (a run would fail).
+        text: The result. Never the value of a variable.
+        remedy: How to fix it, if possible.
+    """
+
+    name: str
+    verdict: CheckVerdict
+    text: str
+    remedy: str | None = None
+
 
 # Checks of the default store and the `[host]` store: path, size, writer, and commit time.
 
