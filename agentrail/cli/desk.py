@@ -1,21 +1,92 @@
 """Input and output of a chat: a screen if the terminal supports one, otherwise plain lines."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
 from agentrail.cli.lines import Lines, PlainLines
-from agentrail.cli.rendering import Transcript
-from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.rendering import Piece, Transcript
+from agentrail.cli.screen import DirectScreen, Screen, look_of_process
 from agentrail.cli.terminal.completing import FindWords
-from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import CommandRegistry
+from agentrail.events import Event
 from agentrail.runtime.handle import Session
 
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView
+
+
+# Views: line by line for pipes and plain terminals, or on a screen.
+
+
+class ChatView(Protocol):
+    """The output of a chat. Every call may raise the errors of `Screen.write`."""
+
+    async def show(self, event: Event) -> None:
+        """Show an event of the session."""
+        ...
+
+    async def show_past(self, pieces: Iterable[Piece]) -> None:
+        """Show the conversation from before the session was resumed."""
+        ...
+
+    async def say(self, *lines: str) -> None:
+        """Show text about the conversation, one line each."""
+        ...
+
+    async def invite(self) -> None:
+        """Ask for a line, unless the view always shows an input line."""
+        ...
+
+    def line_typed(self) -> None:
+        """Record that the terminal has echoed a typed line, with its line break."""
+        ...
+
+    def stopping(self, *, is_so: bool) -> None:
+        """Set whether the running cycle is being stopped."""
+        ...
+
+
+@frozen(kw_only=True)
+class LineView:
+    """Pieces in sequence, for pipes and for terminals without escape sequences.
+
+    Attributes:
+        prompts: Whether to write `> ` before the next line.
+    """
+
+    transcript: Transcript
+    screen: Screen
+    prompts: bool
+
+    async def show(self, event: Event) -> None:
+        """Write an event. See `ChatView.show`."""
+        await self.screen.write(self.transcript.feed(event))
+
+    async def show_past(self, pieces: Iterable[Piece]) -> None:
+        """Write the earlier conversation. See `ChatView.show_past`."""
+        await self.screen.write(pieces)
+
+    async def say(self, *lines: str) -> None:
+        """Write notes. See `ChatView.say`."""
+        for line in lines:
+            await self.screen.write(self.transcript.remark(line))
+
+    async def invite(self) -> None:
+        """Write `> `. See `ChatView.invite`."""
+        if self.prompts:
+            await self.screen.write(self.transcript.invite())
+
+    def line_typed(self) -> None:
+        """Start a line. See `ChatView.line_typed`."""
+        if self.prompts:
+            self.transcript.line_typed()
+
+    def stopping(self, *, is_so: bool) -> None:
+        """Write nothing: the abort reports its own result."""
 
 
 @frozen(kw_only=True)

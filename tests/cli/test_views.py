@@ -1,7 +1,7 @@
 """A chat without a terminal, line by line."""
 
+from agentrail.cli.desk import LineView
 from agentrail.cli.rendering import ChatStyle, Piece, Transcript
-from agentrail.cli.views import LineView
 from agentrail.events import MessageDelta
 
 
