@@ -1,4 +1,4 @@
-"""`cancel_everywhere`: a scenario is played again and again, cancelled at its first step, its second, and so on.
+"""`cancel_everywhere`: repeats a scenario, cancelled at its first step, its second step, and so on.
 
 async def scenario(stage: CancelledStage) -> None:
     session = await stage.start_session(model=ScriptedModel([calls(("hang", {})), says("done")]), tools=[HangingTool()])
@@ -66,17 +66,17 @@ from agentrail.runtime.workspace import MakeSandbox
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 
-# Expectations that hold for every session at any time.
+# Rules for every session at any time.
 
 
 def check_history(messages: Sequence[Message]) -> None:
-    """Check that every call has exactly one result, right behind it and in its order, and that no result is alone.
+    """Check that every call has exactly one result, directly after it and in order, and that every result has a call.
 
     Args:
-        messages: A conversation between two cycles, as `Session.messages` gives it.
+        messages: A conversation between two cycles, from `Session.messages`.
 
     Raises:
-        AssertionError: It would be refused by a provider; the message has the place.
+        AssertionError: A provider would refuse it. The message has the place.
     """
     asked: tuple[str, ...] = ()
     for position, message in enumerate(messages):
@@ -87,15 +87,14 @@ def check_history(messages: Sequence[Message]) -> None:
 
 
 def check_events(events: Iterable[Event]) -> None:
-    """Check all that a session has published in its life: numbers, cycles, calls, what stands in what, and the end.
+    """Check all events of a session: numbers, cycles, calls, nesting, and the end.
 
     Args:
-        events: Of one session that has ended, from its first event on.
+        events: All events of one ended session, from the first.
 
     Raises:
-        AssertionError: A number is missing, a cycle has no end or two, a call has not exactly one result, an event stands
-            outside of the cycle, request or call that it belongs to, or something came after the last event; the
-            message says which.
+        AssertionError: A number is missing, a cycle has no end or two, a call does not have exactly one result, an event is
+            outside of its cycle, request or call, or an event follows the last one. The message says which.
     """
     seen = list(events)
     _check_numbers(seen)
@@ -109,16 +108,16 @@ def check_events(events: Iterable[Event]) -> None:
 
 
 def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | None = None) -> None:
-    """Check that every message that was accepted was heard once, or was thrown away aloud.
+    """Check that every accepted message was read exactly once, or explicitly discarded.
 
-    A prompt is heard by the cycle that `AgentStart` names, a steer by the turn that `SteeringApplied` names.
+    `AgentStart` names the prompt that a cycle reads, `SteeringApplied` the steer that a turn reads.
 
     Args:
-        events: Of one session that has ended, from its first event on.
-        messages: Its conversation, from its first message on, when nothing waited any more; None where it could not be asked for.
+        events: All events of one ended session, from the first.
+        messages: Its whole conversation, after all waiting messages were read. None if it is not available.
 
     Raises:
-        AssertionError: A message was lost, was heard twice, or was heard and thrown away; the message has its ref.
+        AssertionError: A message was lost, read twice, or both read and discarded. The error has its ref.
     """
     fates = _Fates()
     for event in events:
@@ -143,7 +142,7 @@ def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | No
 
 
 class _Fates:
-    """What became of the messages that a session accepted."""
+    """The fates of the messages that a session accepted."""
 
     def __init__(self) -> None:
         self.accepted: set[str] = set()
@@ -154,7 +153,7 @@ class _Fates:
 
     def take(self, event: Event) -> None:
         match event:
-            # A steer that met the end of its cycle is one too.
+            # This includes a steer that arrived at the end of its cycle.
             case PromptReceived(ref=ref) | PromptQueued(ref=ref):
                 self.accepted.add(ref)
             case SteeringReceived(ref=ref, text=text, status="queued"):
@@ -186,7 +185,7 @@ def _check_cycles(events: Sequence[Event]) -> None:
             assert running is None, f"{event!r} came before the end of {running!r}"
             running = event
         elif type(event) in TERMINAL:
-            # An abort says so in idle too, where there is nothing to end.
+            # An abort is reported in idle too, where no cycle ends.
             assert running is not None or isinstance(event, AgentAbort), f"{event!r} ends no cycle"
             assert isinstance(event, AgentEnd | AgentAbort | AgentError)
             named = None if running is None else running.ref
@@ -208,7 +207,7 @@ def _check_calls(events: Sequence[Event]) -> None:
 
 
 class _Nesting:
-    """What is open while events go by: a cycle, in it a request or a batch of calls, and what an abort let run on."""
+    """The open parts while events pass: a cycle, its request or batch of calls, and calls that an abort left running."""
 
     def __init__(self) -> None:
         self._in_cycle = False
@@ -217,7 +216,7 @@ class _Nesting:
         self._spared: set[CallId] = set()
 
     def takes(self, event: Event) -> bool:
-        """Go past an event, and say whether it may stand there."""
+        """Process an event, and return whether it is allowed at this point."""
         match event:
             case AgentStart():
                 self._in_cycle = True
@@ -236,7 +235,7 @@ class _Nesting:
                 fits, self._in_request = self._in_request, False
                 return fits
             case Retry() | ContextOverflow() | ModelSwitched(by="fallback"):
-                # The end of a request that failed before its first chunk, and of one that `StreamError` has ended.
+                # The end of a request that failed before its first chunk, or that ended with `StreamError`.
                 self._in_request = False
                 return self._in_cycle
             case _:
@@ -279,27 +278,27 @@ class _Watched:
 
 
 class CancelledStage:
-    """Where a scenario plays: it starts sessions whose every event is kept, and checked when the round is over.
+    """The stage of a scenario: starts sessions whose events are all kept, and checked at the end of the round.
 
     Attributes:
-        supervisor: For whatever else a scenario wants.
+        supervisor: For other needs of a scenario.
     """
 
     def __init__(self, supervisor: SessionSupervisor) -> None:
-        """Made by `cancel_everywhere`, one for each round."""
+        """Created by `cancel_everywhere`, one for each round."""
         self.supervisor = supervisor
         self._watched: list[_Watched] = []
 
     async def start_session(self, **options: Any) -> Session:
-        """Start a session as `SessionSupervisor.start_session` does; `model` is an object, such as a `ScriptedModel`."""
+        """Start a session like `SessionSupervisor.start_session`. `model` is an object, such as a `ScriptedModel`."""
         session = await self.supervisor.start_session(**options)
         subscription = session.subscribe(buffer=_EVERYTHING)
-        await subscription.__aenter__()  # for ever: it ends with the session, which ends with the round
+        await subscription.__aenter__()  # never exited: it ends with the session, which ends with the round
         self._watched.append(_Watched(session, subscription))
         return session
 
     async def check_alive(self) -> None:
-        """Check that every session that has not ended answers, stops what runs, and has a valid history then."""
+        """Check that every living session answers, stops its work, and then has a valid history."""
         for watched in self._watched:
             session = watched.session
             with suppress(SessionDown):
@@ -310,7 +309,7 @@ class CancelledStage:
                 assert (await session.status()).phase == "idle", f"{session!r} is not idle after an abort"
 
     async def check_ended(self) -> None:
-        """Check what every session has published in its whole life, and that no message was lost on the way."""
+        """Check all events of every session, and that no message was lost."""
         for watched in self._watched:
             events: list[Event] = [event async for event in watched.subscription]
             check_events(events)
@@ -322,7 +321,7 @@ CancelledScenario: TypeAlias = Callable[[CancelledStage], Awaitable[None]]
 _OpenSupervisor: TypeAlias = Callable[[], AbstractAsyncContextManager[SessionSupervisor]]
 
 
-async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
+async def cancel_everywhere(  # noqa: PLR0913 - the event, and its position
     scenario: CancelledScenario,
     *,
     mode: Mode = "cancel",
@@ -331,31 +330,30 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
     make_sandbox: MakeSandbox | None = None,
     make_host: Callable[[], HostHooks] = HostHooks,
 ) -> int:
-    """Play a scenario, strike at its n-th step, and look at what is left; for every n until it gets through.
+    """Run a scenario, strike at its n-th step, and check the state afterwards, for every n until it completes.
 
-    A round is over when the supervisor is closed. Each time nothing is left behind (`no_orphans`), every call has one
-    result, every cycle one terminal event, the numbers have no gap, every message that was accepted was heard or thrown
-    away aloud, and no caller hangs. Except with `close`, sessions must also answer after the blow, and have a valid history.
+    A round is over when the supervisor is closed. Each time, no tasks or processes are left (`no_orphans`), every call has one
+    result, every cycle one terminal event, the numbers have no gap, every accepted message was read or explicitly discarded,
+    and no caller hangs. Except with `close`, sessions must also answer afterwards, and have a valid history.
 
     Args:
-        scenario: Plays on the stage it is given, with fresh models and tools each time.
-        mode: What happens at the n-th step: `cancel` cancels the scenario, who is a caller of its sessions; `close` the
-            supervisor and all in it; `abort` aborts what all sessions do; `steer` steers them; `crash` crashes their
-            actors. How the cycle ends after an abort or a crash (`CycleEnded`) is no failure, and a scenario that wants
-            to go on behind it catches that itself. With `steer` a scenario finds one message more than it sent.
-        round_seconds: How long one round may take, and then reading what its sessions published.
-        within_seconds: How long to wait for what is just ending, as of `no_orphans`.
-        make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
-            `working_dir`.
-        make_host: Makes what is asked about the calls of sessions, and told of them, anew for each round; by default
-            nothing is.
+        scenario: Runs on the given stage, with new models and tools each time.
+        mode: The event at the n-th step. `cancel` cancels the scenario, which is a caller of its sessions. `close` closes the
+            supervisor with all its sessions. `abort` aborts the work of all sessions, `steer` steers them, and `crash` crashes
+            their actors. The end of the cycle after an abort or a crash (`CycleEnded`) is not a failure. A scenario that
+            continues after it must catch it. With `steer`, a scenario finds one message more than it sent.
+        round_seconds: Time limit of one round, and then of reading the events of its sessions.
+        within_seconds: Time limit for tasks and processes that are ending, as in `no_orphans`.
+        make_sandbox: Creates the sandboxes of sessions without one. By default a `LocalSandbox` in their `working_dir`.
+        make_host: Creates, for each round, the host hooks that judge and observe the calls of sessions. By default there
+            are none.
 
     Returns:
-        How many rounds it took.
+        The number of rounds.
 
     Raises:
-        AssertionError: Something is wrong after a blow; a note on it has the mode and the step.
-        Exception: What the scenario raised, with the same note.
+        AssertionError: A check failed after a strike. A note has the mode and the step.
+        Exception: An exception of the scenario, with the same note.
     """
     for step in range(1, MAX_ROUNDS + 1):
         blow = _Blow(mode, step)
@@ -377,11 +375,11 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
 
 
 def crash(session: Session, reason: str = "crashed on purpose") -> None:
-    """Crash a session's actor: it finds a letter that it cannot open. Its supervisor sees a crash like any other.
+    """Crash a session's actor, with a message that it cannot process. Its supervisor sees an ordinary crash.
 
     Args:
-        session: Which one; nothing happens to one that has ended.
-        reason: What is raised says so, and `SessionRestarted` repeats it.
+        session: The session. An ended session is not affected.
+        reason: Text of the exception, repeated by `SessionRestarted`.
     """
     _mailbox_of(session).put_notice(_LetterBomb(reason))
 
@@ -411,7 +409,7 @@ class _Blow(trio.abc.Instrument):
 
     @property
     def struck(self) -> bool:
-        """False at the end means that the round has fewer steps, and we are through."""
+        """False at the end means that the round has fewer steps, and the test is complete."""
         return self._steps_left <= 0
 
 
@@ -423,7 +421,7 @@ async def _play(
     round_seconds: float,
     within_seconds: float,
 ) -> None:
-    # Not one deadline around all of it: while `no_orphans` pauses, a virtual clock finds all asleep and jumps to it.
+    # Not one deadline around all of it: while `no_orphans` pauses, a virtual clock finds all tasks waiting and jumps to it.
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
         try:
@@ -447,7 +445,7 @@ async def _play_on_stage(
             with trio.CancelScope() as caller:
                 blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)
                 await _play_until_it_ends(scenario, stage, mode)
-            if mode == "steer":  # a message that comes while we look would be one that we have not seen
+            if mode == "steer":  # a message that arrives during the check would not have been seen
                 blow.is_armed = False
             if mode != "close":
                 await stage.check_alive()
@@ -486,7 +484,7 @@ def _crash_all(supervisor: SessionSupervisor) -> None:
 
 
 def _abort_all(supervisor: SessionSupervisor) -> None:
-    # The signal alone, without a caller who waits: it must be there in this very step.
+    # The signal alone, without a waiting caller: it must arrive in this very step.
     for session in supervisor.sessions():
         _mailbox_of(session).put_notice(AbortCycle(at_ms=now_ms(), signal_id=_STRUCK, reason="struck"))
 
@@ -498,5 +496,5 @@ def _steer_all(supervisor: SessionSupervisor) -> None:
 
 
 def _mailbox_of(session: Session) -> Mailbox[MailboxItem]:
-    # Past the handle: no caller of a session can do this, and there is no switch for it in the product.
+    # Bypasses the handle: no caller of a session can do this, and the product has no option for it.
     return session._cell.mailbox  # noqa: SLF001

@@ -1,10 +1,10 @@
-"""`CassetteModel`: what a real model said once, said again without a network.
+"""`CassetteModel`: replays recorded responses of a real model without a network.
 
     model = CassetteModel("tests/cassettes/weather.jsonl", record=provider)
 
-Where there is no file yet, requests go to `record`, and what came back is written down; from then on the file answers, and
-`record` is not asked. A cassette stands at the port and not on the wire: it holds requests and chunks, so no header and no
-key is ever in it, and what looks like a key in a text is scrubbed.
+If the file does not exist, requests go to `record`, and the responses are written down. From then on the file answers, and
+`record` is not called. A cassette works at the port rather than the wire: it holds requests and chunks, so it never contains
+headers or keys, and texts that look like a key are scrubbed.
 """
 
 import json
@@ -34,7 +34,7 @@ _LOOKS_LIKE_A_KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|key|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{16,}|\bAIza[A-Za-z0-9_-]{30,}|(?<=Bearer )[\w.~+/-]{8,}=*"
 )
 _NAMES_A_KEY: Final = re.compile(r".*(_KEY|_TOKEN|_SECRET|_PASSWORD)")
-_MIN_SECRET_LENGTH: Final = 8  # shorter values stand in texts by chance
+_MIN_SECRET_LENGTH: Final = 8  # shorter values occur in texts by chance
 _KINDS: Final[tuple[type[ProviderError], ...]] = (ProviderError, *ProviderError.__subclasses__())
 _ERRORS: Final = {kind.code: kind for kind in _KINDS}
 
@@ -48,13 +48,13 @@ class _Exchange:
 
 
 class CassetteModel:
-    """A provider that plays what another one said.
+    """A provider that replays the responses of another one.
 
-    Requests are answered in their order. One that was recorded and played already is answered once more in the same way,
-    so that a test may ask twice; one that differs from what comes next is `BadRequest`, and names the first difference.
+    Requests are answered in order. A request that was already replayed is answered again in the same way, so that a test may
+    repeat it. A request that differs from the next one is `BadRequest`, and the error names the first difference.
 
     Attributes:
-        requests: All that it was asked, in order.
+        requests: All requests, in order.
     """
 
     name = "cassette"
@@ -62,12 +62,12 @@ class CassetteModel:
     def __init__(
         self, path: str | os.PathLike[str], *, record: Provider | None = None, secrets: Iterable[str] = ()
     ) -> None:
-        """Open a cassette, or begin one.
+        """Open a cassette, or start one.
 
         Args:
             path: The file, JSON lines.
-            record: Who is asked where there is no file; else it is not touched.
-            secrets: Texts that are scrubbed besides what looks like a key, and besides the values of environment variables
+            record: Provider to record if there is no file. Otherwise unused.
+            secrets: Texts to scrub, in addition to texts that look like a key and the values of environment variables
                 whose names end in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
 
         Raises:
@@ -85,22 +85,22 @@ class CassetteModel:
         self.requests: list[ModelRequest] = []
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what the recorded provider said of the model of its first request that has this name."""
+        """Return the recorded capabilities of the model of its first request with this name."""
         if self._recorded is not None:
             return self._recorded.capabilities(model)
         known = (one for one in self._tape if str(one.request["model"]).endswith(f":{model}"))
         return next((one.capabilities for one in known), Capabilities())
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Write a request as it stands in the file: complete, in JSON, scrubbed, without the id of the attempt."""
+        """Encode a request in the form of the file: complete, in JSON, scrubbed, without the id of the attempt."""
         return self._scrub(json.dumps(_plain(request), ensure_ascii=False, sort_keys=True)).encode()
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Stream what the cassette has, or record it.
+        """Stream the recorded response, or record it.
 
         Raises:
-            BadRequest: Your move: the cassette has no such request; the message names the first difference.
+            BadRequest: Your move: the cassette has no such request. The message names the first difference.
         """
         self.requests.append(request)
         if self._recorded is not None:
@@ -116,7 +116,7 @@ class CassetteModel:
     async def _record(
         self, provider: Provider, request: ModelRequest, heard: AsyncIterator[Chunk]
     ) -> AsyncGenerator[Chunk, None]:
-        """Pass on what comes, and write it down when it has ended; half an answer is no answer, and is not kept."""
+        """Pass on the chunks, and write them down at the end. An incomplete answer is not kept."""
         chunks: list[Chunk] = []
         try:
             async for chunk in heard:
@@ -149,7 +149,7 @@ class CassetteModel:
         again = [one for one in self._tape[: self._next] if one.request == asked]
         if again:
             return again[-1]
-        # Behind its end the last one stands for what might have been meant: any difference says more than none.
+        # After the end, compare with the last request: any difference tells more than none.
         if not self._tape:
             message = f"the cassette {str(self._path)!r} is empty: delete it, and record it again"
             raise BadRequest(message)
@@ -179,7 +179,7 @@ async def _play(exchange: _Exchange) -> AsyncGenerator[Chunk, None]:
 
 
 def _arrived(chunks: Sequence[Chunk]) -> ChunksArrived:
-    # A signal, because signals have a stable form on disk, with their chunks in it.
+    # A signal, because signals, including their chunks, have a stable form on disk.
     return ChunksArrived(at_ms=0, effect_id=EffectId(""), chunks=tuple(chunks))
 
 
@@ -201,8 +201,8 @@ def _read(line: str) -> _Exchange:
 
 
 def _plain(request: ModelRequest) -> dict[str, Any]:
-    """Write a request as JSON values, all that a model gets to see of it."""
-    # As messages stand in an event, the form that is kept stable; without the names that this very session gave them.
+    """Return a request as JSON values, with everything that a model sees of it."""
+    # In the stable form of messages in events, without the ids of this particular session.
     messages = tuple(
         msgspec.structs.replace(message, ref=None) if isinstance(message, UserMessage) else message
         for message in request.messages
@@ -223,13 +223,13 @@ def _plain(request: ModelRequest) -> dict[str, Any]:
         "tool_choice": request.tool_choice,
         "max_output_tokens": request.max_output_tokens,
         "response_format": request.response_format,
-        # Only where there are any: what was recorded before there were settings is played still.
+        # Only if there are any, so that recordings older than settings can still be replayed.
         **({} if request.settings is None else {"settings": msgspec.to_builtins(request.settings)}),
     }
 
 
 def _differences(recorded: Any, asked: Any, path: str) -> Iterator[str]:
-    """Name where two values differ, first things first."""
+    """Yield the places where two values differ, in order."""
     if isinstance(recorded, dict) and isinstance(asked, dict) and recorded.keys() == asked.keys():
         for key, value in recorded.items():
             yield from _differences(value, asked[key], f"{path}.{key}")

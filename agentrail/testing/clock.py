@@ -2,8 +2,8 @@
 
     trio.run(main, clock=FakeClock())
 
-It moves whenever all tasks wait. It does not see threads and child processes at work, and jumps past them: a deadline passes
-while a thread reads a file. `threads_hold(clock)` lets it wait for threads; tests of child processes use the real clock.
+It advances whenever all tasks wait. It does not see working threads and child processes, and jumps past them: a deadline
+passes while a thread reads a file. `threads_hold(clock)` makes it wait for threads. Tests of child processes need the real clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,19 +18,19 @@ from agentrail.runtime.clock import set_now_ms
 T = TypeVar("T")
 
 THREAD_SECONDS: Final = 5.0
-"""How long a thread may work without a task that moves, in real seconds, before a clock that waits for it jumps all the same."""
+"""Real seconds that a thread may work without a task making progress, before a clock that waits for it jumps anyway."""
 
 
-def FakeClock() -> trio.testing.MockClock:  # noqa: N802 - stands for a class: Trio's is final, and Trio knows no other
-    """Make a clock for `trio.run` that jumps to the next deadline when there is nothing else to do.
+def FakeClock() -> trio.testing.MockClock:  # noqa: N802 - named like a class: Trio's is final, and Trio accepts no other
+    """Create a clock for `trio.run` that jumps to the next deadline when all tasks are waiting.
 
-    The dates in signals and events are derived from it; they begin at today's, or where `set_date` says.
+    The dates in signals and events are derived from it. They start at today's date, or at the date of `set_date`.
     """
     return trio.testing.MockClock(autojump_threshold=0)
 
 
 def set_date(at_ms: int = 1_700_000_000_000) -> None:
-    """Let signals and events have this date, in milliseconds since 1970; inside of a Trio run.
+    """Set the date of signals and events, in milliseconds since 1970. Call this inside of a Trio run.
 
     The same program with the same date publishes the same events, dates included.
     """
@@ -39,17 +39,17 @@ def set_date(at_ms: int = 1_700_000_000_000) -> None:
 
 @contextmanager
 def threads_hold(clock: trio.testing.MockClock) -> Iterator[None]:
-    """Let a clock stand still while a function that was offloaded is at work: for the runs that begin in this block.
+    """Stop a clock while an offloaded function is running, for the runs that start in this block.
 
         clock = FakeClock()
         with threads_hold(clock):
             trio.run(main, clock=clock)
 
-    It covers what the library does in threads (stores, files of the workspace, tools that are not async), not threads of your own. A
-    function that works longer than `THREAD_SECONDS` is jumped past, so that a tool which hangs still meets its deadline.
+    It covers the library's own threads (stores, files of the workspace, tools that are not async), not yours. The clock jumps
+    past a function that runs longer than `THREAD_SECONDS`, so that a hanging tool still meets its deadline.
 
     Args:
-        clock: One of `FakeClock()`, for one run at a time.
+        clock: A `FakeClock()`, for one run at a time.
     """
     with installed(_MachineThatHolds(clock)):
         yield
@@ -74,7 +74,7 @@ class _MachineThatHolds(RealMachine):
         if not self._at_work:
             self._threshold = self._clock.autojump_threshold
         self._at_work += 1
-        # Not infinite: the tests of what hangs in a thread wait for a deadline that only a jump brings.
+        # Not infinite: tests of functions that hang in a thread wait for a deadline that only a jump reaches.
         self._clock.autojump_threshold = THREAD_SECONDS
         try:
             return await super().offload(

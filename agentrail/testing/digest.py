@@ -1,12 +1,12 @@
-"""`run_seeded(main, seed)`: a program under a seed, and the digest of all that it did. One seed, one digest.
+"""`run_seeded(main, seed)`: runs a program under a seed, and computes the digest of its actions. One seed, one digest.
 
     run = run_seeded(main, 8817)
     assert run.digest == run_seeded(main, 8817).digest
 
 The digest is BLAKE2b over each step of a task (its name and the virtual time), each signal, effect and event of every session,
-and whatever the program notes itself. It is the same in another process, with other hash seeds and another allocator, or
-something took from the machine what a seed should give: compare the `lines` of two runs, the first that differs is near it.
-It is not the same across commits, releases of Python or of what is installed.
+and the program's own notes. It must be the same in another process, with other hash seeds and another allocator. Otherwise
+some code bypasses the seed: compare the `lines` of two runs, the first difference is near it.
+It is not stable across commits, or across releases of Python and installed packages.
 """
 
 import hashlib
@@ -34,18 +34,18 @@ _ADDRESS: Final = re.compile(r"\bat 0x[0-9a-f]+")
 
 
 class Digest(trio.abc.Instrument):
-    """What was done so far.
+    """The actions so far.
 
     Attributes:
-        counts: How many lines there were of each kind: `step`, `signal`, `effect`, `event`, and those of the program.
-        lines: All of them as text, if they are kept.
+        counts: Number of lines of each kind: `step`, `signal`, `effect`, `event`, and those of the program.
+        lines: All lines as text, if they are kept.
     """
 
     def __init__(self, *, keep_lines: bool = False) -> None:
-        """Begin with nothing.
+        """Create an empty digest.
 
         Args:
-            keep_lines: Whether the text is kept: megabytes, and of use when two runs differ.
+            keep_lines: Whether to keep the text: megabytes, useful if two runs differ.
         """
         self._hash = hashlib.blake2b(digest_size=16)
         self._keeps = keep_lines
@@ -53,14 +53,14 @@ class Digest(trio.abc.Instrument):
         self.lines: list[str] = []
 
     def note(self, kind: str, said: bytes | str) -> None:
-        """Take one more thing that was done.
+        """Add an action.
 
         Args:
             kind: One word.
-            said: What; without the address of an object in it, which is another one next time.
+            said: The action, without addresses of objects, which change between runs.
         """
         data = said.encode("utf-8", "surrogatepass") if isinstance(said, str) else said
-        # With the length, so that no two different rows of notes are one row of bytes.
+        # With the length, so that two different sequences of notes never have the same bytes.
         self._hash.update(b"%s %d " % (kind.encode(), len(data)))
         self._hash.update(data)
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -68,17 +68,17 @@ class Digest(trio.abc.Instrument):
             self.lines.append(f"{kind} {data.decode('utf-8', 'replace')}")
 
     def hexdigest(self) -> str:
-        """Give the digest of what was done so far."""
+        """Return the digest of the actions so far."""
         return self._hash.hexdigest()
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note who goes on, and when."""
+        """Record the task and the time."""
         self.note("step", f"{_ADDRESS.sub('', task.name)} {trio.current_time()!r}")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note what all sessions hear and decide; not in two threads at once."""
-        # The name by which sessions call it: there is no other place that all signals go through.
+        """Record the signals and decisions of all sessions. Not in two threads at once."""
+        # The name by which sessions call it: no other place sees all signals.
         room: Any = sessions
         step = room.step
 
@@ -104,12 +104,12 @@ class Digest(trio.abc.Instrument):
 
 @frozen(kw_only=True)
 class SeededRun(Generic[T]):
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
-        digest: Of all that was done, in hexadecimal digits.
-        result: What the program returned.
-        counts: How many steps, signals, effects, events and notes there were.
+        digest: Digest of all actions, in hexadecimal digits.
+        result: Return value of the program.
+        counts: Number of steps, signals, effects, events and notes.
         lines: Their text, if it was kept.
     """
 
@@ -122,16 +122,16 @@ class SeededRun(Generic[T]):
 def run_seeded(
     main: Callable[[Digest], Awaitable[T]], seed: object, *, keep_lines: bool = False
 ) -> SeededRun[T]:
-    """Run a program as `trio.run` does, on virtual time, with all that the machine would give drawn from a seed.
+    """Run a program like `trio.run`, on virtual time, with every machine value drawn from a seed.
 
     Args:
-        main: The program. It is handed the digest, for what it has to note itself.
-        seed: Anything with a `str` of its own.
-        keep_lines: Whether the text of what was done is kept.
+        main: The program. Receives the digest, for its own notes.
+        seed: Any object with its own `str`.
+        keep_lines: Whether to keep the text of the actions.
 
     Raises:
-        NotRepeatable: Your move: under this release of Trio the digest would mean nothing.
-        BaseException: What the program raises.
+        NotRepeatable: Your move: under this release of Trio the digest would be meaningless.
+        BaseException: An exception of the program.
     """
     fault = why_not_repeatable()
     if fault is not None:
@@ -145,7 +145,7 @@ def run_seeded(
 
 
 def canonical(value: object) -> bytes:
-    """Write a value down so that equal ones are equal bytes in every process: sets and objects are sorted."""
+    """Encode a value so that equal values have equal bytes in every process: sets and objects are sorted."""
     return msgspec.json.encode(value, enc_hook=_plain, order="deterministic")
 
 

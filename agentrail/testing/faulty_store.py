@@ -142,30 +142,30 @@ class CutStore:
         return self._cut("size", lambda: self._store.size(scope, session))
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """As `Store.delete`."""
+        """Call `Store.delete`."""
         return self._cut(
             "delete", lambda: self._store.delete(scope, session, written_before_ms=written_before_ms)
         )
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
-        """As `Store.trim`."""
+        """Call `Store.trim`."""
         return self._cut("trim", lambda: self._store.trim(scope, session, before))
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """As `Store.erase`."""
+        """Call `Store.erase`."""
         return self._cut("erase", lambda: self._store.erase(scope, session, why))
 
     def overwrite_removed(self) -> bool:
-        """As `Store.overwrite_removed`."""
+        """Call `Store.overwrite_removed`."""
         return self._cut("overwrite_removed", self._store.overwrite_removed)
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """As `OwedStore.change_owed`."""
+        """Call `OwedStore.change_owed`."""
         store = self._owing()
         self._cut("change_owed", lambda: store.change_owed(put, drop))
 
     def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """As `OwedStore.owed`."""
+        """Call `OwedStore.owed`."""
         store = self._owing()
         return self._cut("owed", lambda: store.owed(kind, after, limit))
 
@@ -174,7 +174,7 @@ class CutStore:
         return self._store
 
     def close(self) -> None:
-        """As `Store.close`; it is never cut."""
+        """Call `Store.close`, which is never cut."""
         self._store.close()
 
 
@@ -182,22 +182,22 @@ Fault: TypeAlias = Literal["none", "hang", "away", "answer_lost", "bug"]
 
 
 class FaultyStore:
-    """Any store, and what goes wrong with it. To its sessions it is one that takes time, whatever it is itself.
+    """A store with faults on request. Its sessions treat it as a slow store, whatever the inner store is.
 
         store = FaultyStore(MemoryStore())
-        store.hang()  # whatever is called from here on waits, in its thread
-        store.mend()  # and goes on
+        store.hang()  # every later call waits, in its thread
+        store.mend()  # and continues
 
     Attributes:
-        inner: The store behind it.
-        delay_seconds: How long each call that writes takes, besides.
-        calls: The names of the calls that write and were begun, in order.
+        inner: The wrapped store.
+        delay_seconds: Additional time of each call that writes.
+        calls: Names of the started calls that write, in order.
     """
 
     is_immediate: bool = False
 
     def __init__(self, inner: Store) -> None:
-        """Begin without a fault."""
+        """Create a store without a fault."""
         self.inner: Store = inner
         self.delay_seconds: float = 0.0
         self.calls: list[str] = []
@@ -206,30 +206,30 @@ class FaultyStore:
         self._open = threading.Event()
         self._open.set()
 
-    # --- what a test says
+    # --- faults
 
     def hang(self) -> None:
-        """Let each call that writes wait until `mend`."""
+        """Make each call that writes wait until `mend`."""
         self._open.clear()
 
     def go_away(self, said: str = "the disk is full") -> None:
-        """Let each call that writes raise `StoreUnavailable`, and do nothing."""
+        """Make each call that writes raise `StoreUnavailable` without an effect."""
         self._fault, self._said = "away", said
 
     def lose_answers(self) -> None:
-        """Let each call that writes be done, and raise `StoreUnavailable` all the same: nothing is known of it."""
+        """Make each call that writes take effect, and then raise `StoreUnavailable`: its outcome is unknown to the caller."""
         self._fault = "answer_lost"
 
     def crash(self) -> None:
-        """Let each call that writes raise what no store may raise."""
+        """Make each call that writes raise an exception that no store may raise."""
         self._fault = "bug"
 
     def mend(self) -> None:
-        """Be sound again; what hangs goes on."""
+        """Remove the fault. Hanging calls continue."""
         self._fault = "none"
         self._open.set()
 
-    # --- what a store does
+    # --- operations of the store
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
         """Write records; see `Store.append`."""
@@ -237,12 +237,12 @@ class FaultyStore:
         return answers
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Take many trees, also of a store that takes them one by one; see `ManyTaker.take_many`."""
+        """Take many trees, also from a store that takes them one by one; see `ManyTaker.take_many`."""
         answers: tuple[Taken | AgentrailError, ...] = self._write("take_many", wanted)
         return answers
 
     def __getattr__(self, name: str) -> Any:
-        """Give all other calls of a store: those that write with the fault, those that read as they are."""
+        """Return any other method of the store. Writing methods have the fault, reading methods do not."""
         if name not in _WRITING:
             return getattr(self.inner, name)
 
@@ -252,7 +252,7 @@ class FaultyStore:
         return write
 
     def close(self) -> None:
-        """Let go of the store, faults or not."""
+        """Close the store, with or without faults."""
         self.inner.close()
 
     def _write(self, name: str, *args: Any, **options: Any) -> Any:

@@ -1,14 +1,14 @@
-"""`folded_sessions()`: every session that a test makes is journaled in memory, and is at its end what its journal says.
+"""`folded_sessions()`: journals every session of a test in memory, and checks that its state equals its folded journal.
 
     with folded_sessions():
         trio.run(main)
 
-What a session records is encoded while it lives, step by step, as for a store. At the end of the block each journal is folded from
-these bytes, with the plugins that the session had, and compared: what each step decided, every event that was published, and the
-state. A difference means that the session could not come back as it was: mostly a plugin that looks at something else than its
-state, its options and what it is told; else a bug of agentrail. Sessions that are kept in a store in memory are folded from there.
+Records are encoded while a session lives, step by step, as for a store. At the end of the block, each journal is folded from
+these bytes, with the plugins of the session. The decisions of each step, every published event and the state are compared. A
+difference means that the session could not be resumed as it was. Usually a plugin uses more than its state, its options and
+its events, otherwise agentrail has a bug. Sessions in a memory store are folded from there.
 
-No store enters that was not there, and nothing that a session does or answers is another because it is watched.
+No store is added, and watching changes no behaviour or answer of a session.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,31 +44,31 @@ _MAX_SHOWN: Final = 600
 
 
 class FoldDiffers(AssertionError):
-    """A session is not what its journal comes to."""
+    """A session differs from its folded journal."""
 
 
 class FoldedSessions:
     """The sessions of a block.
 
     Attributes:
-        folded: How many were folded and found to be what they were; known behind the block.
-        left_out: Which ones were not, by their ids, and why: known behind the block too. A session that no store would begin has no
-            journal; of one that is kept elsewhere than in memory, or was cut short by a store, it is not all there.
+        folded: Number of sessions folded without a difference. Known after the block.
+        left_out: Sessions left out, by id, with the reason. Also known after the block. A session that no store would accept has
+            no journal. For a session in another store, or cut short by a store, the journal is incomplete.
     """
 
     def __init__(self) -> None:
-        """Begin without sessions; `folded_sessions` makes it."""
+        """Create an empty set. Use `folded_sessions`."""
         self.folded: int = 0
         self.left_out: list[tuple[SessionId, str]] = []
         self._lives: list[_Life] = []
-        # By identity, of what is kept here meanwhile. Sessions, until they are gone: what they hold is freed as without a watch.
+        # By identity of the objects kept here meanwhile. Sessions until they end: their content is freed as without a watch.
         self._live: dict[int, tuple[SessionCell, _Life]] = {}
-        # The state that each stands in: a step of the core knows no session, and each one goes on from its last state.
+        # The current state of each session: a step of the core knows no session, and each one continues from its last state.
         self._standing: dict[int, _Life] = {}
         self._coming: dict[SignalId, Plugin] = {}
 
     def follow(self, cell: SessionCell) -> None:
-        """Begin to note what a session does, where that is not done yet."""
+        """Start recording a session, unless it is already recorded."""
         if id(cell) in self._live:
             return
         life: _Life = _Noted(cell) if cell.journal is None else _Kept(cell, cell.journal)
@@ -77,7 +77,7 @@ class FoldedSessions:
         self._lives.append(life)
 
     def let_go(self, cell: SessionCell) -> None:
-        """Take what is compared of a session that is gone, and keep no more of it."""
+        """Take the compared values of an ended session, and drop the rest."""
         _, life = self._live.pop(id(cell), (None, None))
         if life is not None:
             self._standing.pop(id(life.state), None)
@@ -86,7 +86,7 @@ class FoldedSessions:
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> None:
-        """Note a step of any session."""
+        """Record a step of any session."""
         if type(signal) is ChangePlugins and signal.entry is not None:
             watch = before.data.stack.ask
             found = watch.find(signal.signal_id, signal.entry) if isinstance(watch, PluginWatch) else None
@@ -98,7 +98,7 @@ class FoldedSessions:
             life.note(before, signal, after, effects)
 
     def faults(self) -> list[str]:
-        """Fold all of them, and say what differs."""
+        """Fold all sessions, and return the differences."""
         for cell, _ in tuple(self._live.values()):
             self.let_go(cell)
         said: list[str] = []
@@ -121,10 +121,10 @@ class FoldedSessions:
 
 
 class _Life:
-    """One session, from its first incarnation to its last, and how it ended.
+    """One session, from its first incarnation to its end.
 
     Attributes:
-        state: The last one that is known; kept, so that its identity stays its own.
+        state: The last known state, kept so that its identity stays unique.
     """
 
     def __init__(self, cell: SessionCell) -> None:
@@ -140,24 +140,24 @@ class _Life:
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> None:
-        """Note a step."""
+        """Record a step."""
         del before, signal, effects
         self.state = after
 
     def take_end(self, cell: SessionCell) -> None:
-        """Take what it is compared with."""
+        """Take the values it is compared with."""
         self.state, self._kept, self._last_event = cell.state, cell.bus.kept, cell.bus.last_seq
 
     def left_out(self) -> str | None:
-        """Say why it cannot be folded; None where it can."""
+        """Return why it cannot be folded. None if it can."""
         raise NotImplementedError
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:
-        """Give its journal, and what gives large values."""
+        """Return its journal, and the source of large values."""
         raise NotImplementedError
 
     def fault(self, coming: Mapping[SignalId, Plugin]) -> str | None:
-        """Fold it, and say what differs; None for nothing."""
+        """Fold it, and return the difference. None if there is none."""
         records, blob = self.records()
         watch = QuietWatch(self.session_id, self._user_data)
         for change, plugin in coming.items():
@@ -179,7 +179,7 @@ class _Life:
         return self._fault_of_events(events) or self._fault_of_state(state)
 
     def _fault_of_events(self, events: Mapping[int, Event]) -> str | None:
-        """Hold what was published, as far as it is kept, against what the fold gives."""
+        """Compare the published events that were kept with those of the fold."""
         first = min(events, default=self._last_event + 1)
         for event in self._kept:
             assert event.meta is not None
@@ -199,11 +199,11 @@ class _Life:
 
 
 _NEW_BEGINNINGS: Final = frozenset({DRIFTED, REWOUND})
-"""Records behind which events have other numbers than the fold in front of them gives, or came from a state that is no more."""
+"""Records after which event numbers, or the state, differ from the fold of earlier records."""
 
 
 class _Noted(_Life):
-    """A session without a store: what it would record is recorded here."""
+    """A session without a store: its records are kept here."""
 
     def __init__(self, cell: SessionCell) -> None:
         super().__init__(cell)
@@ -220,7 +220,7 @@ class _Noted(_Life):
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> None:
-        """Record a step; what goes wrong is told at the end, and never in the session that is watched."""
+        """Record a step. Errors are reported at the end rather than in the watched session."""
         super().note(before, signal, after, effects)
         if self._refusal is not None or self._trouble is not None:
             return
@@ -237,11 +237,11 @@ class _Noted(_Life):
             self._blobs |= large
 
     def left_out(self) -> str | None:
-        """Say why no store would begin it."""
+        """Return why no store would accept it."""
         return self._refusal
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:
-        """Give its journal, with what was kept aside."""
+        """Return its journal, with the values stored separately."""
         if self._trouble is not None:
             raise self._trouble
         self._keep(self._recorder.flush())
@@ -249,30 +249,30 @@ class _Noted(_Life):
 
 
 class _Kept(_Life):
-    """A session with a store, which has its journal."""
+    """A session with a store, which holds its journal."""
 
     def __init__(self, cell: SessionCell, journal: SessionJournal) -> None:
         super().__init__(cell)
         store = journal.writer.store
-        self._store: Store = getattr(store, "inner", store)  # of one that fails when a test says so
+        self._store: Store = getattr(store, "inner", store)  # the store inside one that fails on request
         self._tail = journal.tail
         self._refusal: AgentrailError | None = None
         self._aside: tuple[Draft, ...] = ()
         self._records: tuple[Record, ...] = ()
 
     def take_end(self, cell: SessionCell) -> None:
-        """Take where its own part of the journal ends, too; with what was kept aside then."""
+        """Also take the end of its own part of the journal, with the values stored separately at that time."""
         super().take_end(cell)
         journal = cell.journal
         assert journal is not None
         self._tail, self._refusal = journal.tail, journal.refusal
-        self._aside = journal._recorder.flush()  # noqa: SLF001 - its own test kit
+        self._aside = journal._recorder.flush()  # noqa: SLF001 - our own test kit
         self._is_told = (
             journal.outbox.is_empty
-        )  # else its store was away too long: it is recorded, and was never published
+        )  # otherwise its store was unreachable too long: the events are recorded, and were never published
 
     def left_out(self) -> str | None:
-        """Say why its store does not have all of it, or cannot be asked."""
+        """Return why its store is incomplete, or cannot be read."""
         if self._refusal is not None:
             return f"its store refused it: {self._refusal}"
         if not self._store.is_immediate:
@@ -288,7 +288,7 @@ class _Kept(_Life):
         return None
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:
-        """Give its journal, with what was kept aside."""
+        """Return its journal, with the values stored separately."""
         rest, _ = sealed(self._aside, self._tail, scope=self.scope, session=self.session_id)
         return (*self._records, *rest), self._store.blob
 
@@ -304,12 +304,12 @@ def _committed(effects: Iterable[Effect]) -> Iterator[tuple[int, Event]]:
 
 @contextmanager
 def folded_sessions() -> Iterator[FoldedSessions]:
-    """Journal all sessions of the process in memory for the time of the block, and refuse its end when one is not its journal.
+    """Journal all sessions of the process in memory during the block, and raise at its end if one differs from its journal.
 
-    Not in two threads at once: what is watched are the classes. An exception of the block leaves as itself.
+    Not in two threads at once, because classes are patched. An exception of the block propagates unchanged.
 
     Raises:
-        FoldDiffers: A session is not what its journal comes to; the message says from which record on.
+        FoldDiffers: A session differs from its folded journal. The message names the first differing record.
     """
     watched = FoldedSessions()
     with wrapped(_seams(watched)):
@@ -322,7 +322,7 @@ def folded_sessions() -> Iterator[FoldedSessions]:
 
 
 def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
-    """Where sessions begin, and where all of their signals go through."""
+    """The points where sessions start, and where all of their signals pass."""
 
     def runs(before: Any) -> Any:
         async def run(cell: SessionCell, *args: Any) -> Any:
@@ -348,7 +348,7 @@ def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
 
     def suspends(before: Any) -> Any:
         def suspend(cell: SessionCell, *args: Any) -> None:
-            watched.let_go(cell)  # when it wakes it is followed anew
+            watched.let_go(cell)  # recorded again when it wakes
             before(cell, *args)
 
         return suspend
@@ -366,7 +366,7 @@ def _shown(event: Event | None) -> str:
 
 
 def _first_difference(one: Any, other: Any, path: str = "$") -> tuple[str, str]:
-    """Find the first place where two documents that differ do, and show both."""
+    """Return the first place where two documents differ, and both values."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted({*one, *other}):
             if one.get(name) != other.get(name):

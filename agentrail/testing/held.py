@@ -1,4 +1,4 @@
-"""Races on purpose: while it is held, an actor takes nothing from its mailbox, and a registry cleans nothing up."""
+"""Deliberate races: while held, an actor takes no message from its mailbox, and a registry does no clean-up."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +11,12 @@ from agentrail.actors.registry import Registry
 
 @asynccontextmanager
 async def held(target: ActorHandle | Registry) -> AsyncIterator[None]:
-    """Hold a machine, a supervisor or a registry for the time of the block; what comes meanwhile waits.
+    """Hold a machine, a supervisor or a registry during the block. Messages wait meanwhile.
 
     Raises:
-        NoMailbox: Your move: it is a worker, and reads no messages.
+        NoMailbox: Your move: the actor is a worker, and reads no messages.
 
-    Cancellation: Entering is a checkpoint; it is released however the block ends.
+    Cancellation: Entering is a checkpoint. The hold is released however the block ends.
     """
     holder = target if isinstance(target, Registry) else mailbox_of(cell_of(target))
     await trio.lowlevel.checkpoint()

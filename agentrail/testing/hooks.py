@@ -1,9 +1,9 @@
-"""Asks plugins by hand what a session would ask them: no session, no Trio, one call for each hook.
+"""Calls plugins by hand as a session would: without a session or Trio, one call per hook.
 
     stack, states = load_stack([SecurityGuard])
     outcome = run_hook(stack, p.BeforePrompt(text="hello"), states, ctx)
 
-`check_plugin` holds a plugin to its contract; this is for looking at what it answers.
+`check_plugin` tests a plugin against its contract. This module shows the plugin's actions.
 """
 
 from agentrail.core.stack.loading import load_stack

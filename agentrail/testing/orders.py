@@ -1,4 +1,4 @@
-"""Two orders of one stack, side by side: the same signals go into both, and after each of them nothing may differ."""
+"""Two orders of one stack, compared: both receive the same signals, and after each of them nothing may differ."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,9 +17,9 @@ from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.promises import PROMISES, Seen, comparable
 
 EVERYTHING: Final = tuple(promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES))
-"""All promises: who compares two orders holds none of them, so that no other fault hides the difference."""
+"""All promises: a comparison of two orders checks none of them, so that no other fault hides the difference."""
 
-# What a person asked to see names the plugins in their order, which is no difference that the order makes.
+# The user's options list plugins in their order, which does not count as a difference.
 _NOT_COMPARED: Final = frozenset({"config", "stack", "seq"})
 _MAX_SHOWN: Final = 300
 
@@ -29,30 +29,30 @@ class Commutation:
     """Whether two plugins may change places.
 
     Attributes:
-        found: Where it matters; None when no such place was found.
-        runs: How many conversations were had to the end with both orders.
+        found: Where the order matters. None if no such place was found.
+        runs: Number of conversations completed with both orders.
     """
 
     found: CounterExample | None
     runs: int
 
     def __bool__(self) -> bool:
-        """Say whether they commute, as far as was seen."""
+        """Whether they commute, in all runs."""
         return self.found is None
 
     @property
     def conversation(self) -> str:
-        """The shortest conversation that was found where it matters, as a scenario; empty when there is none."""
+        """The shortest conversation in which the order matters, as a scenario. Empty if there is none."""
         return "" if self.found is None else self.found.scenario
 
     @property
     def difference(self) -> str:
-        """What differs at its end; empty when nothing does."""
+        """The difference at its end. Empty if there is none."""
         return "" if self.found is None else self.found.why
 
 
 class Twins(Run):
-    """A session with two plugins, and one in which they have changed places."""
+    """A session with two plugins, and one with their order swapped."""
 
     def __init__(self, setup: Setup) -> None:
         """Load both."""
@@ -60,7 +60,7 @@ class Twins(Run):
         super().__init__(setup)
 
     def compared(self, seen: Seen) -> None:
-        """Let the other one hear the same signal, and compare."""
+        """Send the same signal to the other session, and compare."""
         other, effects = machine.step(self._other, seen.signal)
         self._other = other
         difference = _state_differs(seen.after, other) or _effects_differ(seen.effects, effects)
@@ -68,9 +68,7 @@ class Twins(Run):
 
 
 def _swapped(setup: Setup) -> tuple[Stack, PluginStates]:
-    shelf = (
-        PluginShelf()
-    )  # knows the plugins that come while the session lives, as the one of the first order does
+    shelf = PluginShelf()  # knows the plugins added during the session, like the one of the first order
     stack, states = load_stack(setup.entries, ask=shelf)
     first, second = stack.members
     replace = msgspec.structs.replace
@@ -89,7 +87,7 @@ def _state_differs(one: SessionState, other: SessionState) -> str | None:
 
 
 def _effects_differ(effects: Sequence[Effect], others: Sequence[Effect]) -> str | None:
-    """Compare as multisets: who is asked first also publishes first, which is no difference in what was published."""
+    """Compare as multisets: the plugin called first also publishes first, which does not count as a difference."""
     left = [_plain(effect) for effect in others if _counts(effect)]
     for effect in filter(_counts, effects):
         plain = _plain(effect)
@@ -108,7 +106,7 @@ def _counts(effect: Effect) -> bool:
 def _plain(effect: Effect) -> object:
     if isinstance(effect, Publish):
         return msgspec.structs.replace(effect.event, meta=None)
-    if isinstance(effect, Refuse):  # its words may name the plugins in their order
+    if isinstance(effect, Refuse):  # its text may name the plugins in their order
         return (effect.to, type(effect.error))
     return comparable(effect)
 

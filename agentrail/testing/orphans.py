@@ -1,7 +1,7 @@
-"""`no_orphans()`: what a block started is gone when it ends. Tasks, threads, child processes, files and sockets.
+"""`no_orphans()`: checks that everything started in a block has ended: tasks, threads, child processes, files and sockets.
 
-What there is can be asked at any time (`decide_left` compares two answers); the context manager only waits, because a
-thread or a process that was told to end takes a moment.
+A census can be taken at any time (`decide_left` compares two). The context manager only adds waiting, because a thread or
+a process that was asked to end takes a moment.
 """
 
 import ctypes
@@ -26,22 +26,22 @@ _LOOKS_BEFORE_COLLECTING: Final = 3
 
 _ENDED: Final = "ended, never waited for"
 
-# Of linux/prctl.h.
+# From linux/prctl.h.
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_GET_CHILD_SUBREAPER: Final = 37
 
-# Trio keeps a thread that has done its work for the next ten seconds; while it works it has another name.
+# Trio keeps an idle thread for ten seconds. While it works, it has another name.
 _IDLE_THREAD: Final = re.compile(r"Trio thread \d+")
 
 
 @frozen(kw_only=True)
 class Census:
-    """What lives at one moment. Each mapping is from what the thing is to how people recognise it.
+    """The living objects at one moment. Each mapping is from an object's identity to its description.
 
     Attributes:
-        tasks: The tasks of this Trio run, except the one that asks.
-        threads: Threads that do something, by number.
-        processes: Children and their children, by number; those that were never waited for too. Empty without `/proc`.
+        tasks: The tasks of this Trio run, except the calling one.
+        threads: Working threads, by number.
+        processes: Descendant processes, by number, including unreaped ones. Empty without `/proc`.
         files: Open descriptors, by number and target. Empty without `/proc`.
     """
 
@@ -53,23 +53,23 @@ class Census:
 
 @asynccontextmanager
 async def no_orphans(*, within_seconds: float = 5.0) -> AsyncIterator[None]:
-    """Check that the same tasks, threads, child processes, files and sockets are there after the block as before.
+    """Check that the same tasks, threads, child processes, files and sockets exist after the block as before.
 
-    An exception of the block leaves as it is, and nothing is checked.
+    An exception of the block propagates unchanged, without a check.
 
     Args:
-        within_seconds: How long to wait for what is just ending. Real seconds, because threads and processes know
-            nothing of a virtual clock. One that jumps by itself may do so meanwhile: put no deadline around this block.
+        within_seconds: Time limit for objects that are ending. Real seconds, because threads and processes do not
+            follow a virtual clock. An autojump clock may jump meanwhile: put no deadline around this block.
 
     Raises:
-        AssertionError: Something is left; every thing is named.
+        AssertionError: Some objects are left. The message names each.
 
-    Cancellation: While it waits; then nothing was checked.
+    Cancellation: While it waits. Then nothing was checked.
 
-    Grandchildren whose parent is gone are found too, however they left its group: on Linux this process adopts them in the
-    place of init while the block runs, and those that ended are waited for in the end, as init would have done. Elsewhere
-    they belong to init and are not found. Where there is no `/proc` (macOS, Windows) only tasks and threads are compared,
-    since the standard library has no other list of children and descriptors.
+    Grandchildren whose parent has ended are found too, however they left its group. On Linux, this process adopts them in place
+    of init while the block runs, and reaps the ended ones at the end, as init would have done. Elsewhere they belong to init and
+    are not found. Without `/proc` (macOS, Windows), only tasks and threads are compared, because the standard library has no
+    other list of children and descriptors.
     """
     with _adopting():
         before = take_census()
@@ -83,12 +83,12 @@ async def _wait_until_gone(before: Census, within_seconds: float) -> None:
     left = _left_since(before)
     looks, collect_at = 0, _LOOKS_BEFORE_COLLECTING
     while left and time.monotonic() < give_up_at:
-        # Pauses in a thread, since `trio.sleep` would jump under a virtual clock, and the others need real time.
+        # Pauses in a thread, because `trio.sleep` would jump under a virtual clock, and the others need real time.
         await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
         looks += 1
         if looks == collect_at:
-            # What lies in a reference cycle is garbage already and only waits to be carried out. Not at each
-            # look: going through a large heap takes longer than all that is just ending needs.
+            # Objects in a reference cycle are already garbage that waits for collection. Not at each check: going through a large
+            # heap takes longer than the ending objects need.
             gc.collect()
             collect_at *= 2
         left = _left_since(before)
@@ -108,11 +108,11 @@ def _left_since(before: Census) -> tuple[str, ...]:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Let this process get the children of those that die below it, where that can be had."""
+    """Make this process the parent of orphaned descendants, if the system supports it."""
     if sys.platform != "linux":
         yield
         return
-    # By name of no library: the C library that this interpreter runs on already.
+    # Without a library name: the C library that this interpreter already uses.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     was = ctypes.c_int(0)
     prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
@@ -124,19 +124,19 @@ def _adopting() -> Iterator[None]:
 
 
 def _bury_adopted(before: Census) -> None:
-    """Wait for those that ended and that no code here will wait for: init would have, had it got them.
+    """Reap ended processes that no code here will wait for: init would have done so.
 
-    What a `Popen` of this process stands for is its owner's to wait for, and it is told if that does not happen.
+    The owner of a `Popen` must wait for its process, and is reported if it does not.
     """
     waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
     for pid, name in _children(os.getpid()).items():
         if pid not in before.processes and pid not in waited_for and _ENDED in name:
-            with suppress(ChildProcessError):  # a child of a child, or waited for meanwhile
+            with suppress(ChildProcessError):  # a grandchild, or reaped meanwhile
                 os.waitpid(pid, os.WNOHANG)
 
 
 def take_census() -> Census:
-    """Say what lives now. Only inside a Trio run."""
+    """Take a census now. Only inside a Trio run."""
     root = trio.lowlevel.current_root_task()
     me = trio.lowlevel.current_task()
     tasks = () if root is None else _descendants(root)
@@ -153,7 +153,7 @@ def take_census() -> Census:
 
 
 def decide_left(before: Census, after: Census) -> tuple[str, ...]:
-    """Name everything that is in the second census and not in the first."""
+    """Name every object in the second census that is not in the first."""
     return (
         *(name for task, name in after.tasks.items() if task not in before.tasks),
         *(name for thread, name in after.threads.items() if thread not in before.threads),
@@ -178,12 +178,12 @@ def _has_lists() -> bool:
 
 
 def _below_by_lists(root: int) -> Mapping[int, str]:
-    """Find those below it by the lists that Linux keeps of the children of each thread."""
+    """Return the descendants, from the lists of children that Linux keeps for each thread."""
     found: dict[int, str] = {}
     wanted = [root]
     while wanted:
         for child in _children_of(wanted.pop()):
-            with suppress(OSError):  # it has gone, and then its own children have another parent
+            with suppress(OSError):  # it has ended, and its own children have another parent
                 found[child] = _read_process(str(child))[2]
                 wanted.append(child)
     return found
@@ -194,16 +194,16 @@ def _children_of(parent: int) -> list[int]:
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(threads):  # noqa: PTH208 - see below
-            with suppress(OSError), open(f"{threads}/{thread}/children") as file:  # noqa: PTH123 - it may have gone
+            with suppress(OSError), open(f"{threads}/{thread}/children") as file:  # noqa: PTH123 - it may have ended
                 found += map(int, file.read().split())
     return found
 
 
 def _below_by_scan(root: int) -> Mapping[int, str]:
-    """Find those below it by what all processes say of their parents; for a kernel that keeps no lists."""
+    """Return the descendants, from the parents of all processes, for a kernel without lists of children."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
-    # By name and not as paths: a scenario that is played at each of its steps counts some thousand times.
+    # By name rather than as paths: `cancel_everywhere` counts some thousand times.
     for entry in filter(str.isdecimal, os.listdir(_PROC) if _PROC.is_dir() else ()):  # noqa: PTH208 - see above
         with suppress(OSError):
             number, parent, name = _read_process(entry)
@@ -219,9 +219,9 @@ def _below_by_scan(root: int) -> Mapping[int, str]:
 
 
 def _read_process(entry: str) -> tuple[int, int, str]:
-    """Read the number of a process, its parent's, and how people recognise it."""
+    """Return the number of a process, its parent's number, and its description."""
     with open(f"{_PROC}/{entry}/stat", errors="replace") as file:  # noqa: PTH123 - see above
-        # The name stands in brackets and may hold anything, brackets too; the parent is the second word behind it.
+        # The name is in parentheses and may contain anything, parentheses too. The parent is the second word after it.
         number_and_name, _, rest = file.read().rpartition(")")
     number, _, name = number_and_name.partition(" (")
     state, parent = rest.split()[:2]
@@ -233,5 +233,5 @@ def _open_files() -> Iterator[tuple[int, str]]:
     if not directory.is_dir():
         return
     for name in os.listdir(directory):  # noqa: PTH208 - iterdir makes paths of numbers
-        with suppress(OSError):  # the descriptor of this very listing is closed by now
-            yield int(name), os.readlink(directory / name)  # noqa: PTH115 - what it reads is no path: "pipe:[4711]"
+        with suppress(OSError):  # the descriptor of this listing is already closed
+            yield int(name), os.readlink(directory / name)  # noqa: PTH115 - the target is not a path: "pipe:[4711]"

@@ -1,4 +1,4 @@
-"""Readable assertions on what was published: `events_of(session)`, `expect(events).kinds(…)`, `tree(events)`."""
+"""Readable assertions on published events: `events_of(session)`, `expect(events).kinds(…)`, `tree(events)`."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,9 +23,9 @@ _INDENT = "  "
 
 
 async def events_of(session: Session) -> list[Event]:
-    """Give all committed events of a session so far, oldest first; also of one that has ended.
+    """Return all committed events of a session so far, oldest first, also of an ended session.
 
-    Where the session keeps fewer than it has published (`event_buffer_size`), the first one is `EventsLost`.
+    If the session keeps fewer events than it has published (`event_buffer_size`), the first one is `EventsLost`.
 
     Cancellation: Always a checkpoint.
     """
@@ -39,19 +39,19 @@ async def events_of(session: Session) -> list[Event]:
 
 
 def expect(events: Iterable[Event]) -> "Expectation":
-    """Begin to say what is expected of events; each thing that is said can be followed by another."""
+    """Start an expectation about events. Its methods can be chained."""
     return Expectation(tuple(events))
 
 
 class Expectation:
-    """What can be expected of events. Each method raises `AssertionError` with the tree of all of them."""
+    """Expectations about events. Each method raises `AssertionError` with the tree of all events."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        """Made by `expect`."""
+        """Created by `expect`."""
         self._events = events
 
     def kinds(self, *wanted: type[Event]) -> Self:
-        """Expect these kinds in this order, whatever other kinds come between them."""
+        """Expect these kinds in this order, with any other kinds between them."""
         came = [type(event) for event in self._events if type(event) in wanted]
         self._check(came == list(wanted), f"expected {_names(wanted)}, got {_names(came)}")
         return self
@@ -63,13 +63,13 @@ class Expectation:
         return self
 
     def never(self, *unwanted: type[Event]) -> Self:
-        """Expect that none of these kinds came."""
+        """Expect none of these kinds."""
         came = [type(event) for event in self._events if type(event) in unwanted]
         self._check(not came, f"expected no {_names(unwanted)}, got {_names(came)}")
         return self
 
     def one(self, kind: type[E]) -> E:
-        """Expect exactly one event of a kind, and give it."""
+        """Expect exactly one event of a kind, and return it."""
         came = [event for event in self._events if isinstance(event, kind)]
         self._check(len(came) == 1, f"expected one {kind.__name__}, got {len(came)}")
         return came[0]
@@ -82,7 +82,7 @@ class Expectation:
 
 
 def tree(events: Iterable[Event]) -> str:
-    """Draw events as a tree, a line each: what belongs to a cycle or to a request stands below its begin."""
+    """Format events as a tree, one line each. The events of a cycle or a request are indented below its start."""
     lines: list[str] = []
     depth = 0
     in_request = False
@@ -92,7 +92,7 @@ def tree(events: Iterable[Event]) -> str:
         if type(event) in TERMINAL:
             depth = 0
         lines.append(f"{_INDENT * depth}{type(event).__name__}{_name_in(event)}")
-        if isinstance(event, AgentStart | RequestStart):  # not calls: they run side by side
+        if isinstance(event, AgentStart | RequestStart):  # not calls: they run concurrently
             depth += 1
             in_request = isinstance(event, RequestStart)
     return "\n".join(lines)

@@ -4,8 +4,8 @@
     with seeded_order(7), outside.installed(machine):
         trio.run(main, clock=FakeClock())
 
-It stands for the machine as a whole: nothing behind it opens a thread or a process. What people give to a session, models and
-tools, is theirs: what they take from the machine themselves is not drawn here.
+It replaces the machine as a whole, and starts no thread or process. Models and tools belong to the user: their own access
+to the machine is not seeded.
 """
 
 import contextvars
@@ -24,30 +24,30 @@ from agentrail.outside import Command, ProcessDoor, RealMachine
 
 # The order of tasks.
 #
-# Trio shuffles the tasks that could go on together, with a random generator of its own, in which nothing but these two names
-# lets a caller have a say; Hypothesis and pytest-trio turn the same two. They may move with any release. So the releases in
-# which they were seen to work are listed, and a run under another one says that it is not repeatable.
+# Trio shuffles ready tasks with its own random generator, which callers can influence only through these two names.
+# Hypothesis and pytest-trio use the same two. They may change with any release. So the tested releases are listed, and a
+# run under another one reports that it is not repeatable.
 
 TRIO_RELEASES: Final = frozenset({"0.31", "0.32", "0.33", "0.34", "0.35"})
-"""Those in which `tests/testing/test_schedule.py` passes. Run it under a new one before you add that."""
+"""Releases in which `tests/testing/test_schedule.py` passes. Run it under a new release before you add that."""
 
 _GENERATOR: Final = "_r"
 _SORTED_FIRST: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
 
 
 class NotRepeatable(Warning):
-    """This run is not the same one when it is run again, and why.
+    """This run cannot be repeated exactly, with the reason.
 
-    A warning where a run is of use all the same, an error where it is not.
+    A warning if a run is useful nevertheless, an error if it is not.
     """
 
 
 def why_not_repeatable(release: str = trio.__version__, switches: object = _run) -> str | None:
-    """Say why the order of tasks cannot be had again here; None where it can.
+    """Return why the order of tasks cannot be repeated here. None if it can.
 
     Args:
-        release: Of Trio.
-        switches: Trio's module of them.
+        release: Release of Trio.
+        switches: Trio's module with the two names.
     """
     if not isinstance(getattr(switches, _GENERATOR, None), random.Random) or not isinstance(
         getattr(switches, _SORTED_FIRST, None), bool
@@ -66,13 +66,13 @@ def why_not_repeatable(release: str = trio.__version__, switches: object = _run)
 
 @contextmanager
 def seeded_order(seed: object) -> Iterator[None]:
-    """Let the order of tasks come from a seed in each `trio.run` of the block, in this thread; not inside of a run.
+    """Seed the order of tasks in each `trio.run` of the block, in this thread. Not inside of a run.
 
     Args:
-        seed: Anything with a `str` of its own.
+        seed: Any object with its own `str`.
 
     Warns:
-        NotRepeatable: Under this release of Trio it may not; the block runs all the same.
+        NotRepeatable: Not repeatable under this release of Trio. The block runs nevertheless.
     """
     fault = why_not_repeatable()
     if fault is not None:
@@ -81,8 +81,8 @@ def seeded_order(seed: object) -> Iterator[None]:
     generator: object = getattr(switches, _GENERATOR, None)
     sorted_first: object = getattr(switches, _SORTED_FIRST, None)
     try:
-        # A generator of its own, so that Trio's goes on behind the block as if nothing had been.
-        setattr(switches, _GENERATOR, random.Random(f"{seed}/order"))  # noqa: S311 - has to repeat, and hides nothing
+        # A separate generator, so that Trio's own continues after the block as if unused.
+        setattr(switches, _GENERATOR, random.Random(f"{seed}/order"))  # noqa: S311 - must be repeatable, and is not a secret
         setattr(switches, _SORTED_FIRST, True)
         yield
     finally:
@@ -104,22 +104,22 @@ def _known() -> str:
 T = TypeVar("T")
 
 BEGINNING: Final = 1_700_000_000.0
-"""What the clock on the wall shows where Trio's shows 0, in seconds since 1970."""
+"""Wall clock at Trio's time 0, in seconds since 1970."""
 
 MAX_STEPS_LATE: Final = 8
-"""How many turns of the loop an offloaded function may come late."""
+"""Maximum delay of an offloaded function, in turns of the loop."""
 
 
 class _Stopped(BaseException):
-    """An offloaded function was told that its caller was cancelled, and let it travel."""
+    """An offloaded function learned that its caller was cancelled, and let this propagate."""
 
 
 @define(eq=False)
 class _Job:
-    """A function that was offloaded.
+    """An offloaded function.
 
     Attributes:
-        waiting: The task that waits for it; None once it was left behind.
+        waiting: The task that waits for it. None once it was abandoned.
     """
 
     waiting: trio.lowlevel.Task | None
@@ -129,7 +129,7 @@ class _Job:
 
 
 class NoProcesses:
-    """Starts nothing: commands belong in a memory sandbox here."""
+    """Starts no process: commands need a memory sandbox here."""
 
     async def open(self, command: Command, **_options: Any) -> trio.Process:
         """Refuse.
@@ -158,7 +158,7 @@ class NoProcesses:
         raise _no_process(command)
 
     def signal_group(self, group: int, _number: int) -> None:
-        """Find no group.
+        """Raise: there are no groups.
 
         Raises:
             ProcessLookupError: Always.
@@ -168,38 +168,38 @@ class NoProcesses:
 
 
 class SeededMachine(RealMachine):
-    """A machine of which everything comes from a seed. For one Trio run, with a clock that is virtual.
+    """A machine whose every value comes from a seed. For one Trio run, with a virtual clock.
 
-    Each kind of draw has a generator of its own, so that one more retry does not change the ids.
+    Each kind of value has its own generator, so that one more retry does not change the ids.
 
     Attributes:
-        barked: When, on Trio's clock, watchdogs barked that no end had called off. What they would have done is not done.
+        barked: Times, on Trio's clock, of expired watchdogs. Their action is not carried out.
     """
 
     processes: ProcessDoor = NoProcesses()
 
     def __init__(self, seed: object) -> None:
-        """Take a seed: anything with a `str` of its own."""
-        self._ids = random.Random(f"{seed}/ids")  # noqa: S311 - has to repeat, as all here
-        self._jitter = random.Random(f"{seed}/jitter")  # noqa: S311 - as above
-        self._late = random.Random(f"{seed}/threads")  # noqa: S311 - as above
+        """Set the seed: any object with its own `str`."""
+        self._ids = random.Random(f"{seed}/ids")  # noqa: S311 - must be repeatable, like all here
+        self._jitter = random.Random(f"{seed}/jitter")  # noqa: S311 - see above
+        self._late = random.Random(f"{seed}/threads")  # noqa: S311 - see above
         self._running: _Job | None = None
         self.barked: list[float] = []
 
     def ids(self, size_bytes: int, /) -> str:
-        """Draw one."""
+        """Draw an id."""
         return self._ids.randbytes(size_bytes).hex()
 
     def wall(self) -> float:
-        """Read Trio's clock with a date put in front; outside of a run, the date."""
+        """Return Trio's time plus a fixed date. Outside of a run, the date."""
         return BEGINNING + self.stopwatch()
 
     def stopwatch(self) -> float:
-        """Read Trio's clock: code takes no time here."""
+        """Return Trio's time: code takes no time here."""
         return trio.current_time() if trio.lowlevel.in_trio_run() else 0.0
 
     def jitter(self) -> float:
-        """Draw one."""
+        """Draw a jitter value."""
         return self._jitter.random()
 
     async def offload(
@@ -210,7 +210,7 @@ class SeededMachine(RealMachine):
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> T:
-        """Run a function in the loop, some turns later; also one that is left behind, which then is."""
+        """Run a function in the loop, some turns later. An abandoned function still runs."""
         await trio.lowlevel.checkpoint_if_cancelled()
         job = _Job(trio.lowlevel.current_task(), abandon_on_cancel)
         if limiter is not None:
@@ -238,10 +238,10 @@ class SeededMachine(RealMachine):
             raise
 
     def check_cancelled(self) -> None:
-        """Raise in an offloaded function when its caller was cancelled.
+        """Raise in an offloaded function whose caller was cancelled.
 
         Raises:
-            RuntimeError: Your move: it is none.
+            RuntimeError: Your move: the caller is not an offloaded function.
         """
         if self._running is None:
             message = "check_cancelled is for functions that were offloaded"
@@ -250,7 +250,7 @@ class SeededMachine(RealMachine):
             raise _Stopped
 
     def watchdog(self, seconds: float, bark: Callable[[], None], /) -> trio.CancelScope:
-        """Note in `barked` when it would have ended the process; the scope calls it off."""
+        """Record in `barked` when it would have ended the process. Cancelling the scope disarms it."""
         scope = trio.CancelScope(deadline=trio.current_time() + seconds)
         trio.lowlevel.spawn_system_task(self._watch, scope, name="watchdog")
         return scope
@@ -258,7 +258,7 @@ class SeededMachine(RealMachine):
     async def _work(
         self, job: _Job, call: Callable[[], object], steps_late: int, limiter: trio.CapacityLimiter | None
     ) -> None:
-        # Shielded: the end of the run waits for it, so that what was left behind is not cut in the middle of its work.
+        # Shielded: the end of the run waits for it, so that abandoned work is not cut in the middle.
         with trio.CancelScope(shield=True):
             for _ in range(steps_late):
                 await trio.lowlevel.checkpoint()

@@ -4,8 +4,8 @@
         @stacks.invariant
         def never_over_budget(self, session): assert session.cost_usd <= 1.00
 
-The class is a test by itself, for pytest and for unittest. What holds for every stack is held without being asked for:
-`PROMISES` about the session, `PLUGIN_PROMISES` about the plugins. `agentrail check-plugins` does the same from the shell.
+The class is itself a test, for pytest and for unittest. The rules of every stack are checked automatically: `PROMISES`
+about the session, `PLUGIN_PROMISES` about the plugins. `agentrail check-plugins` does the same from the shell.
 Needs hypothesis.
 """
 
@@ -87,9 +87,9 @@ from agentrail.testing.promises import PROMISES
 from agentrail.testing.scenario_head import StackOrigin
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine, Strategies
 
-# Short lives that ask every hook of a stack.
+# Short lives that call every hook of a stack.
 #
-# A tour is a list of drawn signals, with places where the ids are. No Hypothesis here: a tour is the same in each check.
+# A tour is a list of generated signals, with placeholders for ids. No Hypothesis here: a tour is the same in each check.
 
 Tour = tuple[s.Signal, ...]
 
@@ -131,7 +131,7 @@ def _tours(tools: Toolbox, options: Mapping[str, Mapping[str, Any]]) -> Iterator
 
 
 def _calling(spec: ToolSpec, *, is_retried: bool) -> Iterator[Tour]:
-    """Let two tools end in one life, well and badly, after a retry, and in spite of an abort or a steer."""
+    """Yield lives in which two tools end, with success and failure, after a retry, and despite an abort or a steer."""
     good, bad = _ended("done"), _ended("no such file", is_error=True)
     for ends in ((good, good), (good, bad), (bad, bad)):
         yield (_prompt("Go on."), _calls(spec, 2), *ends, _said("Done."))
@@ -146,7 +146,7 @@ def _calling(spec: ToolSpec, *, is_retried: bool) -> Iterator[Tour]:
 
 
 def updates_of(plugin: Plugin, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options that a plugin surely takes: what it was given, or else the defaults of its `init`."""
+    """Return options that a plugin certainly accepts: its given options, or the defaults of its `init`."""
     if given:
         return dict(given)
     parameters = inspect.signature(plugin.init).parameters.values()
@@ -206,10 +206,10 @@ def _stop() -> s.StopSession:
     return s.StopSession(at_ms=0, signal_id=_NOBODY, reason="stopped")
 
 
-# Tools, arguments and texts of a drawn conversation.
+# Tools, arguments and texts of a generated conversation.
 #
-# A plugin looks for something: a tool, a path, a word. Drawing any text would hardly ever meet it, so the words that a
-# plugin's own code compares with are among those that people, models and tools say.
+# A plugin looks for something: a tool, a path, a word. Random text would rarely contain it, so the generated texts include
+# the words that a plugin's own code compares with.
 
 _MAX_WORDS: Final = 40
 _MAX_TOOLS: Final = 6
@@ -232,17 +232,17 @@ COMMON_TOOLS: Final = (
     ToolSpec(name="shell", description="", parameters=_takes("command")),
     ToolSpec(name="write_file", description="", parameters=_takes("path", "text"), killable=False),
 )
-"""What is called unless the caller says what there is."""
+"""Tools that are called by default."""
 
 
 @frozen(kw_only=True)
 class Vocabulary:
-    """What can be said.
+    """The content of generated conversations.
 
     Attributes:
-        tools: That a model may call.
-        words: That matter to a plugin.
-        numbers: That matter to a plugin.
+        tools: Tools that a model may call.
+        words: Words that matter to a plugin.
+        numbers: Numbers that matter to a plugin.
     """
 
     tools: Toolbox
@@ -250,16 +250,16 @@ class Vocabulary:
     numbers: tuple[float, ...] = ()
 
     def texts(self) -> SearchStrategy[str]:
-        """Draw what people, models and tools say."""
+        """Generate texts of users, models and tools."""
         return st.sampled_from(("Go on.", *self.words))
 
     def arguments(self, spec: ToolSpec) -> SearchStrategy[JsonObject]:
-        """Draw arguments that fit a schema, as far as plain schemas go."""
+        """Generate arguments that fit a schema, for plain schemas."""
         value = self._value(spec.parameters)
         return value if spec.parameters.get("properties") else st.just({})
 
     def calls(self) -> SearchStrategy[ToolCall]:
-        """Draw calls as a model makes them: most can be run, some are broken, some are of a tool that is not there."""
+        """Generate calls as a model makes them: most are valid, some are broken, some name a missing tool."""
         good = [self._call(st.just(spec.name), self.arguments(spec).map(json.dumps)) for spec in self.tools]
         names = st.sampled_from((*self.tools.names, "raed_file"))
         return st.one_of(*good, self._call(names, st.sampled_from(_BROKEN)))
@@ -295,7 +295,7 @@ class Vocabulary:
 
 
 def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -> Vocabulary:
-    """Find out what matters to some plugins."""
+    """Collect the vocabulary that matters to some plugins."""
     constants = list(dict.fromkeys(chain.from_iterable(map(_constants_of, plugins))))
     words = [word for word in constants if isinstance(word, str) and 0 < len(word) <= _MAX_CHARACTERS]
     numbers = [
@@ -314,7 +314,7 @@ def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -
 
 
 def _constants_of(plugin: Plugin) -> Iterator[object]:
-    """Give the texts and numbers that stand in a plugin's code and values."""
+    """Yield the texts and numbers in a plugin's code and values."""
     yield from _flat(list(getattr(plugin, "__dict__", {}).values()))
     for cls in type(plugin).__mro__:
         if cls.__module__.startswith(
@@ -344,7 +344,7 @@ def _flat(values: Iterable[Any]) -> Iterator[object]:
 
 
 def _of_code(code: CodeType, names: Mapping[str, Any]) -> Iterator[object]:
-    # The first constant of a function is its docstring, or None; lambdas and the like have neither.
+    # The first constant of a function is its docstring, or None. Lambdas and comprehensions have neither.
     for constant in code.co_consts if code.co_name.startswith("<") else code.co_consts[1:]:
         if isinstance(constant, CodeType):
             yield from _of_code(constant, names)

@@ -1,4 +1,4 @@
-"""A supervisor for tests: it knows no model by its name, so that no test asks a real one by mistake."""
+"""A supervisor for tests: it knows no model by its name, so that no test calls a real one by mistake."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +18,7 @@ from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 
 
-def open_nameless(  # noqa: PLR0913 - as `open_sessions`
+def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
     make_sandbox: MakeSandbox | None = None,
     *,
     host: HostHooks = NO_HOST,
@@ -37,20 +37,19 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
     Args:
-        make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
-            `working_dir`.
-        host: What is asked about the calls of its sessions, and told of them.
-        recall: As of `SharedStores`.
-        notes: As of `SharedStores`.
-        knowledge: As of `SharedStores`.
-        embedder: As of `SharedStores`.
-        store: As of `open_sessions`.
-        store_patience: As of `StoreOptions`.
-        resume: As of `StoreOptions`.
-        revive: As of `StoreOptions`.
-        on_drift: As of `StoreOptions`.
-        keep: As of `StoreOptions`.
-        hibernate_after: As of `StoreOptions`.
+        make_sandbox: Creates the sandboxes of sessions without one. By default a `LocalSandbox` in their `working_dir`.
+        host: Host hooks that judge and observe the calls of its sessions.
+        recall: The same as in `SharedStores`.
+        notes: The same as in `SharedStores`.
+        knowledge: The same as in `SharedStores`.
+        embedder: The same as in `SharedStores`.
+        store: The same as in `open_sessions`.
+        store_patience: The same as in `StoreOptions`.
+        resume: The same as in `StoreOptions`.
+        revive: The same as in `StoreOptions`.
+        on_drift: The same as in `StoreOptions`.
+        keep: The same as in `StoreOptions`.
+        hibernate_after: The same as in `StoreOptions`.
     """
     return open_sessions(
         _refuse_names,

@@ -1,12 +1,12 @@
-"""`no_lost_items()`: every item that a mailbox accepted is handled, or still there, or was given up in a way that is told.
+"""`no_lost_items()`: checks that every item accepted by a mailbox is handled, still waiting, or reported as discarded.
 
     with no_lost_items() as watch:
         trio.run(main, clock=FakeClock())
     assert watch.handled > 100
 
-Actors take an item from their mailbox and handle it in the same turn of the loop. Where something can come between the two (a
-deadline, a cancellation), an item is gone and all else goes on: no reply is missing where none was owed, and no promise of
-one session tells. So it is counted: what goes in, against what reaches the code that acts on it.
+Actors take an item from their mailbox and handle it in the same turn of the loop. If a deadline or a cancellation comes
+between the two, the item is lost and everything else continues: no reply is missing if none was owed, and no rule for a
+single session notices. So this counts accepted items against handled ones.
 """
 
 from collections.abc import Iterator
@@ -23,39 +23,39 @@ _MAX_FAULTS: Final = 20
 
 
 class Lost(AssertionError):
-    """Items that mailboxes accepted, and that nothing ever handled."""
+    """Items that mailboxes accepted, and that no code handled."""
 
 
 class ItemWatch:
-    """What became of the items of all mailboxes.
+    """The fates of the items of all mailboxes.
 
     Attributes:
-        accepted: How many went in.
-        handled: How many reached the code that acts on them.
-        given_up: How many were thrown away in a way that is told: the mailbox was closed, drained, or too full.
+        accepted: Number of accepted items.
+        handled: Number of items that reached their handler.
+        given_up: Number of items discarded with a report: the mailbox was closed, drained, or too full.
     """
 
     def __init__(self) -> None:
         self.accepted: int = 0
         self.handled: int = 0
         self.given_up: int = 0
-        # By what it is and not by what it equals: two that are equal are two. Oldest first, so the one that is handled is near.
+        # By identity rather than equality: two equal items are two. Oldest first, so the handled one is near the start.
         self._open: dict[int, list[object]] = {}
         self._mailboxes: dict[int, Mailbox[Any]] = {}
 
     def put(self, mailbox: Mailbox[Any], item: object) -> None:
-        """Note that a mailbox accepted an item."""
+        """Record that a mailbox accepted an item."""
         self._mailboxes[id(mailbox)] = mailbox
         self._open.setdefault(id(mailbox), []).append(item)
         self.accepted += 1
 
     def handle(self, mailbox: Mailbox[Any], item: object) -> None:
-        """Note that an item has reached the code that acts on it."""
+        """Record that an item has reached its handler."""
         if self._close(mailbox, item):
             self.handled += 1
 
     def give_up(self, mailbox: Mailbox[Any], item: object) -> None:
-        """Note that a mailbox threw an item away."""
+        """Record that a mailbox discarded an item."""
         if self._close(mailbox, item):
             self.given_up += 1
 
@@ -65,10 +65,10 @@ class ItemWatch:
             if known is item:
                 del open_items[place]
                 return True
-        return False  # put before the watch began
+        return False  # put before the watch started
 
     def lost(self) -> tuple[str, ...]:
-        """Say which items are neither handled nor given up nor in their mailbox any more."""
+        """Return the items that are neither handled nor discarded nor still in their mailbox."""
         return tuple(
             f"{type(item).__name__} in the mailbox of {_owner_of(mailbox)}: {repr(item)[:_MAX_SHOWN]}"
             for number, mailbox in self._mailboxes.items()
@@ -76,16 +76,16 @@ class ItemWatch:
         )
 
     def stuck(self) -> tuple[str, ...]:
-        """Say of which mailboxes the reader sleeps although there is something to take."""
+        """Return the mailboxes whose reader sleeps although an item is waiting."""
         return tuple(
             f"{len(_waiting_in(mailbox))} items wait in the mailbox of {_owner_of(mailbox)}, whose reader was not woken"
             for mailbox in self._mailboxes.values()
-            if mailbox._reader is not None and mailbox.has_mail(control_only=mailbox._control_only)  # noqa: SLF001 - its own test kit
+            if mailbox._reader is not None and mailbox.has_mail(control_only=mailbox._control_only)  # noqa: SLF001 - our own test kit
         )
 
 
 def _missing(accepted: list[object], waiting: list[object]) -> list[object]:
-    """Give what was accepted and waits no more; of an item that was put twice each counts."""
+    """Return the accepted items that no longer wait. An item that was put twice counts twice."""
     left = list(waiting)
     missing = []
     for item in accepted:
@@ -98,17 +98,17 @@ def _missing(accepted: list[object], waiting: list[object]) -> list[object]:
 
 
 def _waiting_in(mailbox: Mailbox[Any]) -> list[object]:
-    return [*(mailbox._control or ()), *(item for item, _ in mailbox._queue)]  # noqa: SLF001 - as above
+    return [*(mailbox._control or ()), *(item for item, _ in mailbox._queue)]  # noqa: SLF001 - see above
 
 
 @contextmanager
 def no_lost_items() -> Iterator[ItemWatch]:
-    """Watch all mailboxes of the process for the time of the block, and refuse its end when one has lost an item.
+    """Watch all mailboxes of the process during the block, and raise at its end if one has lost an item.
 
-    Not in two threads at once: what is watched are the classes. An exception of the block leaves as itself.
+    Not in two threads at once, because classes are patched. An exception of the block propagates unchanged.
 
     Raises:
-        Lost: An item was accepted and nothing handled it, or a reader sleeps although there is something to take.
+        Lost: An accepted item was not handled, or a reader sleeps although an item is waiting.
     """
     watch = ItemWatch()
     with wrapped(_seams(watch)):
@@ -121,7 +121,7 @@ def no_lost_items() -> Iterator[ItemWatch]:
 
 
 def _seams(watch: ItemWatch) -> tuple[Seam, ...]:
-    """Where items go in, are given up, and reach what acts on them: of sessions, of machines, of supervisors."""
+    """The points where items are accepted, discarded and handled: in sessions, machines and supervisors."""
 
     def puts(before: Any) -> Any:
         def _append(self: Mailbox[Any], message: object, via: object) -> None:
@@ -185,5 +185,5 @@ def _seams(watch: ItemWatch) -> tuple[Seam, ...]:
 
 
 def _owner_of(mailbox: Mailbox[Any]) -> str:
-    reader = mailbox._reader  # noqa: SLF001 - as above
+    reader = mailbox._reader  # noqa: SLF001 - see above
     return "an actor that does not wait" if reader is None else repr(reader.name)
