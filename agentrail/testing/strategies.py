@@ -1,8 +1,9 @@
 """Hypothesis strategies for the signals of a session, and for its plugins.
 
-An outcome means something only if its effect is open, and which ids are open depends on all that came before. So `signals`
-draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` puts the id in that a given
-state has there; so it is with what people decide, and with the calls that they stop. A script stays a plain list that way, which Hypothesis shrinks well.
+An outcome is meaningful only if its effect is open, and the open ids depend on all earlier signals. Therefore `signals`
+draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` replaces it with the id at
+that place in a given state. The same holds for decisions of users, and for the calls that they stop. A script thus stays a
+plain list, which Hypothesis shrinks well.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,16 +64,16 @@ from agentrail.testing.plugins import PUPPET_ACTIONS, PUPPET_ORIGIN, PuppetPlugi
 
 # Recoveries in another process.
 #
-# What is open is known when a state is: so places are drawn, and `open_effects.py` puts ids in.
+# The open effects are known only once there is a state: places are drawn, and `open_effects.py` replaces them with ids.
 
 
 def recoveries() -> SearchStrategy[Recovered]:
-    """Recoveries of any cause, the third in a row among them."""
+    """Recoveries of any cause, including the third in a row."""
     return st.builds(
         Recovered,
         at_ms=st.just(0),
         cause=st.sampled_from(("start", "lease_over", "gone", "drain")),
-        # All that is there, every other one, nothing, and what is not.
+        # All open effects, every other one, none, and a late one.
         open=st.sampled_from((("all",), ("all",), ("some",), (), ("late",))).map(
             lambda places: tuple(map(EffectId, places))
         ),
@@ -93,7 +94,7 @@ FORM: Final[JsonObject] = {
     "required": ["name"],
 }
 """A form with a field of each kind."""
-# Filled in well, by half, with what is of another form, and with nothing.
+# Filled in correctly, with invalid fields, with fields of another form, and empty.
 FILLED: Final[tuple[JsonObject, ...]] = (
     {"name": "Ada", "age": 36.0, "sure": True},
     {"age": -1, "side": "up"},
@@ -108,7 +109,7 @@ T = TypeVar("T")
 TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "ask", "front", "raed")
 MODEL: Final = "scripted:model"
 
-# Few ids, so that they meet; an empty one, one that no vendor should send, and one that looks like ours.
+# Few ids, so that they collide: also an empty one, one that no vendor should send, and one that looks like ours.
 CALL_IDS: Final = ("c1", "c2", "c3", "", "c/1", "call_r1_1")
 _ARGUMENTS: Final = (
     *("{}", "{}", "{}", '{"path": "a"}', '{"question": "?", "options": ["left", "right"]}'),
@@ -136,7 +137,7 @@ _client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))
 
 
 def _errors() -> SearchStrategy[ErrorInfo]:
-    """Errors that may pass, that another model may not have, and that nothing helps against."""
+    """Errors that may be transient, that another model may avoid, and that are permanent."""
     codes = ("transport", "overloaded", "rate_limited", "protocol_error", "bad_request", "context_overflow")
     return st.builds(
         ErrorInfo,
@@ -151,10 +152,10 @@ def _errors() -> SearchStrategy[ErrorInfo]:
 
 
 def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
-    """Calls as a model makes them: good ones, unknown tools, arguments that are wrong or no JSON, ids used twice.
+    """Calls as a model makes them: valid ones, unknown tools, arguments that are wrong or not JSON, ids used twice.
 
     Args:
-        names: What the model calls; take names that are not there among them.
+        names: Names of the called tools. Include names of tools that do not exist.
     """
     return st.builds(
         read_call, st.sampled_from(CALL_IDS), st.sampled_from(list(names)), st.sampled_from(_ARGUMENTS)
@@ -162,7 +163,7 @@ def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
 
 
 def messages() -> SearchStrategy[Message]:
-    """Messages with blocks of every kind that a vendor's wire format has a word for."""
+    """Messages with blocks of every kind that a vendor's wire format can express."""
     texts = st.builds(Text, text=st.text(min_size=1))
     images = st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo="))
     files = st.builds(FileRef, path=st.sampled_from(("README.md", "a/b.txt")))
@@ -198,10 +199,10 @@ _TEXT_OF: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def plugins(actions: Iterable[str] = PUPPET_ACTIONS) -> SearchStrategy[PuppetPlugin]:
-    """Plugins that answer some hooks with any action, also where it means nothing, and that sometimes fail.
+    """Plugins that answer some hooks with any action, including meaningless ones, and that sometimes fail.
 
     Args:
-        actions: The words of the actions that they take, of `agentrail.testing.plugins.ACTIONS`.
+        actions: The words of the actions to draw, from `agentrail.testing.plugins.PUPPET_ACTIONS`.
     """
     rules = st.builds(
         lambda hook, tool, action: PuppetRule(
@@ -231,7 +232,7 @@ def stacks(
 
 
 def prompts() -> SearchStrategy[s.Prompt]:
-    """Prompts that want a receipt, or the text of their own cycle."""
+    """Prompts that ask for a receipt, or for the text of their own cycle."""
     return _asked(
         s.Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
         reply=st.sampled_from(("receipt", "text")), client_id=_client_ids, via=_doors, request_id=_request_ids,
@@ -241,7 +242,7 @@ def prompts() -> SearchStrategy[s.Prompt]:
 
 
 def goings_on() -> SearchStrategy[s.GoOn]:
-    """Turns without new words; most come where there is nothing to go on with."""
+    """Requests to continue without a new prompt. Most arrive when there is nothing to continue."""
     return _asked(
         s.GoOn,
         ref=st.just(PromptRef("")),
@@ -254,7 +255,7 @@ def goings_on() -> SearchStrategy[s.GoOn]:
 
 
 def steers() -> SearchStrategy[s.Steer]:
-    """What people say into a running cycle."""
+    """Steering messages of users for a running cycle."""
     return _asked(
         s.Steer,
         ref=st.just(SteerRef("")),
@@ -266,7 +267,7 @@ def steers() -> SearchStrategy[s.Steer]:
 
 
 def decisions() -> SearchStrategy[s.Signal]:
-    """What people decide: about what waits, about what is decided already, and about what never was; well and badly."""
+    """Decisions of users, valid and invalid: on pending requests, on decided ones, and on unknown ones."""
     approvals = st.sampled_from(_PLACES).map(ApprovalId)
     return st.one_of(
         _asked(
@@ -304,12 +305,12 @@ def decisions() -> SearchStrategy[s.Signal]:
 
 
 def tool_aborts() -> SearchStrategy[s.AbortTool]:
-    """A caller stops one call."""
+    """Requests of a caller to stop one call."""
     return _asked(s.AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
 
 
 def changes() -> SearchStrategy[s.Signal]:
-    """Another model; other tools, of names that are there and of names that are not; other plugins."""
+    """Changes of the model, the plugins, and the tools, by known and unknown names."""
     names = ("read", "watch", "grep", "glob")
     specs = st.lists(st.sampled_from(names), max_size=2, unique=True).map(
         lambda chosen: tuple(map(_plain_tool, chosen))
@@ -336,7 +337,7 @@ def changes() -> SearchStrategy[s.Signal]:
 
 
 def plugin_changes() -> SearchStrategy[s.ChangePlugins]:
-    """Plugins that come, go and are loaded anew; some are there already, and the code of some is not to be found."""
+    """Plugins that are attached, detached and reloaded. Some are attached already, and the code of some is missing."""
     records = st.builds(
         PluginRecord,
         name=st.sampled_from(_PLUGIN_NAMES),
@@ -370,12 +371,12 @@ def aborts() -> SearchStrategy[s.AbortCycle]:
 
 
 def stops() -> SearchStrategy[s.StopSession]:
-    """The end that a caller wants."""
+    """Requests of a caller to end the session."""
     return _asked(s.StopSession, reason=_words)
 
 
 def questions() -> SearchStrategy[s.Signal]:
-    """What people ask, also for what this version does not do."""
+    """Queries and other requests of users, including unsupported ones."""
     return st.one_of(
         _asked(s.ReplyQuery),
         _asked(s.ReplyQuery),
@@ -389,7 +390,7 @@ def questions() -> SearchStrategy[s.Signal]:
 
 
 def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
-    """What comes of a request: its first chunk, deltas, the response, or a failure."""
+    """Outcomes of a request: its first chunk, deltas, the response, or a failure."""
     return st.one_of(
         _outcome(s.StreamStarted),
         chunk_signals(),
@@ -400,7 +401,7 @@ def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signa
 
 
 def chunk_signals() -> SearchStrategy[s.ChunksArrived]:
-    """What a model says while it streams: text with tags in it and halves of some, thoughts, counts."""
+    """Chunks of a stream: text with complete and partial tags, thoughts, token counts."""
     chunks: SearchStrategy[Chunk] = st.one_of(
         st.builds(TextDelta, _spoken), st.builds(ReasoningDelta, _words), st.builds(UsageUpdate, _usages())
     )
@@ -410,7 +411,7 @@ def chunk_signals() -> SearchStrategy[s.ChunksArrived]:
 def responses(
     names: Sequence[str] = TOOL_NAMES, calls: SearchStrategy[ToolCall] | None = None
 ) -> SearchStrategy[s.ResponseCompleted]:
-    """Complete responses: nothing, text, thoughts and calls in any order, also cut by the output limit."""
+    """Complete responses: empty, or text, thoughts and calls in any order. Some are cut by the output limit."""
     blocks = st.one_of(
         st.builds(Text, text=_words),
         st.builds(Thinking, text=_words, provider=st.just("scripted")),
@@ -436,7 +437,7 @@ def responses(
 
 
 def tool_outcomes() -> SearchStrategy[s.Signal]:
-    """What comes of a call: progress, results, errors, crashes after which it may be made once more."""
+    """Outcomes of a call: progress, results, errors, and crashes after which it may be retried."""
     finished = _outcome(
         s.ToolFinished,
         text=_words,
@@ -488,12 +489,12 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
 
 
 def host_outcomes() -> SearchStrategy[s.Signal]:
-    """What comes of what the host is asked and told: it lets calls run, denies them, and changes them, well and badly."""
+    """Outcomes of host hooks: calls are allowed, denied, or changed to valid or invalid arguments. Notices are delivered."""
     return st.one_of(host_verdicts(), host_verdicts(), _outcome(s.HostTold))
 
 
 def host_verdicts() -> SearchStrategy[s.HostJudged]:
-    """What a host says of a call."""
+    """Verdicts of a host on a call."""
     written: SearchStrategy[Mapping[str, object]] = st.sampled_from(
         ({"path": "h"}, {"path": "i"}, {"path": 3}, {})
     )
@@ -506,7 +507,7 @@ def host_verdicts() -> SearchStrategy[s.HostJudged]:
 
 
 def contexts() -> SearchStrategy[s.ContextGathered]:
-    """What was gathered for the requests of a turn: nothing, little, and more than is left to spend."""
+    """Context gathered for the requests of a turn: none, little, and more than the remaining budget."""
     return _outcome(
         s.ContextGathered,
         count=st.integers(0, 2),
@@ -516,7 +517,7 @@ def contexts() -> SearchStrategy[s.ContextGathered]:
 
 
 def agent_outcomes() -> SearchStrategy[s.Signal]:
-    """What comes of an agent in the background: it begins, says something, is idle, is gone."""
+    """Outcomes of a background agent: it starts, publishes an event, becomes idle, ends."""
     spent = _usages().map(lambda usage: spent_of(usage, None))
     published = st.builds(StatusUpdate, text=_words)
     return st.one_of(
@@ -535,7 +536,7 @@ def agent_outcomes() -> SearchStrategy[s.Signal]:
 
 
 def session_changes() -> SearchStrategy[Change]:
-    """What a tool may change in its session."""
+    """Changes that a tool may make to its session."""
     todos = st.builds(Todo, id=_words, content=_words)
     return st.one_of(
         st.builds(UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id).map(tuple)),
@@ -545,12 +546,12 @@ def session_changes() -> SearchStrategy[Change]:
 
 
 def timers() -> SearchStrategy[s.TimerFired]:
-    """The time that something waited for has come."""
+    """Timers that have fired."""
     return _outcome(s.TimerFired, jitter=_JITTERS)
 
 
 def late_values() -> SearchStrategy[s.LateValue]:
-    """Draw the value of a call that was stopped too late."""
+    """Values of calls that were stopped too late."""
     return st.builds(
         s.LateValue,
         call_id=st.sampled_from(("c1", "c2", "c9")).map(CallId),
@@ -561,7 +562,7 @@ def late_values() -> SearchStrategy[s.LateValue]:
 
 
 def teardown_outcomes() -> SearchStrategy[s.TeardownFinished]:
-    """What comes of a teardown."""
+    """Outcomes of a teardown."""
     return _outcome(
         s.TeardownFinished,
         receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)),
@@ -570,14 +571,17 @@ def teardown_outcomes() -> SearchStrategy[s.TeardownFinished]:
 
 
 def plugin_request_outcomes() -> SearchStrategy[s.PluginRequestFinished]:
-    """What comes of what a plugin asked for."""
+    """Outcomes of plugin requests."""
     found = st.builds(FileText, path=st.just("AGENTS.md"), text=_words)
     failed = st.builds(RequestFailed, error=_errors(), usage=st.none() | _usages())
     return _outcome(s.PluginRequestFinished, result=found | failed)
 
 
 def notices(*, parked: bool = True) -> SearchStrategy[s.Signal]:
-    """What a supervisor says: crashes of the actor and of a step, lives in another process, slow plugins; the last word, unless `parked` is false."""
+    """Notices of a supervisor: crashes of the actor or of a step, recoveries, slow plugins.
+
+    The last notice (`Parked`) is included unless `parked` is false.
+    """
     restarted = st.builds(s.Restarted, at_ms=st.just(0), reason=_words, incarnation=st.just(2))
     crashed = st.builds(
         s.StepCrashed,
@@ -599,7 +603,7 @@ def notices(*, parked: bool = True) -> SearchStrategy[s.Signal]:
 
 
 def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
-    """Any signal, the ones that bring a session forward more often. Give it to `fit` before a session gets it."""
+    """Any signal. Those that make a session progress are drawn more often. Pass each one through `fit` before use."""
     return st.one_of(
         prompts(),
         stream_outcomes(names),
@@ -621,20 +625,20 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
 def scripts(
     draw: st.DrawFn, start: SessionState, names: Sequence[str] = TOOL_NAMES, max_size: int = 40
 ) -> tuple[s.Signal, ...]:
-    """Long lists of signals that fit one another, for a session that begins like this."""
+    """Long lists of signals that fit one another, for a session that starts in the given state."""
     state = start
     script: list[s.Signal] = []
-    # The length is drawn first, because lists that are only bounded are short: five signals, as a rule.
+    # The length is drawn first, because lists with only a maximum are short: usually five signals.
     lengths = st.integers(0, max_size)
     for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
         if isinstance(drawn, s.EffectOutcome) and drawn.effect_id != "late" and not open_ids(drawn, state):
-            continue  # late ones are drawn on purpose; more of them would keep sessions from getting anywhere
+            continue  # late ones are drawn on purpose; more of them would keep sessions from progressing
         signal = fit(drawn, state, len(script) + 1)
         script.append(signal)
         try:
             state, _ = machine.step(state, signal)
         except InternalError:
-            break  # the caller that runs the script will meet it again, and say so
+            break  # the caller that runs the script gets the same error and reports it
     return tuple(script)
 
 
@@ -672,7 +676,7 @@ def _outcome(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[
 
 
 def agent_calls() -> SearchStrategy[ToolCall]:
-    """Calls of the tools for agents, as a model makes them: good ones, and of agents and names that are not there."""
+    """Calls of the agent tools, as a model makes them: valid ones, and ones with unknown agents and names."""
     names = st.sampled_from(("agent-1", "agent-1", "agent-2", "anna", "unknown", "a b"))
     texts = st.sampled_from(("Look.", "Look.", "Write.", " "))
     arguments: Mapping[str, SearchStrategy[object]] = {
@@ -703,7 +707,7 @@ def agent_calls() -> SearchStrategy[ToolCall]:
 
 
 def spawning_calls() -> SearchStrategy[ToolCall]:
-    """Calls that start an agent, if one more may be: most of what the others say is about one that is there."""
+    """Calls that start an agent, if the limit allows one more. Most other agent calls need an existing agent."""
     said = ('{"agent": "scout", "task": "Look."}', '{"agent": "waker", "task": "Look."}')
     return st.builds(read_call, st.sampled_from(CALL_IDS), st.just("spawn_agent"), st.sampled_from(said))
 
