@@ -384,21 +384,21 @@ _IMAGES: Final = st.just(Image(media_type="image/png", data="iVBORw0KGgo="))
 
 
 def invariant(method: F) -> F:
-    """Mark a method of a stack machine as something that holds after every signal: `method(self, session)`.
+    """Mark a method of a stack machine as a condition that holds after every signal: `method(self, session)`.
 
-    It asserts; what it returns is not looked at. `session` is a `SessionView`.
+    It asserts. Its return value is ignored. `session` is a `SessionView`.
     """
     setattr(method, _INVARIANT, True)
     return method
 
 
 class StackMachine(SessionMachine, unittest.TestCase):
-    """What `stack_machine` makes classes of; derive from those.
+    """Base of the classes from `stack_machine`. Subclass those.
 
     Attributes:
-        setup: What each run begins with.
-        tours: Short runs that are made before any is drawn.
-        max_signals: How many signals a run has at most.
+        setup: Initial setup of each run.
+        tours: Short runs made before any generated one.
+        max_signals: Maximum number of signals per run.
     """
 
     __test__: bool = False  # until a subclass has a stack
@@ -408,23 +408,23 @@ class StackMachine(SessionMachine, unittest.TestCase):
     ends_after: ClassVar[int] = 15
 
     def __init__(self, method: str = "test_any_order") -> None:
-        """Be a test case, and a state machine; Hypothesis makes a new one for each run."""
+        """Create a test case that is also a state machine. Hypothesis creates a new one for each run."""
         unittest.TestCase.__init__(self, method)
         SessionMachine.__init__(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Become a test as soon as there is a stack."""
+        """Enable the test as soon as there is a stack."""
         super().__init_subclass__(**kwargs)
         cls.__test__ = hasattr(cls, "setup")
 
     def bound_invariants(self) -> tuple[Invariant, ...]:
-        """Find the marked methods."""
+        """Return the marked methods."""
         names = dict.fromkeys(name for cls in type(self).__mro__ for name in vars(cls))
         found = (getattr(self, name) for name in names if not name.startswith("__") and name != "TestCase")
         return tuple(method for method in found if getattr(method, _INVARIANT, False))
 
     def test_any_order(self) -> None:
-        """Make as many runs as Hypothesis' settings say, and hold every promise in each."""
+        """Make as many runs as Hypothesis' settings require, and check every promise in each."""
         chosen = type(self).TestCase.settings
         seed = 0 if chosen.derandomize else None
         tally = check_stack(type(self), examples=chosen.max_examples, seed=seed, max_signals=self.max_signals)
@@ -441,23 +441,23 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     max_size: int | None = None,
     origin: StackOrigin | None = None,
 ) -> type[StackMachine]:
-    """Make the test of a stack: any order of signals, on the pure core, against all promises.
+    """Create the test of a stack: any order of signals, on the pure core, against all promises.
 
     Args:
         plugins: As in the options of a session: classes, instances, or one of them with its options.
-        tools: That the model may call, with arguments that fit their schemas. None: some common ones, and one for each
+        tools: Tools that the model may call, with arguments that fit their schemas. None: some common ones, and one for each
             name that the code of a plugin mentions.
-        config: Of the sessions; small limits unless given.
-        without: Names of promises that are not held, of `PROMISES` and `PLUGIN_PROMISES`.
-        max_size: Not this stack, but `combinations` of its plugins, of this many at most.
-        origin: Where the stack can be imported from, for the scenario of a counter-example.
+        config: Configuration of the sessions. Small limits by default.
+        without: Names of promises to skip, of `PROMISES` and `PLUGIN_PROMISES`.
+        max_size: Test `combinations` of the plugins instead of this stack, each of at most this size.
+        origin: Import path of the stack, for the scenario of a counter-example.
 
     Returns:
-        A class to derive from, or to run as it is.
+        A class to subclass, or to run as it is.
 
     Raises:
-        PluginError: Your move: the stack cannot be loaded; all faults at once.
-        ValueError: Your move: `without` names a promise that there is not.
+        PluginError: Your move: the stack cannot be loaded. Lists all faults.
+        ValueError: Your move: `without` names an unknown promise.
     """
     known = {promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES)}
     unknown = sorted(set(without) - known)
@@ -491,11 +491,11 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
 
 
 def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) -> Strategies:
-    """Say what people, models and tools say in sessions with these plugins.
+    """Return strategies for users, models and tools in sessions with these plugins.
 
     Args:
         vocabulary: Words, tools, and arguments for them.
-        options: What can be updated, by the name of the plugin.
+        options: Options that can be updated, by the name of the plugin.
     """
     texts = vocabulary.texts()
     usages = st.builds(
@@ -540,7 +540,7 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
 
 
 def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[Signal, ...]]:
-    """Draw how a life begins: mostly with a prompt and calls, some of which end, because plugins judge those."""
+    """Generate the start of a life: mostly with a prompt and calls, some of which end, because plugins judge those."""
     drawn = strategies_of(vocabulary, {})
     ended = st.builds(
         ToolFinished,
@@ -558,7 +558,7 @@ def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[Signal, ...]]:
 
 
 def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[Signal, ...]]:
-    """Give the shortest runs in which every tool is called with every word: drawing alone takes long to meet them all."""
+    """Yield the shortest runs that call every tool with every word: random generation takes long to cover them all."""
     for spec in vocabulary.tools:
         properties: Any = spec.parameters.get("properties", {})
         texts = [key for key, one in properties.items() if _is_text(one)]
@@ -589,7 +589,7 @@ def _speaking(response: ResponseCompleted, usage: TokenUsage, blocks: Sequence[A
 
 
 def _edited(signal: Signal, arguments: Any) -> Signal:
-    """Let a person edit arguments in a way that fits the tools that there are."""
+    """Let a user edit arguments so that they fit the existing tools."""
     if isinstance(signal, Approve) and signal.arguments is not None:
         return msgspec.structs.replace(signal, arguments=arguments)
     return signal
@@ -600,7 +600,7 @@ def _saying(signal: Signal, text: str) -> Signal:
 
 
 def _finding(signal: PluginRequestFinished, text: str) -> PluginRequestFinished:
-    """Say something in a file that is there; `Run` makes of it the kind of answer that was asked for."""
+    """Return a file's content. `Run` converts it into the kind of answer that was requested."""
     match signal.result:
         case FileText(text=str()) as found:
             return msgspec.structs.replace(signal, result=msgspec.structs.replace(found, text=text))
@@ -621,11 +621,11 @@ def _setups(whole: Setup, max_size: int) -> SearchStrategy[Setup]:
 
 
 def combinations(pool: Sequence[PluginEntry], max_size: int) -> SearchStrategy[tuple[PluginEntry, ...]]:
-    """Draw stacks of some plugins: subsets of a pool, in any order of registration.
+    """Generate stacks of some plugins: subsets of a pool, in any order of registration.
 
     Args:
-        pool: Plugins of different names.
-        max_size: How many a stack has at most; it has one at least.
+        pool: Plugins with different names.
+        max_size: Maximum number of plugins in a stack. The minimum is one.
     """
     places = st.lists(st.sampled_from(range(len(pool))), min_size=1, max_size=max_size, unique=True)
     return places.map(lambda chosen: tuple(pool[place] for place in chosen))
@@ -636,15 +636,15 @@ def combinations(pool: Sequence[PluginEntry], max_size: int) -> SearchStrategy[t
 
 @attrs.define
 class Tally:
-    """What a check has come to, also while it runs, and after it was interrupted.
+    """The result of a check, also during and after an interrupted run.
 
     Attributes:
-        runs: How many sessions came to their end.
-        signals: How many signals they got.
-        found: The shortest thing that broke; None as long as nothing did.
-        heard: Is called after every run.
-        coverage: How often plugins were asked on each hook, by the name of their answer.
-        tool_runs: In how many sessions a tool ran.
+        runs: Number of completed sessions.
+        signals: Number of signals they received.
+        found: The shortest counter-example. None if there is none.
+        heard: Called after every run.
+        coverage: Number of plugin calls on each hook, by the name of the returned action.
+        tool_runs: Number of sessions in which a tool ran.
     """
 
     runs: int = 0
@@ -664,7 +664,7 @@ class Tally:
             self.heard(self)
 
     def keep(self, found: CounterExample) -> None:
-        """Keep what broke, if it is the shortest."""
+        """Keep a counter-example if it is the shortest."""
         if self.found is None or len(found.drawn) < len(self.found.drawn):
             self.found = found
 
@@ -678,15 +678,15 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
     tours: bool = True,
     tally: Tally | None = None,
 ) -> Tally:
-    """Make many runs of a stack, and make of what breaks the shortest counter-example that shows it.
+    """Make many runs of a stack, and reduce a failure to the shortest counter-example.
 
     Args:
-        machine: From `stack_machine`, or derived from what that made.
-        examples: How many runs.
-        seed: Of the drawing; the same seed draws the same runs.
-        max_signals: How long a run is at most.
-        tours: Whether the short runs come first, in which every tool is called with every word that matters.
-        tally: Where to count; for a caller that looks while it runs.
+        machine: A class from `stack_machine`, or a subclass of one.
+        examples: Number of runs.
+        seed: Seed of the generator. The same seed generates the same runs.
+        max_signals: Maximum length of a run.
+        tours: Whether to start with the short runs that call every tool with every relevant word.
+        tally: Where to count, for a caller that watches the run.
 
     Returns:
         The tally.
@@ -706,7 +706,7 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
         stateful_step_count=max_signals,
         phases=(
             HypothesisPhase.generate,
-        ),  # `shortened` shrinks, in seconds: it need not draw, only leave out
+        ),  # `shortened` shrinks in seconds: it need not generate, only leave out
         database=None,
         deadline=None,
         report_multiple_bugs=False,
@@ -715,7 +715,7 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
     )
     try:
         run_state_machine_as_test(seeded(seed)(counted) if seed is not None else counted, settings=chosen)
-    except (CounterExample, Flaky):  # flaky is what an impure plugin makes of a run that is repeated
+    except (CounterExample, Flaky):  # an impure plugin makes a repeated run flaky
         if tally.found is None:
             raise
         tally.found = shortened(tally.found, counted().repeat)
@@ -723,14 +723,14 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
 
 
 def _tour(counted: type[SessionMachine], tally: Tally) -> bool:
-    """Make the short runs; say whether something broke."""
+    """Make the short runs, and return whether one failed."""
     guide = counted()
     if not isinstance(guide, StackMachine):
         return False
     for drawn in guide.tours:
         found = guide.repeat(guide.setup, drawn)
         if found is not None:
-            tally.found = found  # so that who interrupts what follows has it
+            tally.found = found  # available to a caller that interrupts the following step
             tally.found = shortened(found, guide.repeat)
             return True
         tally.count(guide.session_run)
@@ -755,17 +755,17 @@ def commute(
     examples: int = 200,
     seed: int | None = 0,
 ) -> Commutation:
-    """Ask whether two plugins may change places: both stacks hear the same conversations, and are compared after each signal.
+    """Check whether two plugins may change places: both stacks receive the same conversations, and are compared after each signal.
 
     Args:
-        a: The plugin that is asked first: its priority is lower, or the same.
-        b: The other one. Each gets the priority of the other in the second stack.
-        tools: As in `stack_machine`.
-        examples: How many conversations are tried. That no difference was found is no proof.
-        seed: Of the drawing.
+        a: The plugin that is called first: its priority is lower, or the same.
+        b: The other one. In the second stack, each gets the priority of the other.
+        tools: The same as in `stack_machine`.
+        examples: Number of conversations. Finding no difference is not a proof.
+        seed: Seed of the generator.
 
     Returns:
-        True in a condition when they commute; else with the shortest conversation that was found where it matters.
+        True in a condition if they commute. Otherwise it has the shortest conversation in which the order matters.
     """
     machine = stack_machine([a, b], tools=tools, without=EVERYTHING)
 
@@ -789,9 +789,9 @@ class OrderMatters:
     """Two plugins of a stack that do not commute.
 
     Attributes:
-        first: The name of the plugin that is asked first.
-        second: The name of the other one.
-        answer: The conversation where it matters, and the difference.
+        first: Name of the plugin that is called first.
+        second: Name of the other one.
+        answer: The conversation in which the order matters, and the difference.
     """
 
     first: str
@@ -806,13 +806,13 @@ def orders_that_matter(
     seed: int | None = 0,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[OrderMatters]:
-    """Yield the pairs of a stack whose order matters, as far as `commute` finds them. An order may matter on purpose.
+    """Yield the pairs of a stack whose order matters, if `commute` finds them. An order may matter on purpose.
 
     Args:
-        machine: From `stack_machine`, or derived from what that made.
-        examples: How many conversations are tried for each pair that shares a hook.
-        seed: Of the drawing.
-        go_on: Called before each pair; False ends the search.
+        machine: A class from `stack_machine`, or a subclass of one.
+        examples: Number of conversations for each pair that shares a hook.
+        seed: Seed of the generator.
+        go_on: Called before each pair. False ends the search.
     """
     loaded = [(load_stack([entry])[0].members[0], entry) for entry in machine.setup.entries]
     loaded.sort(key=lambda one: one[0].priority)

@@ -1,1 +1,1 @@
-"""What every store keeps to, each rule once, as a function of one `StoreTrial`; `agentrail.testing.check_store` tries them."""
+"""The rules of every store, each as a function of one `StoreTrial`. `agentrail.testing.check_store` tests them."""

@@ -1,4 +1,4 @@
-"""Rules of blobs, snapshots, erasure, and of the contents of a store that is opened again."""
+"""Rules of blobs, snapshots, erasure, and of the contents of a reopened store."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ _LARGE = bytes(range(256)) * 4_000
 
 
 def large_values_are_kept(trial: StoreTrial) -> None:
-    """Values come back by their digest, byte for byte, from whichever session; one that is not there is None."""
+    """Values are returned by their digest, byte for byte, from any session. A missing one is None."""
     small, empty = b"\0\xff", b""
     author = trial.begin("a", blobs={blob_name(_LARGE): _LARGE})
     trial.keep(author.write("b", blobs={blob_name(small): small, blob_name(empty): empty}))
@@ -43,7 +43,7 @@ def large_values_are_kept(trial: StoreTrial) -> None:
 
 
 def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
-    """Of each session the last two snapshots are kept, and given the newest first; one without a session is ignored."""
+    """For each session the last two snapshots are kept, and returned newest first. A snapshot without a session is ignored."""
     author = trial.begin("s", *"abcdefgh")
     other = trial.begin("other", "a")
     expect_same(trial.store.snapshots("", author.session), (), "snapshots before there is one")
@@ -74,7 +74,7 @@ def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
 
 
 def whole_trees_are_deleted(trial: StoreTrial) -> None:
-    """A root is deleted with its tree and all that is of it; other sessions, and values that they share, stay."""
+    """A root is deleted with its tree and all their data. Other sessions, and values that they share, stay."""
     shared, own = b"shared" * 999, _LARGE
     blobs = {blob_name(shared): shared, blob_name(own): own}
     author = trial.begin("r", "a", blobs=blobs)
@@ -107,7 +107,7 @@ def whole_trees_are_deleted(trial: StoreTrial) -> None:
 
 
 def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
-    """What a fork needs, or what a living node owns, is `StillNeeded` and stays; when neither does it can be deleted."""
+    """A session needed by a fork, or owned by a living node, is `StillNeeded` and stays. Otherwise it can be deleted."""
     author = trial.begin("s", "a")
     trial.begin("child", root="s", parent="s")
     fork = trial.begin("fork", forked_from=(author.session, 2), node="n2")
@@ -129,7 +129,7 @@ def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
 
 
 def what_was_written_since_is_not_deleted(trial: StoreTrial) -> None:
-    """With `written_before_ms` a tree is deleted only where the last record of each of its sessions is older than that."""
+    """With `written_before_ms`, a tree is deleted only if the last record of each of its sessions is older."""
     trial.begin("r", "a")
     child = trial.begin("child", "b", root="r", parent="r")
     trial.pass_lease()
@@ -149,7 +149,7 @@ def what_was_written_since_is_not_deleted(trial: StoreTrial) -> None:
 
 
 def sizes_are_told(trial: StoreTrial) -> None:
-    """The size of a session is that of its records, snapshots and values, shared ones included; 0 where there is none."""
+    """The size of a session includes its records, snapshots and values, shared ones too. It is 0 if there is no session."""
     shared = _LARGE[:70_000]
     blobs = {blob_name(shared): shared}
     author = trial.begin("r", "ä" * 500, blobs=blobs)
@@ -167,7 +167,7 @@ def sizes_are_told(trial: StoreTrial) -> None:
 
 
 def only_roots_are_deleted(trial: StoreTrial) -> None:
-    """One below another is `OptionError`, which names the root; what has ended is deleted though its node lives."""
+    """Deleting a child is `OptionError`, which names the root. An ended tree is deleted although its node lives."""
     trial.begin("the-root", standing=Standing(has_ended=True))
     trial.begin("child", root="the-root", parent="the-root", standing=Standing(has_ended=True))
     trial.store.beat(Node(id="n1"))
@@ -179,7 +179,7 @@ def only_roots_are_deleted(trial: StoreTrial) -> None:
 
 
 def journals_are_trimmed(trial: StoreTrial) -> None:
-    """Records before a number are dropped, reading them is `Trimmed` with the first that is there, and the session goes on."""
+    """Records before a number are dropped, reading them is `Trimmed` with the first existing one, and the session continues."""
     author = trial.begin("s", *"abcdef")
     trial.store.put_snapshot(snapshot_behind(author.records[4]))
     expect_same(trial.store.trim("", author.session, 4), 3, "how many records were dropped")
@@ -210,7 +210,7 @@ def journals_are_trimmed(trial: StoreTrial) -> None:
 
 
 def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
-    """Without a sound snapshot at a number or behind it nothing before it is dropped, nor beyond the end, nor what a fork needs."""
+    """Without a sound snapshot at or after a number, no record before it is dropped. The end and records needed by a fork stay."""
     author = trial.begin("s", *"abcdef")
     call = partial(trial.store.trim, "", author.session)
     expect_error(OptionError, partial(call, 3), "trimming without a snapshot")
@@ -233,7 +233,7 @@ def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
 
 
 def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
-    """Of a session that is not there, also in this scope only: `SessionNotFound` with its id, None, nothing, or `Fenced`."""
+    """An unknown session, also one in another scope, is `SessionNotFound` with its id, None, empty, or `Fenced`."""
     trial.begin("session-1", scope="team")
     unknown = SessionId("session-1")
     store = trial.store
@@ -260,7 +260,7 @@ def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
 
 
 def what_is_given_stays_what_is_kept(trial: StoreTrial) -> None:
-    """What was given is kept as it was, whatever becomes of the mappings and lists that it was given in."""
+    """Values are kept as given, whatever happens to the mappings and lists that held them."""
     author = Author("s")
     blobs = {blob_name(b"x"): b"x"}
     trial.store.create(author.opening(blobs=blobs))
@@ -276,14 +276,14 @@ def what_is_given_stays_what_is_kept(trial: StoreTrial) -> None:
 
 
 def a_store_is_closed_twice(trial: StoreTrial) -> None:
-    """Closing works, and again."""
+    """Closing is idempotent."""
     trial.begin("s")
     trial.store.close()
     trial.store.close()
 
 
 def what_was_kept_is_there_again(trial: StoreTrial) -> None:
-    """Closed and opened again, everything is as it was: journals, standings, owners, nodes, snapshots, values, and the fence."""
+    """After reopening, everything is unchanged: journals, standings, owners, nodes, snapshots, values, and the fence."""
     if trial.reopen is None:
         return
     author = trial.begin("s", "é\0", scope="team", blobs={blob_name(_LARGE): _LARGE})
@@ -324,7 +324,7 @@ _ENDED = Standing(has_ended=True)
 
 
 def what_was_said_is_erased(trial: StoreTrial) -> None:
-    """Of each record of a tree number, time, events, kind, length and hash are left; snapshots, own values and the title are gone."""
+    """Each record of a tree keeps number, time, events, kind, length and hash. Snapshots, own values and the title are removed."""
     shared = b"shared" * 99
     blobs = {blob_name(_LARGE_BLOB): _LARGE_BLOB, blob_name(shared): shared}
     author = trial.begin("r", _SAID, "a", blobs=blobs, owner="ann")
@@ -353,7 +353,7 @@ def what_was_said_is_erased(trial: StoreTrial) -> None:
 
 
 def _without_content(was: Record) -> Record:
-    """Say what has to stand in place of a record, by what its body says."""
+    """Return the expected replacement of a record, from its body."""
     body = b'{"number":%d,"hash":"%b","why":"user forgotten","kind":"%b","length":%d,"version":%d}' % (
         was.seq,
         was.hash.hex().encode(),
@@ -366,7 +366,7 @@ def _without_content(was: Record) -> Record:
 
 
 def erasing_again_changes_nothing(trial: StoreTrial) -> None:
-    """A journal that was erased is as it was; what was erased for another reason keeps it. What a journal says of itself is no proof."""
+    """Erasing again changes nothing and keeps the first reason. A journal's own content is not proof of its erasure."""
     author = trial.begin("s", _SAID)
     closing = closing_record(author.records[-1], "retention", AT_MS)
     draft = Draft(at_ms=AT_MS, kind=CLOSED, body=closing.body)
@@ -389,7 +389,7 @@ def erasing_again_changes_nothing(trial: StoreTrial) -> None:
 
 
 def nothing_comes_to_what_was_erased(trial: StoreTrial) -> None:
-    """An old owner's records are refused, the same ones again too, and its snapshots ignored; taking it adds nothing."""
+    """An old owner's records are refused, repeated ones too, and its snapshots ignored. Taking the tree adds no record."""
     author = trial.begin("s", "a")
     late = author.write(_SAID)
     trial.keep(late)
@@ -408,7 +408,7 @@ def nothing_comes_to_what_was_erased(trial: StoreTrial) -> None:
 
 
 def what_is_at_work_is_not_erased(trial: StoreTrial) -> None:
-    """What a living node works on is `StillNeeded`; a child is `OptionError`; what has ended is erased though its node lives."""
+    """Work of a living node is `StillNeeded`, and a child is `OptionError`. An ended tree is erased although its node lives."""
     author = trial.begin("s", _SAID)
     trial.begin("child", root="s", parent="s", standing=_ENDED)
     trial.store.beat(Node(id="n1"))
@@ -425,7 +425,7 @@ def what_is_at_work_is_not_erased(trial: StoreTrial) -> None:
 
 
 def what_was_erased_is_so_again(trial: StoreTrial) -> None:
-    """Closed and opened again, what was erased is erased, and what was not is there."""
+    """After reopening, erased content is still erased, and the rest is still there."""
     if trial.reopen is None:
         return
     author = trial.begin("s", _SAID, blobs={blob_name(_LARGE_BLOB): _LARGE_BLOB})

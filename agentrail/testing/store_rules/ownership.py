@@ -14,7 +14,7 @@ from agentrail.testing.store_rules.trial import Author, StoreTrial, expect_error
 def take(
     trial: StoreTrial, root: str, node: str = "n2", *, cause: Cause = "gone", force: bool = False
 ) -> Taken:
-    """Take a tree without a scope; what is given must be what the store says of each session."""
+    """Take a tree without a scope. The result must equal the store's data about each session."""
     taken = trial.store.take("", SessionId(root), node, cause, force=force)
     for one in taken.sessions:
         expect_same(
@@ -24,7 +24,7 @@ def take(
 
 
 def an_old_owner_is_refused(trial: StoreTrial) -> None:
-    """After a takeover the next append of the old owner is `Fenced`, with the last number of its own that is durable."""
+    """After a takeover, the next append of the old owner is `Fenced`, with the last number of its own that is durable."""
     old = trial.begin("s", "a", "b")
     (stored,) = take(trial, "s").sessions
     new = Author("s", tail=stored.tail)
@@ -40,7 +40,7 @@ def an_old_owner_is_refused(trial: StoreTrial) -> None:
 
 
 def a_repeated_append_of_an_old_owner_is_refused(trial: StoreTrial) -> None:
-    """What is durable already is refused too when another has taken over: told that all is well, an old owner would work."""
+    """After a takeover, even a durable append of the old owner is refused when repeated: otherwise it would continue to work."""
     author = Author("s")
     opening = author.opening("a")
     trial.store.create(opening)
@@ -56,7 +56,7 @@ def a_repeated_append_of_an_old_owner_is_refused(trial: StoreTrial) -> None:
 
 
 def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
-    """Of many records that were queued behind a takeover not one goes in, whatever numbers they have: one by one or at once."""
+    """None of many records queued after a takeover is stored, whatever their numbers, one by one or together."""
     old = trial.begin("s", "a")
     queued = [old.write(f"queued {number}") for number in range(20)]
     (stored,) = take(trial, "s").sessions
@@ -73,7 +73,7 @@ def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
 
 
 def an_epoch_that_was_never_given_is_refused(trial: StoreTrial) -> None:
-    """An append with a higher epoch than the newest is refused: only `take` gives a new one."""
+    """An append with a higher epoch than the newest is refused: only `take` issues a new one."""
     author = trial.begin("s")
     ahead = Author("s", tail=msgspec.structs.replace(author.tail, epoch=2))
     trial.refuse(ahead.write("a"))
@@ -102,7 +102,7 @@ def a_takeover_is_written_down(trial: StoreTrial) -> None:
 
 
 def a_tree_is_taken_together(trial: StoreTrial) -> None:
-    """Root and descendants are taken at once, the root first; what has ended gets no record; other trees stay as they are."""
+    """Root and descendants are taken together, the root first. Ended sessions get no record, and other trees are unchanged."""
     for session, root in (("r", "r"), ("a", "r"), ("b", "a"), ("other", "other")):
         parent = {"a": "r", "b": "a"}.get(session, "")
         trial.begin(session, root={"b": "r"}.get(session, root), parent=parent)
@@ -119,7 +119,7 @@ def a_tree_is_taken_together(trial: StoreTrial) -> None:
 
 
 def an_ended_root_is_given_as_it_stands(trial: StoreTrial) -> None:
-    """A root that has ended gets no record, and is given all the same, in front of what lives below it."""
+    """An ended root gets no record, and is returned nevertheless, before its descendants."""
     root = trial.begin("r", standing=Standing(has_ended=True))
     trial.begin("a", root="r", parent="r")
     taken = take(trial, "r").sessions
@@ -131,7 +131,7 @@ def an_ended_root_is_given_as_it_stands(trial: StoreTrial) -> None:
 
 
 def a_living_owner_keeps_its_tree(trial: StoreTrial) -> None:
-    """A node that was heard of within the lease holds its trees: `HeldBy` with its address; after the lease it does not."""
+    """A node with a beat within the lease holds its trees: `HeldBy` with its address. After the lease it does not."""
     trial.begin("s")
     trial.begin("child", root="s", parent="s")
     trial.store.beat(Node(id="n1", address="http://10.0.0.7:8700"))
@@ -151,7 +151,7 @@ def a_living_owner_keeps_its_tree(trial: StoreTrial) -> None:
 
 
 def a_beat_begins_the_lease_anew(trial: StoreTrial) -> None:
-    """A node that is heard of again holds what is still its own; one that was never heard of holds nothing."""
+    """A node with a new beat holds what it still owns. A node without any beat holds nothing."""
     trial.begin("s")
     trial.store.beat(Node(id="n1"))
     trial.pass_lease()
@@ -171,7 +171,7 @@ def force_takes_from_the_living(trial: StoreTrial) -> None:
 
 
 def a_tree_is_released_by_its_owner(trial: StoreTrial) -> None:
-    """Released by its owner a whole tree has none, and is taken without waiting; by another node, or by a child, nothing happens."""
+    """A tree released by its owner has none, and is taken without waiting. Another node, or a child, cannot release it."""
     trial.begin("s")
     trial.begin("child", root="s", parent="s")
     other = trial.begin("other")
@@ -191,7 +191,7 @@ def a_tree_is_released_by_its_owner(trial: StoreTrial) -> None:
 
 
 def only_roots_are_taken(trial: StoreTrial) -> None:
-    """A session that is not there is `SessionNotFound`; one below another is `OptionError`, which names the root."""
+    """An unknown session is `SessionNotFound`. A child is `OptionError`, which names the root."""
     trial.begin("the-root")
     trial.begin("child", root="the-root", parent="the-root")
     error = expect_error(OptionError, partial(take, trial, "child"), "taking a child")
@@ -204,7 +204,7 @@ def only_roots_are_taken(trial: StoreTrial) -> None:
 
 
 def many_trees_are_taken_each_by_itself(trial: StoreTrial) -> None:
-    """Taken at once, each tree is taken or refused as by itself, in the order of what was asked; what is refused stays as it is."""
+    """Taken together, each tree is taken or refused as if alone, in the order of the request. A refused tree is unchanged."""
     old = [trial.begin(name) for name in ("a", "held", "b")]
     trial.begin("child", root="a", parent="a", node="n1")
     trial.begin("b", scope="elsewhere", node="")
@@ -242,7 +242,7 @@ def many_trees_are_taken_each_by_itself(trial: StoreTrial) -> None:
 
 
 def an_old_owner_begins_no_child(trial: StoreTrial) -> None:
-    """Below a tree with another owner, or none, a node begins nothing: a new journal has no old epoch that could tell."""
+    """Below a tree with another owner, or none, a node creates no session: a new journal has no old epoch to compare."""
     trial.begin("r")
     take(trial, "r", force=True)
     child = partial(Author("a").opening, root="r", parent="r")
@@ -258,7 +258,7 @@ def an_old_owner_begins_no_child(trial: StoreTrial) -> None:
 
 
 def one_of_many_takes(trial: StoreTrial) -> None:
-    """Of nodes that take one tree one after another each fences those before it, and epochs never fall."""
+    """If several nodes take one tree in turn, each fences the earlier ones, and epochs never decrease."""
     author = trial.begin("s")
     queued: list[Append] = [author.write("of n0")]
     for number in range(1, 9):

@@ -11,7 +11,7 @@ from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, expect_same, 
 
 
 def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
-    """Each field of a session is what was written last, and its times are those of the store."""
+    """Each field of a session has its last written value, and its times are those of the store."""
     start = trial.store.now_ms()
     trial.begin("s", "a", scope="team", node="n7", forked_from=("p", 3), standing=Standing(title="before"))
     opened = trial.stored("s", "team")
@@ -34,7 +34,7 @@ def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
 
 
 def sessions_are_found_by_filters(trial: StoreTrial) -> None:
-    """Each filter leaves out what it does not fit, and several leave out what one of them does."""
+    """Each filter excludes the sessions that do not match it, and several filters combine."""
     trial.begin("a", standing=Standing(is_working=True))
     trial.begin("b", root="a", parent="a", standing=Standing(has_ended=True))
     trial.begin("c", node="n2", owner="ann")
@@ -72,7 +72,7 @@ def sessions_are_found_by_filters(trial: StoreTrial) -> None:
 
 
 def sessions_are_found_in_pages(trial: StoreTrial) -> None:
-    """Found are sessions in the order of scopes and ids, by code points; a page begins behind a place that need not be there."""
+    """Sessions are found in the order of scopes and ids, by code points. A page starts after a position that need not exist."""
     keys = sorted(
         (scope, name) for scope in ("", "B", "a", "é") for name in ("B", "a", "a b", "é", "😀", "10", "9")
     )
@@ -91,7 +91,7 @@ def sessions_are_found_in_pages(trial: StoreTrial) -> None:
 
 
 def orphans_are_found(trial: StoreTrial) -> None:
-    """Roots are found of trees in which something works and whose owner is silent for a lease, or that have none; each once."""
+    """Roots of trees with unfinished work are found if their owner is missing or silent for a lease, each once."""
     works, rests, ended = Standing(is_working=True), Standing(), Standing(is_working=True, has_ended=True)
     for node in ("dead", "alive"):
         trial.store.beat(Node(id=node))
@@ -126,7 +126,7 @@ def orphans_are_found(trial: StoreTrial) -> None:
 
 
 def due_timers_are_found(trial: StoreTrial) -> None:
-    """Sessions whose timer is due on the clock of the store and whose owner is gone are found, those due longest first."""
+    """Sessions with a due timer, on the clock of the store, and without a living owner are found, the longest due first."""
     trial.store.beat(Node(id="dead"))
     now = trial.store.now_ms()
     for name, node, due in (
@@ -159,7 +159,7 @@ _A_DAY_MS: Final = 86_400_000
 
 
 def nodes_are_known(trial: StoreTrial) -> None:
-    """Nodes are known with all that they said, and when the store heard it, for a lease, or while they own something."""
+    """Nodes are known with all their data and the time of their last beat, for a lease, or while they own a session."""
     expect_same(trial.store.nodes(), (), "nodes of an empty store")
     owner = Node(id="n1", address="http://a", version="1.2.3", pid=2**22, boot="b-1")
     start = trial.store.now_ms()
@@ -188,7 +188,7 @@ def _row(name: str, body: bytes = b"{}", kind: str = "letter") -> OwedRow:
 
 
 def what_is_owed_is_kept_by_kind_and_id(trial: StoreTrial) -> None:
-    """What is owed comes back byte for byte, in the order of its ids and in pages, of its own kind alone; the last of an id counts."""
+    """Owed rows are returned byte for byte, by id, in pages, and per kind. The last row of an id counts."""
     store = trial.store
     if not offers(store, OwedStore):
         return
@@ -207,7 +207,7 @@ def what_is_owed_is_kept_by_kind_and_id(trial: StoreTrial) -> None:
 
 
 def what_is_owed_changes_as_a_whole(trial: StoreTrial) -> None:
-    """One call puts and drops, the latter last; and to drop what is not there, or to do it again, is fine."""
+    """One call puts and then drops rows. Dropping a missing row, or repeating the call, is harmless."""
     store = trial.store
     if not offers(store, OwedStore):
         return
@@ -218,7 +218,7 @@ def what_is_owed_changes_as_a_whole(trial: StoreTrial) -> None:
 
 
 def what_is_owed_outlives_its_session(trial: StoreTrial) -> None:
-    """What is owed belongs to no session: it stays when one is deleted."""
+    """Owed rows belong to no session: they stay when one is deleted."""
     store = trial.store
     if not offers(store, OwedStore):
         return
@@ -229,7 +229,7 @@ def what_is_owed_outlives_its_session(trial: StoreTrial) -> None:
 
 
 def what_is_owed_is_there_again(trial: StoreTrial) -> None:
-    """Closed and opened again, the store owes what it owed."""
+    """After reopening, the store has the same owed rows."""
     if trial.reopen is None or not offers(trial.store, OwedStore):
         return
     trial.store.change_owed([_row("a"), _row("b", b"b")], [("letter", "a")])

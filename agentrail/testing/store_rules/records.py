@@ -40,7 +40,7 @@ def records_come_back_as_they_were_written(trial: StoreTrial) -> None:
 
 
 def any_text_is_kept(trial: StoreTrial) -> None:
-    """Bodies with any characters, NUL among them, and of a megabyte, come back; so do scopes and ids of any script."""
+    """Bodies with any characters, including NUL, and of a megabyte, are returned, and so are scopes and ids of any script."""
     hard = (
         "",
         "\0",
@@ -61,7 +61,7 @@ def any_text_is_kept(trial: StoreTrial) -> None:
 
 
 def bytes_of_a_body_are_not_read(trial: StoreTrial) -> None:
-    """A body is bytes: spaces and the order of its fields stay, and numbers as large as they come."""
+    """A body is bytes: spaces and the order of its fields stay, and numbers of any size."""
     author = trial.begin("s")
     trial.keep(author.write('{"b" : 1,\t"a":1}', '{"a":1.0,"a":123456789012345678901234567890}'))
     trial.expect_journal(author)
@@ -70,7 +70,7 @@ def bytes_of_a_body_are_not_read(trial: StoreTrial) -> None:
 
 
 def journals_are_read_in_pages(trial: StoreTrial) -> None:
-    """Reading begins behind a number, ends at a limit, and is empty beyond the end."""
+    """Reading starts after a number, ends at a limit, and is empty beyond the end."""
     author = trial.begin("s", *"abcdefghi")
     for after, limit, numbers in (
         (0, 3, [1, 2, 3]),
@@ -86,7 +86,7 @@ def journals_are_read_in_pages(trial: StoreTrial) -> None:
 
 
 def numbers_have_no_gaps(trial: StoreTrial) -> None:
-    """An append whose first number is not the next one is refused, and nothing of it is written."""
+    """An append whose first number is not the next one is refused as a whole."""
     author = trial.begin("s", "a")
     missed = author.write("lost")
     late = author.write("b", "c")
@@ -101,7 +101,7 @@ def numbers_have_no_gaps(trial: StoreTrial) -> None:
 
 
 def a_number_is_given_once(trial: StoreTrial) -> None:
-    """An append in whose place another record stands is refused, though its epoch is the newest; the first stays."""
+    """An append whose number has another record is refused, though its epoch is the newest. The first record stays."""
     first = trial.begin("s", "a")
     second = Author("s", tail=first.tail)
     trial.keep(first.write("mine"))
@@ -113,7 +113,7 @@ def a_number_is_given_once(trial: StoreTrial) -> None:
 
 
 def the_same_append_again_is_fine(trial: StoreTrial) -> None:
-    """An append that is there already is told to be durable, changes nothing, and leaves how the session stands."""
+    """A repeated append is reported as durable, changes nothing, and keeps the session's standing."""
     author = trial.begin("s")
     early = author.write("a", "b", standing=Standing(is_working=True, title="early"))
     late = author.write("c", standing=Standing(title="late"), events=4)
@@ -126,7 +126,7 @@ def the_same_append_again_is_fine(trial: StoreTrial) -> None:
 
 
 def a_repeated_append_may_go_on(trial: StoreTrial) -> None:
-    """An append of which the first records are there already adds those that are not, and its standing counts."""
+    """An append whose first records exist already adds the others, and its standing counts."""
     author = trial.begin("s")
     early = author.write("a", "b")
     trial.keep(early)
@@ -137,7 +137,7 @@ def a_repeated_append_may_go_on(trial: StoreTrial) -> None:
 
 
 def the_same_opening_again_is_fine(trial: StoreTrial) -> None:
-    """An opening that is there already changes nothing; with other records, or by another node, it is `AlreadyExists`."""
+    """A repeated opening changes nothing. With other records, or by another node, it is `AlreadyExists`."""
     author = Author("s")
     opening = author.opening("a", standing=Standing(title="first"))
     trial.store.create(opening)
@@ -156,7 +156,7 @@ def the_same_opening_again_is_fine(trial: StoreTrial) -> None:
 
 
 def an_append_goes_in_whole_or_not_at_all(trial: StoreTrial) -> None:
-    """Of an append of which one record cannot be written none is, wherever in it that one stands."""
+    """If one record of an append cannot be written, none is, whatever its position."""
     first = trial.begin("s", "a", "b")
     other = Author("s")
     opening = other.opening("a")
@@ -168,7 +168,7 @@ def an_append_goes_in_whole_or_not_at_all(trial: StoreTrial) -> None:
 
 
 def sessions_of_a_batch_do_not_depend_on_each_other(trial: StoreTrial) -> None:
-    """In a batch each session has its own answer: one that is refused, or is not there, keeps no other from being written."""
+    """In a batch each session has its own answer: a refused or missing one does not prevent writing the others."""
     authors = [trial.begin(name) for name in "abc"]
     elsewhere = trial.begin("a", scope="other")
     trial.store.take("", SessionId("b"), "n2", "gone", force=True)
@@ -190,7 +190,7 @@ def sessions_of_a_batch_do_not_depend_on_each_other(trial: StoreTrial) -> None:
 
 
 def appends_of_one_session_go_in_order(trial: StoreTrial) -> None:
-    """Several appends of one session in one batch are written in order; where one is refused all behind it are."""
+    """Several appends of one session in one batch are written in order. If one is refused, all later ones are."""
     author = trial.begin("s")
     trial.keep(author.write("a"), author.write("b", "c"), author.write("d", standing=Standing(title="last")))
     trial.expect_journal(author)
@@ -202,7 +202,7 @@ def appends_of_one_session_go_in_order(trial: StoreTrial) -> None:
 
 
 def readers_see_whole_journals_while_one_is_written(trial: StoreTrial) -> None:
-    """Who reads from another thread while records are appended sees a beginning of the journal, without gaps."""
+    """A concurrent reader in another thread sees a prefix of the journal, without gaps."""
     author = trial.begin("s")
     has_read = threading.Event()
     is_over = threading.Event()
@@ -254,7 +254,7 @@ _ROOT: Final = SessionId("root")
 
 @frozen
 class _CutOnce:
-    """Cuts the call of one number, counted from 0."""
+    """Cuts the call with one number, counted from 0."""
 
     number: int
     cut: Cut
@@ -267,7 +267,7 @@ class _CutOnce:
 
 @frozen
 class _CutByChance:
-    """Cuts about half of all calls, for as long as that may take."""
+    """Cuts about half of all calls."""
 
     chance: random.Random
     seen: list[str]
@@ -280,7 +280,7 @@ class _CutByChance:
 
 
 def a_call_that_was_cut_can_be_repeated(trial: StoreTrial) -> None:
-    """Cut at any call of a life, before it took effect or after, and called again, the store comes to what it comes to uncut."""
+    """If any call of a life is cut, before or after its effect, and repeated, the final store is the same as without a cut."""
     uncut = _CutOnce(-1, "before", [])
     _live(trial.cut(trial.store, uncut))
     expected = _outcome(trial.store)
@@ -294,7 +294,7 @@ def a_call_that_was_cut_can_be_repeated(trial: StoreTrial) -> None:
 
 
 def a_life_with_many_cuts_comes_to_the_same(trial: StoreTrial) -> None:
-    """Cut at about half of all calls, again and again, the store comes to what it comes to uncut."""
+    """If about half of all calls are cut, repeatedly, the final store is the same as without a cut."""
     _live(trial.store)
     expected = _outcome(trial.store)
     for seed in _SEEDS:
@@ -304,7 +304,7 @@ def a_life_with_many_cuts_comes_to_the_same(trial: StoreTrial) -> None:
 
 
 def _again(call: Callable[[], A], done: type[AgentrailError] | None = None) -> A | None:
-    """Call until an answer comes; `done` is the answer to what had taken effect when the connection was cut."""
+    """Repeat a call until it is answered. `done` is the error of a call that took effect before the cut."""
     was_cut = False
     while True:
         try:
@@ -325,7 +325,7 @@ def _append(store: Store, author: Author, *bodies: str, title: str = "") -> None
 
 
 def _live(store: Store) -> None:
-    """A life in which each call that writes is made."""
+    """Run a life in which each writing call is made."""
     root, child, gone = Author("root"), Author("child"), Author("gone")
     openings = (
         root.opening("a", blobs={blob_name(_BLOB): _BLOB}),
@@ -359,7 +359,7 @@ def _live(store: Store) -> None:
 
 
 def _outcome(store: Store) -> object:
-    """What of a store is the same however often a call was repeated: all but the number of takeovers of one node."""
+    """Return the content of a store that is independent of repeated calls: all except the number of takeovers of one node."""
     sessions = []
     for one in store.find():
         records = store.read(one.scope, one.session, one.first_seq - 1)

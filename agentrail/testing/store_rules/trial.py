@@ -1,4 +1,4 @@
-"""What rules of stores are tried with: a store, the means to let time pass, and owners that write journals. No rule is here."""
+"""Tools for testing rules of stores: a store, the means to let time pass, and owners that write journals."""
 
 import hashlib
 from collections.abc import Callable
@@ -17,38 +17,38 @@ E = TypeVar("E", bound=Exception)
 OpenCut: TypeAlias = Callable[[Store, DecideCut], Store]
 
 AT_MS: Final = 1_790_000_000_000
-"""When all of them are written, on the clock of signals."""
+"""Time of all writes, on the clock of signals."""
 
 
 class Author:
-    """Writes one journal, and knows by itself where it ends, as the node that owns a session does.
+    """Writes one journal, and tracks its end like the node that owns a session.
 
     Attributes:
-        records: What it has written so far, durable or not.
-        tail: Where its journal ends with them.
+        records: All its records so far, durable or not.
+        tail: The end of its journal after them.
     """
 
     def __init__(self, session: str = "s", *, scope: str = "", tail: Tail | None = None) -> None:
-        """Write a journal from its beginning, or go on behind a tail."""
+        """Write a journal from its beginning, or continue after a tail."""
         self.session: SessionId = SessionId(session)
         self.scope: str = scope
         self.tail: Tail = tail or Tail()
         self.records: list[Record] = []
 
     def seal(self, *drafts: Draft) -> tuple[Record, ...]:
-        """Make the records that follow."""
+        """Return the records that follow."""
         records, self.tail = sealed(drafts, self.tail, scope=self.scope, session=self.session)
         self.records += records
         return records
 
     def opening(self, *bodies: str, root: str | None = None, node: str = "n1", **rest: Any) -> Opening:
-        """Make the beginning of its journal: `opened`, and a record for each body. More fields are those of `Opening`."""
+        """Return the beginning of its journal: `opened`, and a record for each body. Further fields are those of `Opening`."""
         first = Draft(at_ms=AT_MS, kind=OPENED, body=b'{"version":1}')
         records = self.seal(first, *(_draft(body) for body in bodies))
         return Opening(records=records, root=SessionId(root or self.session), node=node, **rest)
 
     def write(self, *bodies: str, events: int = 0, **rest: Any) -> Append:
-        """Make an append with a record for each body. More fields are those of `Append`."""
+        """Return an append with a record for each body. Further fields are those of `Append`."""
         return Append(records=self.seal(*(_draft(body, events) for body in bodies)), **rest)
 
 
@@ -58,14 +58,14 @@ def _draft(body: str, events: int = 0) -> Draft:
 
 @frozen
 class StoreTrial:
-    """A store that is new and empty, and what else a rule needs.
+    """A new, empty store, with the other needs of a rule.
 
     Attributes:
-        store: It.
-        make: Makes another one, which is closed when the rule was tried.
-        pass_lease: Lets the lease pass, on the clock of the store.
-        reopen: Closes a store and opens again what it kept; None for one that keeps nothing.
-        cut: Puts a connection that is cut in front of a store.
+        store: The store.
+        make: Creates another one, which is closed after the rule.
+        pass_lease: Lets the lease expire, on the clock of the store.
+        reopen: Closes a store and opens its stored data again. None if it stores nothing.
+        cut: Wraps a store with a connection that is cut.
     """
 
     store: Store
@@ -75,29 +75,29 @@ class StoreTrial:
     cut: OpenCut = field(default=CutStore)
 
     def begin(self, session: str = "s", *bodies: str, scope: str = "", **rest: Any) -> Author:
-        """Store the beginning of a journal, and give who writes it."""
+        """Store the beginning of a journal, and return its author."""
         author = Author(session, scope=scope)
         self.store.create(author.opening(*bodies, **rest))
         return author
 
     def stored(self, session: str, scope: str = "") -> StoredSession:
-        """Give what the store says of a session that must be there."""
+        """Return the stored data of a session that must exist."""
         found = self.store.get(scope, SessionId(session))
         assert found is not None, f"session {session!r} is not there"
         return found
 
     def records(self, session: str, scope: str = "") -> tuple[Record, ...]:
-        """Give all records of a session, which must be numbered without gaps and chained."""
+        """Return all records of a session, which must be numbered without gaps and chained."""
         records = self.store.read(scope, SessionId(session))
         expect_same(first_broken(records), None, f"the first number of {session!r} that does not fit")
         return records
 
     def keep(self, *batch: Append) -> None:
-        """Append in one batch what must be taken."""
+        """Append a batch that must be accepted."""
         expect_same(self.store.append(batch), (None,) * len(batch), "the answer to appends that fit")
 
     def refuse(self, *batch: Append) -> tuple[Fenced, ...]:
-        """Append in one batch what must be refused."""
+        """Append a batch that must be refused."""
         answers = self.store.append(batch)
         expect_same(len(answers), len(batch), "the number of answers")
         refused = tuple(one for one in answers if isinstance(one, Fenced))
@@ -107,13 +107,13 @@ class StoreTrial:
         return refused
 
     def expect_journal(self, author: Author) -> None:
-        """The store has what was written, byte for byte, and nothing else."""
+        """Check that the store has exactly the written records, byte for byte."""
         expect_same(self.records(author.session, author.scope), tuple(author.records), "the journal")
         expect_same(self.stored(author.session, author.scope).tail, author.tail, "where it ends")
 
 
 def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot:
-    """Make a sound snapshot of what stands behind a record."""
+    """Return a sound snapshot of the state after a record."""
     check = hashlib.blake2b(record.hash + state, digest_size=16).digest()
     return StoredSnapshot(
         scope=record.scope, session=record.session, seq=record.seq, hash=record.hash, state=state, check=check
@@ -121,7 +121,7 @@ def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot
 
 
 def blob_name(content: bytes) -> str:
-    """Give the name of a blob."""
+    """Return the name of a blob."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -133,7 +133,7 @@ def expect_same(found: object, expected: object, what: str) -> None:
 
 
 def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
-    """Call, and give the error that must come."""
+    """Call, and return the expected error."""
     try:
         answer = call()
     except kind as error:
@@ -143,5 +143,5 @@ def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
 
 
 def session_ids(found: tuple[StoredSession, ...]) -> list[str]:
-    """Give the ids of sessions, in order."""
+    """Return the ids of sessions, in order."""
     return [one.session for one in found]
