@@ -43,7 +43,7 @@ class Marks:
         ttl_ms: Lifetime of each checkpoint.
         turns: Turns since the last checkpoint at the end of a cycle.
         count: Number of checkpoints made so far, used as their number.
-        kept: Checkpoints that no host was told to drop, oldest first.
+        kept: Checkpoints that the host was not asked to drop, oldest first.
     """
 
     every_n_turns: int

@@ -1,4 +1,4 @@
-"""What a line in the chat decides about a call that waits: `confirm ID`, `confirm reject ID`. Pure; what waits is not known here."""
+"""Parser for chat lines that decide a pending call: `confirm ID`, `confirm reject ID`. Pure; it does not know the pending calls."""
 
 import re
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ _FORMS: Final[dict[PermissionOption, str]] = {
 
 @attrs.frozen
 class ChatDecision:
-    """What a person decided.
+    """The user's decision.
 
     Attributes:
-        wanted: The id of what waits, or the command that waits.
+        wanted: ID of the pending call, or its command.
     """
 
     wanted: str
@@ -38,7 +38,7 @@ class ChatDecision:
 
 
 def read_decision(said: str) -> ChatDecision | None:
-    """Read what stands behind the prefix; None where nothing does."""
+    """Parse the text after the prefix. None if it is empty."""
     word, _, rest = said.partition(" ")
     answer = _DECISIONS.get(word.lower()) if rest else None
     wanted, answer = (said, "approve") if answer is None else (rest.strip(), answer)
@@ -46,15 +46,15 @@ def read_decision(said: str) -> ChatDecision | None:
 
 
 def forms_of(options: Sequence[PermissionOption]) -> list[str]:
-    """Give what may stand behind the prefix: of the answers that are offered those that one line can give."""
+    """Return the forms allowed after the prefix, for those offered answers that fit on one line."""
     return [form for option, form in _FORMS.items() if option in options]
 
 
 def text_behind(prefix: str, text: str) -> str | None:
-    """Give what stands behind the prefix; None where a text does not begin with it.
+    """Return the text after the prefix, or None if the text does not start with it.
 
-    A prefix that ends in a word ends where that word does: `confirmed` is not `confirm`. One that ends in a mark (`/ok:`), or
-    in a script that writes no blanks between words, needs nothing behind it.
+    A prefix that ends in a word must match the whole word: `confirmed` is not `confirm`. A prefix that ends in punctuation
+    (`/ok:`), or in a script without spaces between words, needs no separator after it.
     """
     words = prefix.split()
     begun = re.match(r"\s*" + r"\s+".join(map(re.escape, words)), text)

@@ -1,4 +1,4 @@
-"""What `SecurityGuard` has against the arguments of a call: protected paths, destructive commands, and lines that are not read. Pure."""
+"""Objections of `SecurityGuard` to the arguments of a call: protected paths, destructive commands, unparsed lines. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ _PATH_KEY: Final = re.compile(
 
 @attrs.frozen
 class Rules:
-    """What is refused.
+    """Rules that refuse calls.
 
     Attributes:
         paths: Patterns of protected paths.
-        commands: The first words of commands that do not run, besides the destructive ones.
-        defaults: Whether the destructive ones are refused.
+        commands: First words of refused commands, in addition to the destructive ones.
+        defaults: Whether destructive commands are refused.
         audit: Whether each verdict is published.
     """
 
@@ -49,10 +49,10 @@ class Rules:
 def objections(
     arguments: Mapping[str, Any], rules: Rules, working_dir: str, unread: list[str]
 ) -> Iterator[str]:
-    """Find what is refused, and note why lines are not read."""
+    """Yield the reasons to refuse the call, and append to `unread` why a line was not parsed."""
     looks = Looks(working_dir)
     left: list[tuple[str, Any]] = list(arguments.items())
-    for key, value in left:  # grows by what is nested, to any depth
+    for key, value in left:  # grows by nested values, at any depth
         if isinstance(value, Mapping):
             left += value.items()
             continue
@@ -67,7 +67,7 @@ def objections(
 
 
 def _readings(key: str, value: Any, texts: Sequence[str]) -> Iterator[PlainReading]:
-    """Read lines; a list is an argument vector, of commands one line for each item."""
+    """Parse command lines. A list is an argument vector; under `commands`, each item is a line."""
     if isinstance(value, str) or key == "commands":
         yield from (read_plain(text) for text in texts if text.strip())
     else:
@@ -91,7 +91,7 @@ def _objections_to_line(
 
 
 def _directories_of(line: PlainLine) -> list[str]:
-    """Return where the words of a line may be names: here, where it changes to, and below each absolute name, such as that of `tar -C`."""
+    """Return the directories that words may be relative to: this one, `cd` targets and absolute names, such as that of `tar -C`."""
     here = ""
     found = [here]
     for command in line.commands:
@@ -114,7 +114,7 @@ def _objections_to_command(
     spoken = (words[0].rpartition("/")[2].lower(), *words[1:])
     if any(speaks(spoken, prefix) for prefix in rules.commands if prefix):
         yield f"{shown!r} is a command that may not run here"
-    if words[0] in _SAYS:  # what is only said is no file
+    if words[0] in _SAYS:  # printed words are not files
         return
     named = dict.fromkeys(piece for word in words for piece in _places_in(word))
     for directory in directories:
@@ -123,7 +123,7 @@ def _objections_to_command(
 
 
 def _places_in(word: str) -> Iterator[str]:
-    """Give what of a word may be a path: all of it, what stands behind a mark in it, or behind a short option."""
+    """Yield the parts of a word that may be paths: the whole word, and the text after a separator or a short option."""
     yield word
     if _PART.search(word):
         yield from _PART.split(word)[1:]

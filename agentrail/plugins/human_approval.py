@@ -1,4 +1,4 @@
-"""`HumanApproval`: a person decides before some tools run; in a client, or by a line in the chat."""
+"""`HumanApproval`: asks the user before some tools run. The user decides in a client, or with a line in the chat."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

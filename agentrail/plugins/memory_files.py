@@ -1,4 +1,4 @@
-"""What `MemoryLoader` knows of its files, and the words in which the model reads them. Pure; the hooks stand beside, in `memory_loader`."""
+"""State of `MemoryLoader` about its files, and the text that the model reads. Pure; the hooks are in `memory_loader`."""
 
 import html
 from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
@@ -21,26 +21,26 @@ from agentrail.core.values.instructions import (
 from agentrail.messages import CallId, Message, Text, UserMessage
 
 SECTION: Final = "agent_memory"
-"""The key of the section: the prompt mode `task` leaves out what stands under this name."""
+"""Key of the section. The prompt mode `task` omits the section with this key."""
 
 MAX_TOUCHED_DIRECTORIES: Final = 1_000
-"""How many directories that calls touch are looked at in one session: each of them stands in the plugin's state."""
+"""Maximum number of touched directories searched per session. Each is kept in the plugin's state."""
 
 JOINED: Final = (
     "Calls have touched directories that have files for agents of their own. Each holds for what lies below its directory, and comes before "
     "those of directories above it."
 )
 BELOW: Final = "directories below"
-"""What the reading of those is called, as no file of the option is: those have paths."""
+"""Name of the request that reads those files. It cannot collide with a file of the option, because those are paths."""
 
 
 @attrs.frozen(kw_only=True)
 class JoinedFile:
-    """A file of a directory below that the model was shown.
+    """A file of a subdirectory that was shown to the model.
 
     Attributes:
         path: Relative to the working directory.
-        size_bytes: What was shown of it.
+        size_bytes: Size of the part that was shown.
     """
 
     path: str
@@ -49,11 +49,11 @@ class JoinedFile:
 
 @attrs.frozen(kw_only=True)
 class ReachedDirectories:
-    """What a call is about to touch.
+    """Directories that a call is about to touch.
 
     Attributes:
         call_id: The call.
-        paths: Of directories below, as of `MemoryFiles.touched`.
+        paths: Subdirectories, in the form of `MemoryFiles.touched`.
     """
 
     call_id: CallId
@@ -62,21 +62,21 @@ class ReachedDirectories:
 
 @attrs.frozen
 class MemoryFiles:
-    """Files and what is in them.
+    """The files and their text.
 
     Attributes:
-        files: In the order in which the model sees them; the first name for agents stands for all of `names`.
-        texts: What is in each; empty while that is not known, and when there is no such file.
-        unread: Those that have to be read, or read again.
+        files: In the order in which the model sees them. The first instruction file name represents all of `names`.
+        texts: Text of each file. Empty if it is not read yet or the file does not exist.
+        unread: Files to read, or to read again.
         auto_reload: Whether a file is read again after a call that names it.
-        names: What files for agents are called, in the order in which they count; empty where none are wanted.
-        found: Those from the user's down to the working directory, as they are shown, the farthest first.
-        left_out: Those that are not shown, because there is no room.
-        touched: The directories below that were looked at, or are being looked at; at most `MAX_TOUCHED_DIRECTORIES`.
-        joining: Files of those, as they will be shown before the next request.
-        joining_left_out: Those that will only be named there.
-        joined: Files of those that were shown, and stand in the conversation still.
-        reached: Which directories below calls are about to touch that have not ended.
+        names: Names of instruction files, in order of precedence. Empty if none are wanted.
+        found: Instruction files from the user's directory down to the working directory, as shown, the farthest first.
+        left_out: Instruction files that are not shown for lack of space.
+        touched: Subdirectories already searched or being searched, at most `MAX_TOUCHED_DIRECTORIES`.
+        joining: Files of those subdirectories, as they will be shown before the next request.
+        joining_left_out: Files that will only be named there.
+        joined: Files of those subdirectories that were shown and are still in the conversation.
+        reached: Subdirectories that unfinished calls are about to touch.
     """
 
     files: tuple[str, ...]
@@ -94,7 +94,7 @@ class MemoryFiles:
 
 
 def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
-    """Say what is known before anything was read."""
+    """Return the state before any file is read."""
     every = tuple(dict.fromkeys(wanted))
     agents = tuple(file for file in every if file in INSTRUCTION_NAMES)
     files = tuple(file for file in every if file not in agents[1:])
@@ -104,7 +104,7 @@ def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
 
 
 def with_text(memory: MemoryFiles, file: str, text: str) -> MemoryFiles:
-    """Note what is in a file; it needs no reading any more."""
+    """Record the text of a file and mark it as read."""
     known = zip(memory.files, memory.texts, strict=True)
     texts = tuple(text if name == file else old for name, old in known)
     return attrs.evolve(memory, texts=texts, unread=tuple(one for one in memory.unread if one != file))
@@ -113,14 +113,14 @@ def with_text(memory: MemoryFiles, file: str, text: str) -> MemoryFiles:
 def with_upward(
     memory: MemoryFiles, file: str, found: InstructionsFound
 ) -> tuple[MemoryFiles, tuple[Emitted, ...]]:
-    """Note the files from the user's down to the working directory; gives what is to be said of them, too."""
+    """Record the files from the user's directory down to the working directory. Also returns the events to emit."""
     fitted = fit_instructions(found.files)
     after = attrs.evolve(with_text(memory, file, ""), found=fitted.files, left_out=fitted.left_out)
     return after, tuple(_said_of(found, fitted))
 
 
 def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFiles, tuple[Emitted, ...]]:
-    """Note files of directories below, as far as there is room; gives what is to be said of them, too."""
+    """Record files of subdirectories within the size limit. Also returns the events to emit."""
     taken = sum(one.size_bytes for one in memory.joined) + sum(map(_size_of, memory.joining))
     fitted = fit_instructions(found.files, max(0, MAX_INSTRUCTION_BYTES - taken))
     after = attrs.evolve(
@@ -132,7 +132,7 @@ def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFil
 
 
 def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> MemoryFiles:
-    """Note which directories below a call is about to touch that were not looked at before."""
+    """Record the unsearched subdirectories that a call is about to touch."""
     reached = touched_directories(call.name, call.arguments, working_dir) if memory.names else ()
     paths = tuple(one for one in reached if one not in memory.touched)
     if not paths:
@@ -143,7 +143,7 @@ def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> Mem
 
 
 def newly_touched(memory: MemoryFiles, done: AbstractSet[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
-    """Say which directories the calls of a batch have touched for the first time; from then on they were looked at."""
+    """Return the directories that finished calls touched for the first time, and mark them as searched."""
     reached = dict.fromkeys(path for one in memory.reached if one.call_id in done for path in one.paths)
     room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
     new = tuple(path for path in reached if path not in memory.touched)[:room]
@@ -151,7 +151,7 @@ def newly_touched(memory: MemoryFiles, done: AbstractSet[CallId]) -> tuple[tuple
 
 
 def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:
-    """Write what joins the conversation; empty for nothing. From then on it has joined."""
+    """Return the text that joins the conversation, empty if there is none, and mark its files as joined."""
     if not memory.joining and not memory.joining_left_out:
         return "", memory
     lines = [JOINED, *map(_section_of, memory.joining)]
@@ -163,7 +163,7 @@ def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:
 
 
 def without(memory: MemoryFiles, messages: Sequence[Message]) -> MemoryFiles:
-    """Let files join again that these messages hold: they are about to leave the conversation."""
+    """Forget the files shown in these messages, which are about to leave the conversation, so that they can join again."""
     said = [
         block.text
         for message in messages
@@ -181,12 +181,12 @@ def without(memory: MemoryFiles, messages: Sequence[Message]) -> MemoryFiles:
 
 
 def show_memory(memory: MemoryFiles) -> str | None:
-    """Write the section of the system prompt; None where no file says anything."""
+    """Return the section of the system prompt. None if no file has text."""
     return "\n\n".join(_sections(memory)) or None
 
 
 def named_in(memory: MemoryFiles, words: str) -> tuple[str, ...]:
-    """Say which files have to be read again: those that some words name, and those that are unread still."""
+    """Return the files to read again: those named in the words and those still unread."""
     return tuple(
         file
         for file in memory.files
@@ -195,7 +195,7 @@ def named_in(memory: MemoryFiles, words: str) -> tuple[str, ...]:
 
 
 def _said_of(found: InstructionsFound, fitted: FittedInstructions) -> Iterator[Emitted]:
-    """Say what cannot be read, and what is not shown whole: else the reason is looked for in what the model does."""
+    """Yield events for unreadable and cut files, so that users do not blame the model for missing instructions."""
     for one in found.unread:
         yield ("memory_not_loaded", {"file": one.path, "reason": one.reason})
     if fitted.cut or fitted.left_out:
@@ -214,7 +214,7 @@ def _sections(memory: MemoryFiles) -> Iterator[str]:
 
 
 def _section_of(file: InstructionFile) -> str:
-    # A file must not end its own section: what comes after would look like the words of the application.
+    # A file must not end its own section: the text after it would look like the application's words.
     shown = fenced_in(file.text, SECTION)
     return f"{_opening_of(file.path)}\n{shown}\n</{SECTION}>"
 

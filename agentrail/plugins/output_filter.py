@@ -40,7 +40,7 @@ class Filter:
 
 
 class OutputFilter(Plugin[Filter]):
-    """Takes out of responses what must not be read."""
+    """Removes text from responses that users must not read."""
 
     priority = 110
 

@@ -170,7 +170,7 @@ def must_be(rule: CommandPattern, command: PlainCommand, *, is_covered: bool) ->
         return False
     if not command.behind:
         return _has_words(rule, command.words)
-    # `nice *` does not say which program nice runs. `nice make *` does.
+    # `nice *` does not name the program that nice runs. `nice make *` does.
     is_named = len(rule.words) > command.behind and command.behind not in rule.stars
     return _has_words(rule, command.run) or (is_named and _has_words(rule, command.words))
 

@@ -1,6 +1,7 @@
-"""What `Reflection` remembers, and how each of its three reviewers is asked and heard: the model itself, another model, an agent.
+"""State of `Reflection`, and the requests and replies of its three reviewers: the model itself, another model, an agent.
 
-Of an agent the model calls `task`, and the plugin writes that call and reads its result. All three approve in one way (`is_approved`).
+For an agent, the model calls `task`; the plugin writes the arguments and reads the result. All three approve in the same way
+(`is_approved`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,31 +35,31 @@ from agentrail.messages import (
 )
 
 TASK: Final = "task"
-"""The tool that gives work to an agent."""
+"""The tool that delegates work to an agent."""
 
 NOT_REVIEWED: Final = f"the model answered without calling {TASK}, so there was no review"
 NO_TASK: Final = f"there is no tool {TASK} in this session: add TaskTool() to its tools"
 
 _EMPHASIS: Final = "*_`#. !"
-"""What models put around a word that stands alone."""
+"""Characters that models put around a single word."""
 _FENCE: Final = "```"
 
 
 @attrs.frozen
 class Reviews:
-    """What is reviewed, and how far the review is.
+    """Settings and progress of a review.
 
     Attributes:
-        criteria: What a good answer is.
-        max_reviews: How often an answer is sent back in one cycle.
-        pass_signal: What a reviewer says to a good answer.
-        reviewer_model: Who reviews; None: the model itself.
-        reviews: How often this cycle's answer was sent back.
-        passed: Whether it was found good.
-        reviewer_agent: The agent that reviews; None: a model.
-        answer: What is reviewed, or was; not kept for `reviewer_model`, behind whose review the answer stands as it is.
-        is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
-        call_id: The call by which the agent reviews; None: none is open.
+        criteria: Criteria of a good answer.
+        max_reviews: Maximum number of reviews per cycle.
+        pass_signal: Word with which a reviewer approves an answer.
+        reviewer_model: The reviewing model. None: the model itself.
+        reviews: Number of reviews of this cycle's answer so far.
+        passed: Whether the answer was approved.
+        reviewer_agent: The reviewing agent. None: a model reviews.
+        answer: The answer under review, or the last one reviewed. Empty with `reviewer_model`, whose review leaves it unchanged.
+        is_asked_for: Whether the model was asked for a review but has not called the agent yet.
+        call_id: The open call in which the agent reviews. None: no call is open.
     """
 
     criteria: tuple[str, ...]
@@ -74,7 +75,7 @@ class Reviews:
 
 
 def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Have the model call the agent, unless this very answer passed, or reviews are over."""
+    """Ask the model to call the agent, unless this answer already passed or the reviews are used up."""
     answer = candidate_in(ctx.messages)
     if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
         return Continue(state)
@@ -89,7 +90,7 @@ def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
-    """Note by which call the agent reviews; what is said behind a review stands for the answer, where it is the signal alone."""
+    """Record the call in which the agent reviews. After a review, a response that is only the signal is replaced by the answer."""
     if message.calls:
         call_id = review_call(message.calls, state.reviewer_agent) if state.is_asked_for else None
         return Continue(
@@ -101,14 +102,14 @@ def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews
 
 
 def write_call(event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Write the arguments of the call by which the agent reviews; another call stays as it is."""
+    """Write the arguments of the call in which the agent reviews. Other calls are unchanged."""
     if event.call_id != state.call_id:
         return Continue(state)
     return ReplaceToolArgs(review_arguments(state, ctx.messages), state)
 
 
 def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
-    """Read the result of that call; one that failed lets the answer pass."""
+    """Read the result of that call. If the call failed, the answer passes."""
     result = next((one for one in event.results if one.call_id == state.call_id), None)
     if result is None:
         return Continue(state)
@@ -118,7 +119,7 @@ def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
 
 
 def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
-    """Hear what the model says of its own answer: where it approves that one, it is what is returned, and not the signal."""
+    """Read the model's review of its own answer. If it approves, return that answer instead of the signal."""
     if not state.reviews or message.calls:
         return Continue(attrs.evolve(state, passed=False))
     if not is_approved(message.text, state.pass_signal):
@@ -128,7 +129,7 @@ def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Review
 
 
 def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Have the model review its answer, and keep that for when it passes."""
+    """Ask the model to review its answer, and keep the answer in case it passes."""
     state = attrs.evolve(state, answer=candidate_in(ctx.messages), reviews=state.reviews + 1)
     prompt = (
         f"Review your answer by these criteria:\n{criteria_in(state)}\n"
@@ -138,7 +139,7 @@ def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Have another model review the answer; the cycle waits for it."""
+    """Request a review from another model. The cycle waits for it."""
     question = CallModel(
         prompt=f"Criteria:\n{criteria_in(state)}\n\nAnswer:\n{candidate_in(ctx.messages)}",
         system=f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line; if not, say what is wrong.",
@@ -148,7 +149,7 @@ def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def read_model(result: object, state: Reviews) -> Action[Reviews]:
-    """Send the answer back with what the reviewer says; a reviewer that fails, or says nothing, lets it pass."""
+    """Send the answer back with the review. If the reviewer fails or returns no text, the answer passes."""
     match result:
         case ModelAnswer(text=text) if text.strip() and not is_approved(text, state.pass_signal):
             prompt = f"A reviewer says of your answer:\n{text}\nWrite a better one."
@@ -160,9 +161,9 @@ def read_model(result: object, state: Reviews) -> Action[Reviews]:
 
 
 def asked_review(state: Reviews) -> str:
-    """Tell the model to have its answer reviewed, and what to do then.
+    """Return the instruction to have the answer reviewed, with the next step.
 
-    A document it writes again: where answers have a shape, vendors let it say nothing else, and callers read nothing else.
+    A JSON answer is written again in full: with a response format, vendors allow only that format, and callers read only that.
     """
     return (
         f"Have your answer reviewed before it is returned: call `{TASK}` once, with subagent_type {state.reviewer_agent!r}. "
@@ -178,7 +179,7 @@ def _good(state: Reviews) -> str:
 
 
 def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
-    """Give the arguments of the call: an agent knows nothing of the conversation, so all that it judges by stands there."""
+    """Return the arguments of the call. An agent does not see the conversation, so they contain everything it judges by."""
     description = (
         f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line. "
         f"If not, say what is wrong with it, point by point.\n\nCriteria:\n{criteria_in(state)}\n\n"
@@ -188,9 +189,9 @@ def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
 
 
 def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
-    """Find the call among those of a response that asks for a review; of several the first one counts.
+    """Return the first call of a response that asks for a review, or None.
 
-    One without a description is refused before a plugin is asked, and the model may make it again.
+    A call without a description is rejected before plugins see it, and the model may repeat it.
     """
     for call in calls:
         arguments = call.arguments or {}
@@ -200,9 +201,9 @@ def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
 
 
 def is_approved(review: str, pass_signal: str) -> bool:
-    """Say whether a review has found an answer good: by its first line, or by `verdict` where it is a JSON object.
+    """Return whether a review approves the answer, by its first line, or by `verdict` if it is a JSON object.
 
-    Not by the words anywhere in it: "this cannot be APPROVED" is no approval.
+    The signal elsewhere in the text does not count: "this cannot be APPROVED" does not approve.
     """
     document = document_of(review)
     if isinstance(document, Mapping):
@@ -211,19 +212,19 @@ def is_approved(review: str, pass_signal: str) -> bool:
 
 
 def is_signal(text: str, pass_signal: str) -> bool:
-    """Say whether this is the signal and nothing else, but for what models put around it."""
+    """Return whether the text is only the signal, with or without emphasis marks."""
     said = text.strip()
     return pass_signal.strip() in {said, said.strip(_EMPHASIS)}
 
 
 def candidate_in(messages: Sequence[Message]) -> str:
-    """Give what the model said last."""
+    """Return the text of the model's last message, or an empty string."""
     said = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
     return next(said, "")
 
 
 def is_same_answer(one: str, other: str) -> bool:
-    """Say whether two answers are the same: their words, or what they say as JSON."""
+    """Return whether two answers are equal as text or as JSON."""
     return one == other or _is_same_document(one, other)
 
 
@@ -233,7 +234,7 @@ def _is_same_document(one: str, other: str) -> bool:
 
 
 def document_of(answer: str) -> JsonValue:
-    """Give the object or the array that an answer is, in a fence or not; None for words, also for words around a fence."""
+    """Parse an answer as a JSON object or array, fenced or not. None for other text, including text around a fence."""
     text = answer.strip()
     fenced = text.startswith(_FENCE) and text.endswith(_FENCE)
     try:
@@ -244,12 +245,12 @@ def document_of(answer: str) -> JsonValue:
 
 
 def criteria_in(state: Reviews) -> str:
-    """Write what a good answer is, one line for each criterion."""
+    """Return the criteria as a list, one line each."""
     return "\n".join(f"- {criterion}" for criterion in state.criteria)
 
 
 def _asked(messages: Sequence[Message]) -> str:
-    """Give the prompt that is answered, and what the user said since."""
+    """Return the prompt being answered and the user's later steering messages."""
     asked: list[str] = []
     for message in reversed(messages):
         if isinstance(message, UserMessage) and message.origin in {"prompt", "steer"}:

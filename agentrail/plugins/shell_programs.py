@@ -1,7 +1,7 @@
 """Programs of the shell: which of them run other programs, run code, or destroy data.
 
-Tables only, and how to find a program's subcommand after its options. A program not listed here runs only itself, as far
-as its command line shows.
+Tables only, and how to find a program's subcommand after its options. By its command
+line, a program not listed here runs only itself.
 """
 
 import re
@@ -119,7 +119,7 @@ _UNKNOWN_OPTIONS: Final = (
 
 
 def _removes_by_force(operands: Sequence[str]) -> bool:
-    """Recursive and forced, in any spelling; what stands behind `--` are names."""
+    """Whether options are recursive and forced, in any spelling. Words after `--` are names."""
     options = [word for word in _before_names(operands) if word[:1] == "-"]
     short = "".join(word[1:] for word in options if not word.startswith("--"))
     long = [word for word in options if len(word) > len("--")]
@@ -132,12 +132,12 @@ def _before_names(operands: Sequence[str]) -> Sequence[str]:
 
 
 def _kills_all(operands: Sequence[str]) -> bool:
-    """Process -1 is every process; the first `-1` may be a signal, unless another one or `--` stood before it."""
+    """Whether process -1, that is every process, is a target. The first `-1` may be a signal, unless a signal or `--` precedes it."""
     return "-1" in operands[1:] or list(operands[:1]) == ["--"]
 
 
 def _deletes_everything(operands: Sequence[str]) -> bool:
-    """`find -delete` without a test that says of what: each branch of `-o` needs one, and none may be turned around."""
+    """Whether `find -delete` has a branch of `-o` without a test, or any negated test."""
     if "-delete" not in operands:
         return False
     branches: list[list[str]] = [[]]
@@ -184,7 +184,7 @@ _DESTROYERS: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = 
 
 
 def destroys(command: PlainCommand) -> str | None:
-    """Return what a command destroys; None for one that destroys nothing by its name. It does not look inside of programs."""
+    """Return what a command destroys, or None if its name destroys nothing. The content of programs is not checked."""
     words = command.run
     program = words[0].rpartition("/")[2].lower()
     program = program.partition(".")[0] if program.startswith("mkfs.") else program

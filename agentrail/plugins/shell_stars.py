@@ -1,4 +1,4 @@
-"""What a star in a rule never covers: programs that run other commands, and options that run programs or name a file to write.
+"""Commands that a star in a rule never covers: programs that run other commands, and options that run programs or name a file to write.
 
 One table, each row with its reason, and one of the commands that only read. "Always" writes a star only for these. They
 apply to commands parsed by `shell_plain`, whose words are therefore certain.
