@@ -1,5 +1,5 @@
-"""What a gateway and a remote client both write and read: the forms of values, and the frames that a server sends over a WebSocket.
+"""The wire format shared by the gateway and the remote client: JSON forms of values, and the frames a server sends over a WebSocket.
 
-Pure: values in, JSON out, and the other way round. Neither side decides anything here, and neither knows the other: `agentrail.gateway`
-and `agentrail.remote` stand side by side, and this is all that they share.
+Pure encoding and decoding between values and JSON. `agentrail.gateway` and `agentrail.remote` do not import each other, and share only
+this package.
 """

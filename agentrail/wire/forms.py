@@ -1,7 +1,7 @@
-"""How a session, its conversation and receipts look on the wire, and how a client makes the values of it again.
+"""Encoding and decoding of sessions, conversations and receipts.
 
-Pure. Events have their form in `core.wire.codec`, and it is that one here too. All else is written as it is, every field under its own
-name, so that a client in any language reads what the reference describes, and `RemoteSession` gives the very classes of `Session`.
+Pure. Events use the format of `core.wire.codec`. Other values are encoded unchanged, each field under its own name. A client in any
+language therefore reads what the reference describes, and `RemoteSession` returns the same classes as `Session`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,13 +33,13 @@ Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
 
 
 class ChildForm(Struct, frozen=True, kw_only=True):
-    """A session that works for a call, as a snapshot names it; how it stands in full is in `status.children`.
+    """A child session, as a snapshot lists it. `status.children` has its full status.
 
     Attributes:
-        session_id: Which one.
-        call_id: The call of the session above it.
-        agent_id: As which agent it works, in the words of the call that began it; None where that is not known.
-        phase: One of the four, in lower case; None where it is not at hand.
+        session_id: Id of the child session.
+        call_id: The parent's call that started it.
+        agent_id: Agent that it runs as, as named by the call that started it, or None if unknown.
+        phase: One of the four phases, in lower case, or None if unknown.
     """
 
     session_id: str
@@ -49,13 +49,13 @@ class ChildForm(Struct, frozen=True, kw_only=True):
 
 
 class LiveForm(Struct, frozen=True, kw_only=True):
-    """What was said in passing and not yet for good.
+    """Streamed output that is not committed yet.
 
     Attributes:
-        attempt: Which attempt at its turn the request is that is out; 0 where none is.
-        text: What its response has said so far.
-        thinking: What it has thought aloud so far.
-        progress: By call, what it said last of how far it is.
+        attempt: Number of the open request's attempt at its turn, or 0 if no request is open.
+        text: Response text so far.
+        thinking: Thinking text so far.
+        progress: Latest progress message of each call.
     """
 
     attempt: int
@@ -65,25 +65,25 @@ class LiveForm(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotForm(Struct, frozen=True, kw_only=True):
-    """A snapshot as it is written: the number in front, because a reader goes on from there.
+    """An encoded snapshot. The event number comes first, because a reader continues from it.
 
     Attributes:
-        seq: The number of the last committed event.
-        status: How it stands.
-        queued: What the user said and what waits, steers first.
-        todos: The list that the model keeps of its work.
-        text: What the response that streams has said so far.
-        messages: The last ones.
-        before: How many stand in front of them.
-        title: What the model called the conversation; None before it has.
-        agent_id: The profile that it was started with; None where it has none.
-        first_seq: The number of the first event that can still be read, as far as that is known.
-        children: The sessions that work for it.
-        live: What was said in passing and not yet for good; None where that is nothing.
-        context: How full the model's window is.
-        first_words: What was said to it first, up to 80 characters; left out where that is not known.
-        metadata: What its caller said of it when it was created; left out where that is nothing.
-        effects: By tool, what it promises about being run twice; a tool that is not named here is `once`.
+        seq: Number of the last committed event.
+        status: Status of the session.
+        queued: Queued user input, steering messages first.
+        todos: The model's to-do list.
+        text: Text of the streaming response so far.
+        messages: The last messages.
+        before: Number of earlier messages.
+        title: Title that the model gave the conversation, or None before it sets one.
+        agent_id: Profile of the session, or None if it has none.
+        first_seq: Number of the first event that can still be read, if known.
+        children: Child sessions.
+        live: Streamed output that is not committed yet, or None if there is none.
+        context: How full the model's context window is.
+        first_words: First message to the session, up to 80 characters. Omitted if unknown.
+        metadata: Metadata given when the session was created. Omitted if empty.
+        effects: Effect class by tool: whether a call may run again. Tools that are not listed are `once`.
     """
 
     seq: int
@@ -106,14 +106,14 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
 
 
 class AcceptedForm(Struct, frozen=True, kw_only=True):
-    """What a prompt is answered with: its receipt, and the request that it is.
+    """Reply to a prompt: its receipt and its request id.
 
     Attributes:
-        request_id: Of the request.
-        ref: The name of the prompt, which its events have too.
-        seq: The number of the event that says that it was taken.
-        queued: Whether it waits for its turn.
-        position: In the queue, 0 is next.
+        request_id: Id of the request.
+        ref: Name of the prompt, also carried by its events.
+        seq: Number of the event that records the prompt.
+        queued: Whether the prompt waits in the queue.
+        position: Position in the queue, where 0 is next.
     """
 
     request_id: str
@@ -125,11 +125,11 @@ class AcceptedForm(Struct, frozen=True, kw_only=True):
 
 @frozen(kw_only=True)
 class MessagePage:
-    """A part of a conversation.
+    """A page of a conversation.
 
     Attributes:
-        messages: In order.
-        next: How many stand in front of what comes behind them; None behind the last.
+        messages: The messages in order.
+        next: Value of `after` for the next page, or None on the last page.
     """
 
     messages: tuple[Message, ...]
@@ -137,18 +137,18 @@ class MessagePage:
 
 
 class RuleForm(Struct, frozen=True, kw_only=True):
-    """A rule that a person made, as it is written.
+    """An encoded approval rule of a user.
 
     Attributes:
-        rule_id: What it is revoked by.
-        session_id: The session that has it.
-        tool: The tool.
-        command_family: For commands their words; None: every call of the tool.
-        exact: Whether it covers these very words and no others; else all simple commands that begin with them.
-        words: What it allows, for people.
-        reach: Where it holds: in the one session that has it; what works for that one asks for itself.
-        at_ms: When it was made, in milliseconds since 1970; None where that was not kept.
-        by: Who made it: a person.
+        rule_id: Id with which the rule is revoked.
+        session_id: Session that has the rule.
+        tool: Name of the tool.
+        command_family: Leading words of the commands that it covers, or None if it covers every call of the tool.
+        exact: Whether it covers exactly this command. Otherwise it covers all simple commands that start with its words.
+        words: Readable description of what the rule allows.
+        reach: Where the rule applies: only in the session that has it. Child sessions ask for themselves.
+        at_ms: Time of creation in milliseconds since 1970, or None if not recorded.
+        by: Creator of the rule, always a user.
     """
 
     rule_id: str
@@ -163,17 +163,17 @@ class RuleForm(Struct, frozen=True, kw_only=True):
 
 
 class RuleList(Struct, frozen=True, kw_only=True):
-    """The rules that people made.
+    """Approval rules of users.
 
     Attributes:
-        rules: Those of the session that was asked first, then those of the sessions below it.
+        rules: Rules of the requested session, followed by those of its child sessions.
     """
 
     rules: tuple[RuleForm, ...]
 
 
 def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
-    """Write rules."""
+    """Convert rules to their wire form."""
     return RuleList(
         rules=tuple(
             [
@@ -194,7 +194,7 @@ def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
 
 
 def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
-    """Read what `list_rules` wrote."""
+    """Decode an encoded `RuleList`."""
     try:
         found = _RULES.decode(text).rules
     except (msgspec.DecodeError, RecursionError) as error:
@@ -225,9 +225,9 @@ _RULES: Final = decoder_of(RuleList)
 def encode_snapshot(
     snapshot: Snapshot, *, metadata: JsonObject = EMPTY, agent_id: str | None = None
 ) -> bytes:
-    """Write what `SnapshotForm` has, `metadata` only where there is some.
+    """Encode a snapshot as a `SnapshotForm`, without `metadata` if it is empty.
 
-    `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
+    `messages` holds the last messages, and `before` counts the earlier ones. Read those with `messages?after=`.
     """
     shown = snapshot.last_messages
     form = SnapshotForm(
@@ -273,7 +273,7 @@ def _live_in(form: LiveForm) -> LiveText:
 
 
 def decode_snapshot(text: bytes) -> Snapshot:
-    """Read what `encode_snapshot` wrote."""
+    """Decode a snapshot."""
     return _snapshot_in(_read(_SNAPSHOTS, text))
 
 
@@ -295,12 +295,12 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
 
 
 def encode_status(status: Status) -> bytes:
-    """Write how a session stands, every field under its name."""
+    """Encode a session's status, each field under its own name."""
     return encode_plain(status)
 
 
 def decode_status(text: bytes) -> Status:
-    """Read what `encode_status` wrote."""
+    """Decode a session's status."""
     status: Status = _read(_STATUSES, text)
     return status
 
@@ -309,20 +309,20 @@ def decode_status(text: bytes) -> Status:
 
 
 def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> bytes:
-    """Write a part of a conversation: `{messages, next}`."""
+    """Encode a page of a conversation: `{messages, next}`."""
     page = page_of_messages(messages, after=after, limit=limit)
     return encode_plain({"messages": page.messages, "next": page.next})
 
 
 def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> MessagePage:
-    """Give a part of a conversation; the arguments are those of `encode_messages`."""
+    """Return a page of a conversation. Takes the arguments of `encode_messages`."""
     shown = messages[after : after + limit]
     behind = after + len(shown)
     return MessagePage(messages=shown, next=behind if shown and behind < len(messages) else None)
 
 
 def decode_messages(text: bytes) -> MessagePage:
-    """Read what `encode_messages` wrote."""
+    """Decode a page of a conversation."""
     page: MessagePage = _read(_PAGES, text)
     return page
 
@@ -331,17 +331,17 @@ def decode_messages(text: bytes) -> MessagePage:
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
-    """Write a receipt, every field under its name. Which of the three it is follows from what was asked for."""
+    """Encode a receipt, each field under its own name. The request determines which of the three kinds it is."""
     return encode_plain(receipt)
 
 
 def decode_receipt(kind: type[Struct], text: bytes) -> Any:
-    """Read a receipt."""
+    """Decode a receipt of the given class."""
     return _read(_RECEIPTS[kind], text)
 
 
 def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
-    """Write what a prompt is answered with: `{request_id, ref, seq, queued, position}`."""
+    """Encode the reply to a prompt: `{request_id, ref, seq, queued, position}`."""
     told = AcceptedForm(
         request_id=request_id,
         ref=receipt.ref,
@@ -353,7 +353,7 @@ def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
 
 
 def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
-    """Write `{of, receipt}`, where `of` is `prompt` or `steer`; `null` where there is none."""
+    """Encode `{of, receipt}`, where `of` is `prompt` or `steer`, or `null` if there is no receipt."""
     if receipt is None:
         return b"null"
     of = "prompt" if isinstance(receipt, PromptReceipt) else "steer"
@@ -361,7 +361,7 @@ def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
 
 
 def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
-    """Read what `encode_receipt_found` wrote."""
+    """Decode the result of `encode_receipt_found`."""
     found: _ReceiptFound | None = _read(_RECEIPTS_FOUND, text)
     if found is None:
         return None
@@ -380,7 +380,7 @@ class _ReceiptFound(Struct, frozen=True, kw_only=True):
 
 
 class PastForm(Struct, frozen=True, kw_only=True):
-    """What a session was behind a record, as it is written."""
+    """Encoded state of a session after a record."""
 
     number: int
     at_ms: int
@@ -389,13 +389,13 @@ class PastForm(Struct, frozen=True, kw_only=True):
 
 
 def encode_past_state(number: int, at_ms: int, snapshot: Snapshot, messages: tuple[Message, ...]) -> bytes:
-    """Write `{number, at_ms, snapshot, messages}`: what a session was behind a record."""
+    """Encode `{number, at_ms, snapshot, messages}`: the state of a session after a record."""
     form = msgspec.Raw(encode_snapshot(snapshot))
     return encode_plain({"number": number, "at_ms": at_ms, "snapshot": form, "messages": messages})
 
 
 def decode_past_state(text: bytes) -> tuple[int, int, Snapshot, tuple[Message, ...]]:
-    """Read what `encode_past_state` wrote, in the order of its arguments."""
+    """Decode a past state into the arguments of `encode_past_state`, in the same order."""
     form: PastForm = _read(_PASTS, text)
     return form.number, form.at_ms, _snapshot_in(form.snapshot), form.messages
 

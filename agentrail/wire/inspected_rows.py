@@ -1,17 +1,17 @@
-"""Rows for people who look after a server: nodes of the supervision tree, and plugins. Pure.
+"""Rows for operators: nodes of the supervision tree, and plugins. Pure.
 
-Both sides of a connection read them. What a tree is says `agentrail.actors.tree`; a field may be added at any time, none is taken away.
+Both sides of a connection use them. See `agentrail.actors.tree` for the tree. Fields may be added at any time, and none is removed.
 """
 
 from agentrail.structs import Value
 
 
 class ExitNote(Value, frozen=True, kw_only=True):
-    """How something ended by itself, or why an attempt to start it failed.
+    """An unrequested exit, or a failed attempt to start.
 
     Attributes:
-        reason: In one line, without secrets.
-        at_ms: When, in milliseconds since 1970.
+        reason: Reason in one line, without secrets.
+        at_ms: Time in milliseconds since 1970.
     """
 
     reason: str
@@ -19,12 +19,12 @@ class ExitNote(Value, frozen=True, kw_only=True):
 
 
 class Intensity(Value, frozen=True, kw_only=True):
-    """How many restarts are allowed, and how many of them are used.
+    """Restart intensity: the allowed restarts, and how many of them are used.
 
     Attributes:
         used: Restarts within the last `within_ms`.
-        allowed: With one more it is given up.
-        within_ms: The period that counts.
+        allowed: Allowed restarts; with one more, the supervisor gives up.
+        within_ms: Length of the period in milliseconds.
     """
 
     used: int
@@ -36,25 +36,24 @@ class TreeRow(Value, frozen=True, kw_only=True):
     """A node of the supervision tree.
 
     Attributes:
-        key: Where it stands below the root, numbers with points between them: the same over all its restarts. Of a session that was
-            given up `parked:` and its id.
-        parent: The key of the node above; None of the root.
-        name: Of a session its id.
+        key: Position below the root, as numbers separated by dots; stable across restarts. For a session that was given up,
+            `parked:` and its id.
+        parent: Key of the parent node, or None for the root.
+        name: Name of the node; the id for a session.
         kind: `supervisor`, `session` or `actor`.
-        status: Such as `running`; `parked` of a session that crashed too often and was given up.
-        phase: Of a session what it does.
-        session_id: Of a session its id.
-        title: What a session is about, as its model called it; None while it has not.
-        first_words: What was said to a session first, up to 80 characters; to one that works for another, what it has to do. None where
-            that is not known.
-        incarnation: How many instances of it came up.
-        restarts: How often it was started again since it recovered.
-        mailbox: How many messages wait for it; None of what has no mailbox.
-        up_at_ms: When its last instance came up, in milliseconds since 1970; None while none is up.
-        strategy: Of a supervisor what it does about a child that ends.
-        intensity: How many restarts are allowed and used; None of what has no budget of its own.
-        exits: How it ended the last five times, the newest last.
-        stuck: Whether it did not obey when it was told to stop.
+        status: Status such as `running`, or `parked` for a session that was given up after too many crashes.
+        phase: Phase of a session.
+        session_id: Id of a session.
+        title: Title that the model gave a session, or None before it sets one.
+        first_words: First message to a session, or the task of a child session, up to 80 characters, or None if unknown.
+        incarnation: Number of instances started so far.
+        restarts: Restarts since it last recovered.
+        mailbox: Messages in the mailbox, or None if it has no mailbox.
+        up_at_ms: Start of the current instance, in milliseconds since 1970, or None if none is running.
+        strategy: Restart strategy of a supervisor.
+        intensity: Allowed and used restarts, or None if it has no restart budget of its own.
+        exits: Its last five exits, the newest last.
+        stuck: Whether it did not stop when asked to.
     """
 
     key: str
@@ -80,11 +79,11 @@ class HookRow(Value, frozen=True, kw_only=True):
     """One hook of a plugin.
 
     Attributes:
-        hook: Its name.
-        calls: How often it was called.
-        failures: How often it failed.
-        p50_ms: Within how many milliseconds half of the calls ended, at most 9 % too much.
-        p99_ms: Within how many all but the slowest of a hundred did.
+        hook: Name of the hook.
+        calls: Number of calls.
+        failures: Number of failed calls.
+        p50_ms: Median duration in milliseconds, overestimated by at most 9 %.
+        p99_ms: 99th percentile of the duration in milliseconds.
     """
 
     hook: str
@@ -95,12 +94,12 @@ class HookRow(Value, frozen=True, kw_only=True):
 
 
 class FailureNote(Value, frozen=True, kw_only=True):
-    """What a plugin failed with last.
+    """The last failure of a plugin.
 
     Attributes:
-        hook: In which hook.
-        words: What it raised, in one line.
-        at_ms: When, in milliseconds since 1970.
+        hook: Hook that failed.
+        words: Exception in one line.
+        at_ms: Time in milliseconds since 1970.
     """
 
     hook: str
@@ -112,17 +111,17 @@ class PluginRow(Value, frozen=True, kw_only=True):
     """A plugin of the host, or all plugins of one name in the sessions of a tenant.
 
     Attributes:
-        key: `host:` or `session:` and the name: a plugin of each kind may have the same one.
-        name: Which one.
+        key: `host:` or `session:`, followed by the name, because one plugin of each kind may share a name.
+        name: Name of the plugin.
         kind: `host` or `session`.
-        version: Of a plugin of the host; empty of others.
-        order: Of a plugin of the host its place, from 1.
-        hooks: Those that it has, in the order in which they are met; of a session's plugin those that were called.
-        failures: How often it failed.
-        stuck_hook: The hook that does not come back; None without.
-        stuck_at_ms: Since when, in milliseconds since 1970.
-        sessions: How many sessions have it now; None of a plugin of the host, which stands beside them all.
-        last_failure: What it failed with last; None where it never did.
+        version: Version of a host plugin, or empty for a session plugin.
+        order: Position of a host plugin, from 1.
+        hooks: Hooks of a host plugin in running order, or the called hooks of a session plugin.
+        failures: Number of failed calls.
+        stuck_hook: Hook that does not return, or None if there is none.
+        stuck_at_ms: Time since which it has not returned, in milliseconds since 1970.
+        sessions: Number of sessions that use it now, or None for a host plugin, which belongs to no session.
+        last_failure: The last failure, or None if it never failed.
     """
 
     key: str

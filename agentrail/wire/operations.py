@@ -1,7 +1,7 @@
-"""The calls of a session, one row each: what every way to a session has to know of a call, whether it is a handle, a socket or a route.
+"""The operations of a session, one entry each, as shared by handles, sockets and routes.
 
-A row has no word of HTTP: how a server offers a call is in `agentrail.gateway.offers`. The signature and docstring of a call are in
-`agentrail.runtime.session_calls`. A test holds the two together: the same arguments with the same defaults.
+Entries are independent of HTTP: `agentrail.gateway.offers` defines how a server offers an operation. Its signature and docstring are in
+`agentrail.runtime.session_calls`. A test checks that both have the same arguments and defaults.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,18 +38,18 @@ def _is_no_one(_: AgentrailError) -> bool:
 
 @frozen(kw_only=True, eq=False)
 class Operation(Generic[R]):
-    """One call of a session.
+    """One operation of a session.
 
     Attributes:
-        name: Of the method, and of the command of a socket.
-        takes: Its arguments, as they travel. Their types say how they are checked; a server may read its body as this very struct.
-        local: More arguments of the method, each of which is None where it is left out. A server sets them itself, or has no use for them.
-        agree: Says what is wrong with arguments of which each is right by itself; None where nothing can be.
-        signal: Makes the signal of all arguments; None where the handle has a method `_do_<name>` in its place.
-        owner: The argument that says which session below is asked; None for the session itself.
-        gives: The type of the result.
-        is_read: Whether it changes nothing, so that it may be done again at any time.
-        was_ours: Whether an error of a command that was sent twice, since a connection was lost, only says that the first one was done.
+        name: Name of the method, and of the socket command.
+        takes: Arguments as they are sent. Their types define their checks, and a server may decode its body as this struct.
+        local: Further arguments of the method, each None if omitted. A server sets them itself, or does not use them.
+        agree: Returns an error for a combination of valid arguments, or None. Is None if every combination is valid.
+        signal: Creates the signal from all arguments, or None if the handle has a `_do_<name>` method instead.
+        owner: Argument that identifies the child session to call, or None for the session itself.
+        gives: Type of the result.
+        is_read: Whether it changes nothing, so that it may be repeated at any time.
+        was_ours: Whether an error of a command that was sent again after a lost connection means that the first one succeeded.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Operation(Generic[R]):
 
 
 def already_decided(status: str) -> Callable[[AgentrailError], bool]:
-    """Return what finds the error of an interaction that users have decided in this way, and this call may have been the one."""
+    """Return a check for errors of interactions that a user decided this way, possibly with this very call."""
 
     def was_ours(error: AgentrailError) -> bool:
         return isinstance(error, AlreadyResolved) and error.by == "user" and error.status == status
@@ -76,7 +76,7 @@ def already_decided(status: str) -> Callable[[AgentrailError], bool]:
 
 
 class ApproveArguments(Value, frozen=True, kw_only=True):
-    """A call that may run; fields as of `Session.approve`."""
+    """Approves a call. The fields are those of `Session.approve`."""
 
     approval_id: str
     kind: Literal["once", "always"] = "once"
@@ -99,11 +99,11 @@ APPROVE: Final[Operation[None]] = Operation(
 
 
 class RejectBody(Value, frozen=True, kw_only=True):
-    """A call that may not run.
+    """Rejects a call.
 
     Attributes:
-        approval_id: Which one.
-        reason: What the model reads.
+        approval_id: Id of the approval.
+        reason: Reason shown to the model.
         auto_resume: Whether the model gets a turn to react.
     """
 
@@ -123,11 +123,11 @@ REJECT: Final[Operation[None]] = Operation(
 
 
 class RespondBody(Value, frozen=True, kw_only=True):
-    """An answer to a question.
+    """Answers a question.
 
     Attributes:
-        ref: Which one.
-        response: In words, the number of an option, or the object that was filled in.
+        ref: Id of the question.
+        response: Text, the number of an option, or the completed object.
     """
 
     ref: str
@@ -145,11 +145,11 @@ RESPOND: Final[Operation[None]] = Operation(
 
 
 class DeclineBody(Value, frozen=True, kw_only=True):
-    """A question that gets no answer.
+    """Declines a question without an answer.
 
     Attributes:
-        ref: Which one.
-        reason: For who asked.
+        ref: Id of the question.
+        reason: Reason shown to the asking tool or plugin.
     """
 
     ref: str
@@ -170,7 +170,7 @@ DECLINE: Final[Operation[None]] = Operation(
 
 
 class AbortArguments(Value, frozen=True, kw_only=True):
-    """What is to be stopped; fields as of `Session.abort`."""
+    """Stops running work. The fields are those of `Session.abort`."""
 
     reason: str | None = None
     kill_tools: KillMode = "killable"
@@ -186,7 +186,7 @@ ABORT: Final[Operation[AbortReceipt]] = Operation(
 
 
 class AbortToolArguments(Value, frozen=True, kw_only=True):
-    """Which call is to be stopped; fields as of `Session.abort_tool`."""
+    """Stops one call. The fields are those of `Session.abort_tool`."""
 
     call_id: str
     reason: str | None = None
@@ -196,10 +196,10 @@ ABORT_TOOL: Final[Operation[None]] = Operation(name="abort_tool", takes=AbortToo
 
 
 class CompactBody(Value, frozen=True, kw_only=True):
-    """Why a conversation is to be summarised.
+    """Requests a summary of the conversation.
 
     Attributes:
-        reason: For people.
+        reason: Reason shown to users.
     """
 
     reason: str | None = None
@@ -209,7 +209,7 @@ COMPACT: Final[Operation[None]] = Operation(name="compact", takes=CompactBody, s
 
 
 class SwitchModelArguments(Value, frozen=True, kw_only=True):
-    """Another model; fields as of `Session.switch_model`."""
+    """Switches the model. The fields are those of `Session.switch_model`."""
 
     model: Any
     provider_opts: Any = None
@@ -219,10 +219,10 @@ SWITCH_MODEL: Final[Operation[None]] = Operation(name="switch_model", takes=Swit
 
 
 class StopBody(Value, frozen=True, kw_only=True):
-    """Why a session is ended.
+    """Ends a session.
 
     Attributes:
-        reason: For people.
+        reason: Reason shown to users.
     """
 
     reason: str = "stopped"
@@ -238,11 +238,11 @@ STOP: Final[Operation[None]] = Operation(
 
 
 class GoOnBody(Value, frozen=True, kw_only=True):
-    """A cycle without new words.
+    """Starts a cycle without a new message.
 
     Attributes:
-        client_id: The caller's name of it.
-        settings: As of `PromptCommandBody`.
+        client_id: Name that the caller gives the request.
+        settings: Same as in `PromptCommandBody`.
     """
 
     client_id: str | None = None
@@ -255,7 +255,7 @@ GO_ON: Final[Operation[PromptReceipt]] = Operation(
 
 
 class RewindArguments(Value, frozen=True, kw_only=True):
-    """Where a session goes back to; fields as of `Session.rewind`."""
+    """Point to rewind to. The fields are those of `Session.rewind`."""
 
     to: int | None = None
     turn: int | None = None
@@ -265,7 +265,7 @@ class RewindArguments(Value, frozen=True, kw_only=True):
 
 
 def fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
-    """Say what is wrong with a place in a journal, which is given by a number or by a turn."""
+    """Return what is wrong with a position in a journal, given as a record number or as a turn, or None."""
     if number is not None and turn is not None:
         return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
     if needed and number is None and turn is None:
@@ -288,7 +288,7 @@ REWIND: Final[Operation[Any]] = Operation(name="rewind", takes=RewindArguments, 
 
 
 class NoArguments(Value, frozen=True, kw_only=True):
-    """Nothing to say."""
+    """No arguments."""
 
 
 RULES: Final[Operation[tuple[ApprovalRule, ...]]] = Operation(
@@ -297,7 +297,7 @@ RULES: Final[Operation[tuple[ApprovalRule, ...]]] = Operation(
 
 
 class RevokeRuleArguments(Value, frozen=True, kw_only=True):
-    """Which rule is taken back."""
+    """The rule to revoke."""
 
     rule_id: str
 
@@ -315,10 +315,10 @@ REVOKE_RULE: Final[Operation[None]] = Operation(
 
 
 class ReceiptBody(Value, frozen=True, kw_only=True):
-    """A message that may have been sent before.
+    """Looks up the receipt of a message that may have been sent before.
 
     Attributes:
-        client_id: Its name.
+        client_id: Name that the caller gave the message.
     """
 
     client_id: str
@@ -341,7 +341,7 @@ SNAPSHOT: Final[Operation[Snapshot]] = Operation(
 
 
 class TurnsArguments(Value, frozen=True, kw_only=True):
-    """How many turns are named."""
+    """The number of turns to return."""
 
     limit: int = 1_000
 
@@ -352,7 +352,7 @@ TURNS: Final[Operation[tuple[PastTurn, ...]]] = Operation(
 
 
 class JournalArguments(Value, frozen=True, kw_only=True):
-    """Which records of a journal are read."""
+    """The journal records to read."""
 
     after: int = 0
     limit: int = 1_000
@@ -362,10 +362,10 @@ JOURNAL: Final[Operation[Any]] = Operation(name="journal", takes=JournalArgument
 
 
 class StateAtBody(Value, frozen=True, kw_only=True):
-    """A moment of the past.
+    """A past point of a session.
 
     Attributes:
-        number: Of the record behind which it is.
+        number: Number of the record after which the state is read.
     """
 
     number: int
@@ -395,4 +395,4 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     JOURNAL,
     STATE_AT,
 )
-"""All rows."""
+"""All operations."""

@@ -1,4 +1,4 @@
-"""Values as plain JSON, as answers and frames hold them. Pure."""
+"""Encoding of values as plain JSON for replies and frames. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ from agentrail.core.wire.settling import mended_text
 
 
 def encode_plain(value: object) -> bytes:
-    """Write what an answer holds; half of a character, which no UTF-8 can hold, becomes U+FFFD."""
+    """Encode a value as JSON. A lone surrogate, which UTF-8 cannot represent, becomes U+FFFD."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -29,7 +29,7 @@ def _mended(value: object) -> object:
 
 
 def _name_of_class(value: object) -> object:
-    # For example a `Secret` among the options of a plugin: nothing else of an object may be shown.
+    # For example a `Secret` in a plugin's options: only the class name of an object may be shown.
     return f"{type(value).__name__}(…)"
 
 

@@ -1,7 +1,7 @@
-"""Rows: what lists show of a session, and of what waits for people; whole values that a newer one takes the place of.
+"""List rows of sessions and of pending approvals and questions. A newer row replaces the whole older one.
 
-Pure. Both sides of a connection read them: a socket sends them to those who watch, and `agentrail top` draws them. How a row comes about
-is said in `agentrail.host`; a field may be added at any time, none is taken away.
+Pure. Both sides of a connection use them: a socket sends them to watchers, and `agentrail top` displays them. `agentrail.host` creates
+the rows. Fields may be added at any time, and none is removed.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -15,11 +15,11 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class ToolAtWork(Value, frozen=True, kw_only=True):
-    """A tool that runs.
+    """A running tool.
 
     Attributes:
-        name: Of the tool.
-        since_ms: When its attempt began, in milliseconds since 1970.
+        name: Name of the tool.
+        since_ms: Start of its current attempt, in milliseconds since 1970.
     """
 
     name: str
@@ -27,11 +27,11 @@ class ToolAtWork(Value, frozen=True, kw_only=True):
 
 
 class WaitingCounts(Value, frozen=True, kw_only=True):
-    """How much waits for people in a session and all below it.
+    """Number of pending approvals and questions in a session and all its child sessions.
 
     Attributes:
-        approvals: Calls, those of the client among them.
-        questions: Questions.
+        approvals: Pending approvals, including calls that the client runs.
+        questions: Pending questions.
     """
 
     approvals: int
@@ -42,28 +42,28 @@ class SessionRow(Value, frozen=True, kw_only=True):
     """A session in a list.
 
     Attributes:
-        session_id: Which one; of a root.
-        title: What it is about; None while it has none.
-        first_words: What was said to it first, up to 80 characters, for those that have no title; None where that is not known.
-        agent_id: Its profile; None of one that has none.
-        phase: One of the four, or `asleep`, or `ended`.
-        suspended: Whether its cycle waits for people and for nothing else.
-        tearing_down: Whether what an abort stopped is not gone yet.
-        tool: The tool that runs longest; None while none does.
-        running: How many calls run.
-        waiting: How much waits for people.
-        queued: How many prompts wait.
-        model: The model string; None of one that was not awake since the server began.
-        turn: Of the running cycle, from 1; 0 in idle.
-        tokens: Read and written by all of it; None where `model` is.
-        cost_usd: What that cost; None where a price is not known.
-        created_at_ms: When it began, in milliseconds since 1970; None where that is not known.
-        changed_at_ms: When it published something last.
-        outcome: How its last cycle ended; None while one runs, before the first, and where that is not known.
-        restarts: How often it crashed and came back.
-        parent: The session that it was forked from; None for none.
-        ended: Whether nothing follows.
-        user: Whose it is.
+        session_id: Id of the root session.
+        title: Title of the session, or None while it has none.
+        first_words: First message to the session, up to 80 characters, for sessions without a title, or None if unknown.
+        agent_id: Profile of the session, or None if it has none.
+        phase: One of the four phases, or `asleep`, or `ended`.
+        suspended: Whether the cycle waits only for users.
+        tearing_down: Whether work stopped by an abort is still shutting down.
+        tool: The longest running tool, or None if no tool runs.
+        running: Number of running calls.
+        waiting: Number of pending approvals and questions.
+        queued: Number of queued prompts.
+        model: Model string, or None if the session has not been awake since the server started.
+        turn: Turn of the running cycle, from 1, or 0 when idle.
+        tokens: Tokens read and written by the whole session, or None if `model` is.
+        cost_usd: Cost of those tokens, or None if a price is unknown.
+        created_at_ms: Time of creation in milliseconds since 1970, or None if unknown.
+        changed_at_ms: Time of the last published event.
+        outcome: Outcome of the last cycle, or None while a cycle runs, before the first one, or if unknown.
+        restarts: Number of restarts after a crash.
+        parent: Session that this one was forked from, or None if it is not a fork.
+        ended: Whether the session has ended.
+        user: User that the session belongs to.
     """
 
     session_id: str
@@ -91,13 +91,13 @@ class SessionRow(Value, frozen=True, kw_only=True):
 
 
 class RowStep(Value, frozen=True, kw_only=True):
-    """One session on the way from a root to the one that asks.
+    """One session on the path from a root to the session that asks.
 
     Attributes:
-        session_id: Which one.
-        title: What it is about; None of one that works for another, and while it has none.
-        first_words: What one that works for another has to do, up to 80 characters. Left out where that is not known, and of the root,
-            whose first words stand beside the path.
+        session_id: Id of the session.
+        title: Title of the session, or None for a child session, or while it has none.
+        first_words: Task of a child session, up to 80 characters. Omitted if unknown, and for the root, whose row already has
+            it.
     """
 
     session_id: str
@@ -106,23 +106,23 @@ class RowStep(Value, frozen=True, kw_only=True):
 
 
 class WaitingRow(Value, frozen=True, kw_only=True):
-    """Something that waits for a person.
+    """A pending approval or question.
 
     Attributes:
-        key: Its own name.
-        kind: An approval, or a question.
-        session_id: The root, which decides it too.
-        title: What that is about; None while it has none.
-        first_words: What was said to that first, up to 80 characters; None where that is not known.
-        agent_id: The profile of that.
-        path: From the root to the session that asks, both among them.
-        at_ms: Since when it waits, in milliseconds since 1970.
-        expires_at_ms: When the clock decides; None: never.
-        tool: Of an approval the tool.
-        summary: The command, the path, or the question, in up to 200 characters.
-        approval_id: What `approve` and `reject` are given; None of a question.
-        ref: What `respond` and `decline` are given; None of an approval.
-        arguments_hash: Of an approval the hash of what would run.
+        key: Key of the row.
+        kind: Whether it is an approval or a question.
+        session_id: The root session, which also accepts the decision.
+        title: Title of the root session, or None while it has none.
+        first_words: First message to the root session, up to 80 characters, or None if unknown.
+        agent_id: Profile of the root session.
+        path: Sessions from the root to the one that asks, both included.
+        at_ms: Start of the wait, in milliseconds since 1970.
+        expires_at_ms: Time at which it times out, or None if it never does.
+        tool: Tool of an approval.
+        summary: The command, the path or the question, up to 200 characters.
+        approval_id: Id to pass to `approve` and `reject`, or None for a question.
+        ref: Id to pass to `respond` and `decline`, or None for an approval.
+        arguments_hash: Hash of the arguments that an approval would run.
     """
 
     key: str
@@ -142,16 +142,16 @@ class WaitingRow(Value, frozen=True, kw_only=True):
 
 
 class RowFilter(Value, frozen=True, kw_only=True):
-    """Which rows are wanted; what is left out lets all pass.
+    """Selects rows. An omitted field matches every row.
 
     Attributes:
-        q: Words that stand in the title, the first words, the id, the profile or the user; capitals do not matter.
-        agent_id: Only of this profile.
-        phase: Only those that are at it.
-        outcome: Only those whose last cycle ended so: `completed`, `aborted` or `failed`.
-        waiting: Only those that wait for people, or only those that do not.
-        ended: Only those that have ended, or only those that have not.
-        limit: How many rows at most, from 1 to 5,000; those that changed last.
+        q: Text to find in the title, the first words, the id, the profile or the user. Case does not matter.
+        agent_id: Match this profile only.
+        phase: Match sessions in this phase only.
+        outcome: Match sessions whose last cycle ended this way: `completed`, `aborted` or `failed`.
+        waiting: Match only sessions that wait for users, or only those that do not.
+        ended: Match only sessions that have ended, or only those that have not.
+        limit: Maximum number of rows, from 1 to 5,000. The most recently changed ones are kept.
     """
 
     q: str | None = None
@@ -164,17 +164,17 @@ class RowFilter(Value, frozen=True, kw_only=True):
 
 
 ALL_ROWS: Final = RowFilter()
-"""Lets all rows pass."""
+"""A filter that matches every row."""
 
 MAX_ROWS: Final = 5_000
-"""How many rows one watch may have."""
+"""Maximum number of rows of one watch."""
 
 OUTCOMES_OF_ROWS: Final = ("completed", "aborted", "failed")
-"""How the last cycle of a session may have ended."""
+"""Possible outcomes of a session's last cycle."""
 
 
 def row_fits(row: SessionRow, wanted: RowFilter) -> bool:
-    """Say whether a session is among those that are wanted; the limit is not looked at."""
+    """Return whether a session matches the filter. Ignores the limit."""
     waits = row.waiting.approvals + row.waiting.questions > 0
     return (
         wanted.agent_id in (None, row.agent_id)
@@ -187,7 +187,7 @@ def row_fits(row: SessionRow, wanted: RowFilter) -> bool:
 
 
 def has_words(q: str, row: "SessionRow | WaitingRow") -> bool:
-    """Say whether words stand in what a row is found by."""
+    """Return whether the searchable fields of a row contain the text."""
     looked_at: tuple[str | None, ...]
     if isinstance(row, SessionRow):
         looked_at = (row.title, row.first_words, row.session_id, row.agent_id, row.user)
@@ -200,12 +200,12 @@ def has_words(q: str, row: "SessionRow | WaitingRow") -> bool:
 
 
 def waiting_fits(row: WaitingRow, wanted: RowFilter) -> bool:
-    """Say whether what waits is among that which is wanted; what speaks of sessions alone is not looked at."""
+    """Return whether a pending approval or question matches the filter. Ignores the fields that apply only to sessions."""
     return wanted.agent_id in (None, row.agent_id) and (not wanted.q or has_words(wanted.q, row))
 
 
 def decode_row(kind: type[R], told: Any) -> R:
-    """Read a row that a server sent; what a newer one adds is skipped."""
+    """Decode a row sent by a server. Skips fields added by a newer server."""
     known = kind.__struct_fields__
     kept = {name: told[name] for name in known if name in told} if isinstance(told, dict) else told
     return converter_of(kind)(kept)

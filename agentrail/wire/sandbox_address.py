@@ -1,7 +1,7 @@
-"""Where a remote sandbox is, and what is said of it before it is asked: `http://host:port?can=execute`, `container:IMAGE`. Plain functions.
+"""Addresses of remote sandboxes, with their declared capabilities: `http://host:port?can=execute`, `container:IMAGE`. Plain functions.
 
-What stands in an address is in configurations, messages and logs, so no token is taken there. Nothing is connected here. It stands in this
-room because options are looked at by one side of the ports, and sandboxes made at the other.
+Addresses appear in configurations, messages and logs, so they must not contain tokens. This module opens no connections. It is in this
+package because one side of the ports checks the options, and the other side creates the sandboxes.
 """
 
 import ipaddress
@@ -12,14 +12,14 @@ from urllib.parse import parse_qsl, urlsplit
 from attrs import frozen
 
 WIRE_CAPABILITIES: Final = frozenset({"execute", "snapshot"})
-"""What of a sandbox can be had over the wire. Not `versions`: who keeps them is told before each write, and sits at the other end."""
+"""Sandbox capabilities available over the wire. Not `versions`: their keeper is called before each write, at the other end."""
 
 CONTAINER: Final = "container:"
 
 SCHEMES: Final = ("http://", "https://")
 
 ADDRESS_FORMS: Final = "'local', 'local:/path', 'memory', 'http://host:port' or 'container:IMAGE'"
-"""How a sandbox is named."""
+"""Accepted forms of a sandbox address, for error messages."""
 
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
 _MAX_LENGTH: Final = 1_000
@@ -27,18 +27,18 @@ _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 
 
 class NoAddress(ValueError):
-    """A text is no address of a sandbox; the message says what was expected."""
+    """Raised if a text is not a sandbox address. The message contains the expected form."""
 
 
 @frozen(kw_only=True)
 class RemoteAddress:
-    """Where a server is.
+    """Address of a sandbox server.
 
     Attributes:
         url: Scheme, host and port.
-        name: What messages call it; empty for the url.
-        can: What it is said to be able to, of `CAPABILITIES`; None where nothing is said, and `execute` is assumed until it has answered.
-        socket: The path of a Unix socket that it is reached by; None for TCP.
+        name: Name in messages, or empty for the URL.
+        can: Declared capabilities, from `CAPABILITIES`, or None if undeclared: `execute` is assumed until the server has replied.
+        socket: Path of the server's Unix socket, or None for TCP.
     """
 
     url: str
@@ -48,22 +48,22 @@ class RemoteAddress:
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """Name to show in messages."""
         return self.name or self.url
 
 
 def is_remote(name: str) -> bool:
-    """Say whether the name of a sandbox is that of one elsewhere, by its beginning alone."""
+    """Return whether a sandbox name refers to a remote sandbox. Checks only its prefix."""
     return name.startswith((*SCHEMES, CONTAINER))
 
 
 def is_alone(name: str) -> bool:
-    """Say whether each session that names this sandbox has files of its own in it."""
+    """Return whether each session with this sandbox has its own files."""
     return name == "memory" or is_remote(name)
 
 
 def fault_of_remote(name: str) -> str | None:
-    """Say why the name of a sandbox elsewhere can be none; None for one that can."""
+    """Return why the name of a remote sandbox is invalid, or None if it is valid."""
     try:
         if name.startswith(CONTAINER):
             image_of(name)
@@ -75,7 +75,7 @@ def fault_of_remote(name: str) -> str | None:
 
 
 def image_of(name: str) -> str:
-    """Take the image out of `container:IMAGE`."""
+    """Return the image of `container:IMAGE`."""
     image = name.removeprefix(CONTAINER)
     if not _IMAGE.fullmatch(image):
         message = "expected the name of an image behind 'container:', such as container:ghcr.io/acme/tools:1"
@@ -84,7 +84,7 @@ def image_of(name: str) -> str:
 
 
 def read_sandbox_address(text: str) -> RemoteAddress:
-    """Read `http://host:port` or `https://…`, with `?can=execute,snapshot` and `insecure=true` behind it."""
+    """Parse `http://host:port` or `https://…`, with an optional query such as `?can=execute,snapshot&insecure=true`."""
     if len(text) > _MAX_LENGTH or not text.isprintable():
         message = f"expected an address of at most {_MAX_LENGTH} printable characters"
         raise NoAddress(message)
@@ -130,7 +130,7 @@ def _read_query(query: list[tuple[str, str]]) -> tuple[frozenset[str] | None, bo
 
 
 def is_loopback_host(host: str) -> bool:
-    """Say whether a host is this machine, whatever it is looked up with: a number of its own network, or `localhost`."""
+    """Return whether a host is this machine without a name lookup: a loopback address, or `localhost`."""
     if host.lower() == "localhost":
         return True
     try:

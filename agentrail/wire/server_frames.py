@@ -1,7 +1,7 @@
-"""The frames that a server sends over a WebSocket, subprotocol `agentrail.v1`, and with which codes a socket closes.
+"""The frames and close codes that a server sends over a WebSocket with the subprotocol `agentrail.v1`.
 
-Pure values. Each frame is one JSON object in one text message; `type` says which. An event has its wire form in the field `event`. What a
-client sends is read in `agentrail.gateway`, and written in `agentrail.remote`.
+Pure values. Each frame is one JSON object in one text message, and `type` names its kind. An event has its wire form in the field
+`event`. `agentrail.remote` encodes the frames of a client, and `agentrail.gateway` decodes them.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from msgspec import UNSET, Raw, UnsetType
 from agentrail.structs import Value
 
 PROTOCOL: Final = "agentrail.v1"
-"""The subprotocol, which a client has to offer."""
+"""The subprotocol that a client must offer."""
 
 FrameId: TypeAlias = str | int
-"""How a client calls one of its frames."""
+"""Id that a client gives one of its frames."""
 
 
 class CloseCode(IntEnum):
-    """With what a socket is closed; behind each stands whose move it is."""
+    """Close code of a socket. The comment on each member names who must act."""
 
     GOING_DOWN = 1001  # the client should reconnect and resume at the cursors
     TOO_LARGE = 1009  # the client should send less in one frame
@@ -42,16 +42,16 @@ REASONS: Final[Mapping[CloseCode, str]] = {
     CloseCode.SLOW: "slow_reader",
     CloseCode.FLOOD: "flood",
 }
-"""What `closing` says of each code."""
+"""The `reason` in a `closing` frame, for each code."""
 
 
 class SocketLimits(Value, frozen=True, kw_only=True):
-    """What a client is told of the limits of its socket.
+    """Limits of a socket, as sent to the client.
 
     Attributes:
-        frame_bytes: Of one frame that it sends.
-        subscriptions: How many it may have.
-        commands_per_second: How many frames it may send.
+        frame_bytes: Maximum size of one client frame, in bytes.
+        subscriptions: Maximum number of subscriptions.
+        commands_per_second: Maximum number of client frames per second.
     """
 
     frame_bytes: int
@@ -60,14 +60,14 @@ class SocketLimits(Value, frozen=True, kw_only=True):
 
 
 class Welcome(Value, frozen=True, kw_only=True, tag_field="type", tag="welcome"):
-    """The answer to `hello`: commands are taken from here on.
+    """Reply to `hello`. The server now accepts commands.
 
     Attributes:
         protocol: `agentrail.v1`.
-        heartbeat: Seconds; a client that is not heard of for twice as long is taken for lost.
-        limits: Of the socket.
-        version: Of the server.
-        instance: A text that each process makes anew: another one is a process that was started since.
+        heartbeat: Seconds. A client that is silent for twice as long is considered lost.
+        limits: Limits of the socket.
+        version: Version of the server.
+        instance: Random text of the server process. It changes when the server restarts.
     """
 
     protocol: str
@@ -78,13 +78,15 @@ class Welcome(Value, frozen=True, kw_only=True, tag_field="type", tag="welcome")
 
 
 class Subscribed(Value, frozen=True, kw_only=True, tag_field="type", tag="subscribed"):
-    """A session is read from here on. Comes again, with the same id, where the client has to begin anew; a `reply` of that id is the end.
+    """A subscription to a session has started.
+
+    Sent again with the same id if the client must start from a new snapshot. A `reply` with that id ends the subscription.
 
     Attributes:
-        id: Of the frame that asked for it.
-        session_id: Which session.
-        seq: The number that events follow on.
-        snapshot: How the session stands there, for one that begins.
+        id: Id of the frame that requested it.
+        session_id: Id of the session.
+        seq: Number after which events follow.
+        snapshot: Snapshot of the session at `seq`, for a client that starts from the beginning.
     """
 
     id: FrameId
@@ -94,13 +96,13 @@ class Subscribed(Value, frozen=True, kw_only=True, tag_field="type", tag="subscr
 
 
 class SocketReply(Value, frozen=True, kw_only=True, tag_field="type", tag="reply"):
-    """What became of a frame.
+    """The outcome of a frame.
 
     Attributes:
-        id: Of the frame; None where it had none.
-        ok: Whether it was done.
-        result: What it gave, as its route does over HTTP.
-        error: Why not: `code`, `message`, `hint` as over HTTP, and its `status` there.
+        id: Id of the frame, or None if it had none.
+        ok: Whether it succeeded.
+        result: Its result, the same as that of its route over HTTP.
+        error: Why it failed: `code`, `message` and `hint` as over HTTP, and the HTTP `status`.
     """
 
     id: FrameId | None
@@ -110,21 +112,21 @@ class SocketReply(Value, frozen=True, kw_only=True, tag_field="type", tag="reply
 
 
 class Pong(Value, frozen=True, kw_only=True, tag_field="type", tag="pong"):
-    """The answer to `ping`.
+    """Reply to `ping`.
 
     Attributes:
-        n: As it came.
+        n: The number from the `ping`.
     """
 
     n: int
 
 
 class Lag(Value, frozen=True, kw_only=True, tag_field="type", tag="lag"):
-    """Ephemeral events were left out, because the client reads too slowly.
+    """Ephemeral events were dropped because the client reads too slowly.
 
     Attributes:
-        session_id: Of which session.
-        dropped: How many.
+        session_id: Id of the session.
+        dropped: Number of dropped events.
     """
 
     session_id: str
@@ -132,13 +134,13 @@ class Lag(Value, frozen=True, kw_only=True, tag_field="type", tag="lag"):
 
 
 class RowsWatched(Value, frozen=True, kw_only=True, tag_field="type", tag="watching"):
-    """Rows are watched from here on; what there is comes with it, and behind it in `changed` where that is much.
+    """A watch of rows has started. It carries the existing rows, and `changed` frames carry the rest if there are many.
 
     Attributes:
-        id: Of the frame that asked for it.
-        what: What is watched.
-        rows: Some of those that there are.
-        total: How many are wanted in all, also those beyond the limit.
+        id: Id of the frame that requested it.
+        what: Kind of the watched rows.
+        rows: The first existing rows.
+        total: Number of matching rows, including those beyond the limit.
     """
 
     id: FrameId
@@ -148,13 +150,13 @@ class RowsWatched(Value, frozen=True, kw_only=True, tag_field="type", tag="watch
 
 
 class Changed(Value, frozen=True, kw_only=True, tag_field="type", tag="changed"):
-    """Rows that are watched are other ones now. A `reply` with the same id is the end.
+    """Watched rows have changed. A `reply` with the same id ends the watch.
 
     Attributes:
-        id: Of the frame that asked for it.
-        rows: That are new, or other than before, each as a whole.
-        gone: The keys of rows that are not there any more, or not wanted.
-        total: How many are wanted in all, also those beyond the limit.
+        id: Id of the frame that requested the watch.
+        rows: New and changed rows, each complete.
+        gone: Keys of rows that no longer exist or no longer match.
+        total: Number of matching rows, including those beyond the limit.
     """
 
     id: FrameId
@@ -167,8 +169,8 @@ class Closing(Value, frozen=True, kw_only=True, tag_field="type", tag="closing")
     """The last frame of a socket.
 
     Attributes:
-        reason: Why; each code of a close has its own.
-        cursors: For each session that was read, the number to go on after.
+        reason: Reason for closing. Each close code has its own.
+        cursors: Number of the last event sent, by subscribed session. Resume after it.
     """
 
     reason: str
