@@ -1,4 +1,4 @@
-"""The run of one session with every promise checked after each signal."""
+"""The run of one session, with every promise checked after each signal."""
 
 import traceback
 from collections import Counter
@@ -87,14 +87,14 @@ from agentrail.testing.watched_stack import AskedPlugin, StackWatch
 
 # The end of a run: every open effect is answered until the session is idle.
 #
-# Promises about one step stand in `promises`. Those here need the end of the story: that every caller was answered, that every
-# prompt was said or dropped, and that a session that hears nothing any more comes to rest at all.
+# `promises` has the promises about one step. Those here need the end of the run: every caller is answered, every prompt is
+# read or dropped, and a session without further input comes to rest.
 
 LATER_MS: Final = 1_000_000
-"""Behind all that a script does."""
+"""Later than everything in a script."""
 
 MANY: Final = 200
-"""More answers than a session can need that asks for something new only when a caller speaks."""
+"""More answers than a session can need that starts new work only for callers."""
 
 _NOTHING_THERE: Final = RequestFailed(
     error=ErrorInfo(code="not_there", message="there is nothing behind this")
@@ -102,7 +102,7 @@ _NOTHING_THERE: Final = RequestFailed(
 
 
 def answer_what_is_open(state: SessionState) -> Signal | None:
-    """Give the outcome of one effect that is open, a good one; None when nothing is."""
+    """Return a successful outcome for one open effect. None if there is none."""
     data = state.data
     running = [
         call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
@@ -152,7 +152,7 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
 
 
 def come_to_rest(state: SessionState) -> Iterator[Seen]:
-    """Let the world answer whatever is open, and show every step, until nothing is. It takes a few steps per prompt."""
+    """Answer open effects, yielding every step, until none is left. Takes a few steps per prompt."""
     for _ in range(MANY):
         signal = answer_what_is_open(state)
         if signal is None:
@@ -164,7 +164,7 @@ def come_to_rest(state: SessionState) -> Iterator[Seen]:
 
 
 def run_is_complete(run: Sequence[Seen]) -> None:
-    """Hold what is promised of a run that has come to rest: counted from outside, without a look into the state."""
+    """Check the promises about a completed run: counted from outside, without access to the state."""
     if not run:
         return
     end = run[-1].after
@@ -185,13 +185,13 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     ]
     said = Counter[PromptRef | None]()
     for history in {id(seen.after.data.history): seen.after.data.history for seen in run}.values():
-        # Not at the end only: a summary may stand for what was said early.
+        # Not only at the end: a summary may replace early messages.
         said |= Counter(
             m.ref for m in history.messages if isinstance(m, UserMessage) and m.origin == "prompt"
         )
-    # One that was judged when the session crashed is received, and then queued: it is one prompt all the same.
+    # A prompt that was being judged during a crash is received, and then queued: it is a single prompt nevertheless.
     assert said + Counter(dropped) == Counter(set(accepted))
-    accepted = [ref for ref in accepted if not ref.startswith("wake/")]  # no one said these
+    accepted = [ref for ref in accepted if not ref.startswith("wake/")]  # these have no caller
     assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
     running = 0
     for event in events:
@@ -209,22 +209,22 @@ def _all_right(effect_id: EffectId) -> ResponseCompleted:
     )
 
 
-# No Hypothesis here: a run is repeated from its signals alone, which is how a counter-example gets shorter, and how it is
-# written down as a scenario.
+# No Hypothesis here: a run is repeated from its signals alone. So a counter-example can be shortened, and written as a
+# scenario.
 
 Promise: TypeAlias = Callable[[Seen], None]
 PluginPromise: TypeAlias = Callable[[PluginMoment], None]
 Invariant: TypeAlias = Callable[["SessionView"], None]
 HookOutcome: TypeAlias = tuple[str, str]
-"""A hook, and the action that a plugin answered it with."""
+"""A hook, and the action that a plugin returned for it."""
 
 _MAX_REMARK: Final = 200
 QUIET_TURNS: Final = 12
-"""How many turns plugins may keep a cycle going in which the model has nothing more to say."""
+"""Maximum number of turns that plugins may prolong a cycle in which the model has no more output."""
 
 
 def small_config(**options: Any) -> SessionConfig:
-    """Make a session with small limits, so that they are met; that of turns is far away."""
+    """Return a session configuration with small limits, so that they are reached. The turn limit is large."""
     session_id = SessionId("scenario")
     small: dict[str, Any] = {
         "max_turns": 40,
@@ -237,7 +237,7 @@ def small_config(**options: Any) -> SessionConfig:
     return SessionConfig(
         session_id=session_id,
         path=(session_id,),
-        # With a price, so that what is asserted about costs is about a number, and not about one that is unknown.
+        # With a price, so that assertions about costs use a number rather than an unknown value.
         model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
         **(small | options),
     )
@@ -245,14 +245,14 @@ def small_config(**options: Any) -> SessionConfig:
 
 @frozen(kw_only=True)
 class Setup:
-    """What a run begins with.
+    """The initial setup of a run.
 
     Attributes:
         entries: The stack, in the order of registration.
-        tools: That there are.
-        config: Of the session.
-        without: Names of promises that are not asked for.
-        origin: Where the stack stands, `package.module:STACK`, and what stands there; for writing it into scenarios.
+        tools: The tools.
+        config: Configuration of the session.
+        without: Names of promises to skip.
+        origin: Import path of the stack, `package.module:STACK`, and its content, for writing it into scenarios.
     """
 
     entries: tuple[PluginEntry, ...] = ()
@@ -263,22 +263,22 @@ class Setup:
 
     @cached_property
     def promises(self) -> tuple[Promise, ...]:
-        """What is held of every session."""
+        """Promises about every session."""
         return tuple(promise for promise in PROMISES if promise.__name__ not in self.without)
 
     @cached_property
     def plugin_promises(self) -> tuple[PluginPromise, ...]:
-        """What is held of the plugins."""
+        """Promises about the plugins."""
         return tuple(promise for promise in PLUGIN_PROMISES if promise.__name__ not in self.without)
 
 
 @frozen
 class SessionView:
-    """What an invariant is shown: a session after a signal, and all that led there.
+    """The argument of an invariant: a session after a signal, and all earlier steps.
 
     Attributes:
-        state: As the core has it.
-        run: Every step so far; the last one is the one that was just taken.
+        state: State of the core.
+        run: Every step so far. The last one is the current one.
     """
 
     state: SessionState
@@ -286,12 +286,12 @@ class SessionView:
 
     @property
     def phase(self) -> Phase:
-        """Where the session stands."""
+        """Phase of the session."""
         return self.state.phase
 
     @property
     def turn(self) -> int:
-        """The turn of the cycle, from 1; 0 without a cycle."""
+        """The turn of the cycle, from 1. 0 without a cycle."""
         cycle = self.state.data.cycle
         return cycle.turn if cycle is not None else 0
 
@@ -302,33 +302,33 @@ class SessionView:
 
     @property
     def cost_usd(self) -> float | None:
-        """Spent so far; None when a price is unknown."""
+        """Cost so far. None if a price is unknown."""
         return self.state.data.usage.cost_usd
 
     @property
     def total_tokens(self) -> int:
-        """Used so far."""
+        """Tokens used so far."""
         return self.state.data.usage.total
 
     @property
     def running(self) -> tuple[str, ...]:
-        """The names of the tools that run."""
+        """Names of the running tools."""
         data = self.state.data
         calls = (*data.batch, *data.survivors)
         return tuple(call.call.name for call in calls if call.stage in {"running", "stopping"})
 
     @property
     def events(self) -> list[Event]:
-        """What was published in the last step; `run` leads further back."""
+        """Events published in the last step. `run` has the earlier ones."""
         return self.run[-1].events if self.run else []
 
     @property
     def signal(self) -> Signal:
-        """What came last."""
+        """The last signal."""
         return self.run[-1].signal
 
     def plugin_state(self, name: str) -> Any:
-        """Give what a plugin remembers.
+        """Return a plugin's state.
 
         Raises:
             KeyError: Your move: there is no such plugin.
@@ -337,10 +337,10 @@ class SessionView:
 
 
 class CounterExample(AssertionError):
-    """A promise that broke, and the signals that broke it; prints itself as a scenario."""
+    """A broken promise, and the signals that broke it. Prints itself as a scenario."""
 
     def __init__(self, rule: str, why: str, signals: Sequence[Signal], run: "Run") -> None:
-        """Take what was promised, what happened, and how to get there."""
+        """Store the promise, the failure, and the signals."""
         self.rule = rule
         self.why = why
         self.signals: tuple[Signal, ...] = tuple(signals)
@@ -361,23 +361,23 @@ class CounterExample(AssertionError):
         )
 
     def __str__(self) -> str:
-        """Say what broke, and show how."""
+        """Return the failure and its scenario."""
         return f"{self.rule}: {self.why}\n\n{self.scenario}"
 
 
 class Run:
-    """A session that is stepped under watch.
+    """A session whose every step is checked.
 
     Attributes:
-        state: Where it stands.
-        script: What went in.
-        drawn: The same, with places where the ids are: fits another state as well.
+        state: Its current state.
+        script: Its signals.
+        drawn: The same signals, with positions in place of ids, so that they fit another state as well.
         seen: Every step.
-        coverage: How often plugins were asked on each hook, by the name of their answer.
+        coverage: Number of plugin calls on each hook, by the name of the returned action.
     """
 
     def __init__(self, setup: Setup, invariants: Sequence[Invariant] = ()) -> None:
-        """Load the stack anew, so that no run knows of another."""
+        """Load a new stack, so that runs are independent of each other."""
         self.setup = setup
         self._invariants = invariants
         self._watch = StackWatch()
@@ -391,19 +391,19 @@ class Run:
 
     @property
     def view(self) -> SessionView:
-        """What an invariant is shown."""
+        """The argument of an invariant."""
         return SessionView(self.state, self.seen)
 
     def begun(self, stack: Stack, states: PluginStates) -> SessionState:
-        """Make the session before its first signal."""
+        """Create the session before its first signal."""
         return machine.new_session(self.setup.config, self.setup.tools, stack, states)
 
     def say(self, drawn: Signal) -> None:
-        """Step with a drawn signal, and hold every promise."""
+        """Step with a generated signal, and check every promise."""
         self.hear(self._fitting(fit(drawn, self.state, len(self.script) + 1)), drawn)
 
     def hear(self, signal: Signal, drawn: Signal | None = None) -> None:
-        """Step with a signal as it is, and hold every promise."""
+        """Step with an exact signal, and check every promise."""
         self.drawn.append(signal if drawn is None else drawn)
         self.script.append(signal)
         with self._telling("step is total", self.script):
@@ -411,7 +411,7 @@ class Run:
         self._hold(Seen(self.state, signal, after, effects), self.script)
 
     def rest(self) -> None:
-        """Let the world answer all that is open, and hold what is promised of a whole run."""
+        """Answer all open effects, and check the promises about a whole run."""
         script, turns = list(self.script), 0
         with self._telling("a quiet session comes to rest", self.script):
             steps = come_to_rest(self.state)
@@ -419,7 +419,7 @@ class Run:
                 script.append(seen.signal)
                 self._hold(seen, script)
                 is_quiet = seen.after.data.cycle is not None
-                # Of one cycle: the next prompt may begin in the very step in which this one ends.
+                # Of one cycle: the next prompt may start in the same step in which this one ends.
                 before = 0 if any(isinstance(event, AgentStart) for event in seen.events) else turns
                 turns = before + len(seen.of(StartStream)) if is_quiet else 0
                 assert turns <= QUIET_TURNS, (
@@ -429,10 +429,10 @@ class Run:
             run_is_complete(self.seen)
 
     def compared(self, seen: Seen) -> None:
-        """Hold a step against another one; for runs that have something to compare with."""
+        """Compare a step with another one, for runs that have a counterpart."""
 
     def _fitting(self, signal: Signal) -> Signal:
-        """Answer a plugin's request with what was asked for: which kind that is the strategy could not know."""
+        """Answer a plugin's request with the kind of answer that it needs, which the strategy could not know."""
         if isinstance(signal, PluginRequestFinished) and signal.effect_id in self._wanted:
             result = _result_for(self._wanted[signal.effect_id], signal.result)
             return msgspec.structs.replace(signal, result=result)
@@ -452,7 +452,7 @@ class Run:
         for promise in self.setup.promises:
             with self._telling(promise.__name__, script):
                 promise(seen)
-        self._watch.take()  # stepping a second time asked everybody again
+        self._watch.take()  # the repeated step called every plugin again
         with self._telling("order does not matter", script):
             self.compared(seen)
         for invariant in self._invariants:
@@ -461,7 +461,7 @@ class Run:
 
     @contextmanager
     def _telling(self, rule: str, script: Sequence[Signal], *, by_user: bool = False) -> Iterator[None]:
-        """Turn what breaks into a counter-example. An invariant may raise anything: then it is itself at fault."""
+        """Convert a failure into a counter-example. An invariant that raises any other exception is itself at fault."""
         caught = Exception if by_user else (AssertionError, AgentrailError)
         try:
             yield
@@ -475,11 +475,11 @@ class Run:
 
 
 Rerun: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
-"""Repeats a run from its drawn signals, and gives what breaks in it."""
+"""Repeats a run from its generated signals, and returns its failure."""
 
 
 def shortened(found: CounterExample, repeat: Rerun) -> CounterExample:
-    """Leave out of a counter-example every signal, and every block of one, without which the same promise breaks."""
+    """Remove from a counter-example every signal, and every block of signals, that the failure does not need."""
     position = len(found.drawn) - 1
     while position >= 0:
         for shorter in _shorter(found.drawn, position):
@@ -516,7 +516,7 @@ def _raised(error: Exception, *, by_user: bool) -> str:
 
 
 def _asserted(error: BaseException) -> str:
-    """Give the line of an assertion that has no message."""
+    """Return the line of an assertion without a message."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.line} ({last.name}, line {last.lineno})"
 

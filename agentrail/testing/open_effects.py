@@ -1,4 +1,4 @@
-"""Drawn signals fitted to a state: the open effects, timers, calls and interactions that they name. Needs no hypothesis."""
+"""Generated signals fitted to a state: the open effects, timers, calls and interactions that they name. Needs no hypothesis."""
 
 from collections.abc import Iterable
 from typing import Final, TypeVar
@@ -22,12 +22,12 @@ from agentrail.messages import (
 )
 from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of
 
-# A strategy draws a place (`0`, `1`, `late`), and here it becomes an id, so that a script that was made shorter still meets
-# what is open in the state that it has come to.
+# A strategy generates a position (`0`, `1`, `late`), which becomes an id here. So a shortened script still names the open
+# effects of its state.
 
 
 def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState) -> EffectId:
-    """Give the effect at the place that an outcome was drawn with; without one, or for `late`, an id that is not open any more."""
+    """Return the effect at the generated position. For `late`, or without any, an id that is no longer open."""
     ids = open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
@@ -61,7 +61,7 @@ def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: Sess
 def open_ids(
     outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState
 ) -> list[EffectId]:
-    """Give the open effects that such an outcome may be of."""
+    """Return the open effects that such an outcome may belong to."""
     data = state.data
     match outcome:
         case (
@@ -95,14 +95,14 @@ def open_ids(
 
 
 def can_go_on(state: SessionState) -> bool:
-    """Say whether something stands there that a model could answer without new words."""
+    """Return whether the conversation ends with a message that a model could answer without a new prompt."""
     data, messages = state.data, state.data.history.messages
     rests = state.phase is Phase.IDLE and data.cycle is None and data.teardown is None and not state.ended
     return rests and bool(messages) and not isinstance(messages[-1], AssistantMessage)
 
 
 def timers_of(state: SessionState) -> list[EffectId]:
-    """Give the ids of all timers that a session has set: of what waits for people, of what pauses, of a hook that waits."""
+    """Return the ids of all timers of a session: for interactions, pauses, and waiting hooks."""
     data = state.data
     waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
     pausing = ids_of(call for call in data.batch if call.stage == "pausing")
@@ -113,12 +113,12 @@ def timers_of(state: SessionState) -> list[EffectId]:
 
 
 def ids_of(calls: Iterable[CallState]) -> list[EffectId]:
-    """Give the effects of these calls."""
+    """Return the effects of these calls."""
     return [call.effect_id for call in calls if call.effect_id is not None]
 
 
 def interaction_at(place: str, state: SessionState) -> str:
-    """Name what waits at this place; without one, or for `late`, what was decided last, or what never was."""
+    """Return the pending interaction at this position. For `late`, or without any, the last decided or an unknown one."""
     ids = [str(interaction.id) for interaction in state.data.interactions]
     if place == "late" or not ids:
         ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["unknown/a0"]
@@ -127,7 +127,7 @@ def interaction_at(place: str, state: SessionState) -> str:
 
 
 def call_at(place: str, state: SessionState) -> CallId:
-    """Name the call at this place; without one, or for `late`, one that never was."""
+    """Return the call at this position. For `late`, or without any, an unknown one."""
     calls = [call.call.call_id for call in (*state.data.batch, *state.data.survivors)]
     return calls[int(place) % len(calls)] if calls and place != "late" else CallId("c0")
 
@@ -138,7 +138,7 @@ _MUCH_LATER_MS: Final = 200_000
 
 
 def fit(signal: S, state: SessionState, number: int) -> S:
-    """Give a signal its time and its ids."""
+    """Return a signal with its time and its ids."""
     changes: dict[str, object] = {"at_ms": 10 * number}
     match signal:
         case s.Asked():
@@ -177,7 +177,7 @@ def fit(signal: S, state: SessionState, number: int) -> S:
 
 
 def _fitting_recovery(drawn: Recovered, state: SessionState, number: int) -> dict[str, object]:
-    """Give the open effects that a record names, and a time; every other one comes when all that waits is over its time."""
+    """Return the open effects named by a record, and a time. Every other one comes after all deadlines."""
     at_ms = 10 * number if number % 2 else _MUCH_LATER_MS + 10 * number
     return {"open": _begun(drawn.open, state), "at_ms": at_ms}
 

@@ -1,7 +1,7 @@
-"""What is promised of plugins in a session, each promise once, as a function of one `PluginMoment`.
+"""Promises about plugins in a session, each as a function of one `PluginMoment`.
 
-The promises of `promises` hold for every session, whatever its plugins do: they are about our code. These are about the
-plugins, one by one and as a stack, so a broken one is news for the plugin author, or for the operator who chose the order.
+The promises of `promises` hold for every session, whatever its plugins do: they are about our code. These are about
+plugins, individually and as a stack. A broken one concerns the plugin author, or the operator who chose the order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,13 +44,13 @@ E = TypeVar("E")
 
 @frozen(kw_only=True)
 class PluginMoment:
-    """One step, and what the plugins had to do with it.
+    """One step, and the plugin calls in it.
 
     Attributes:
         seen: The step, from both sides.
-        askings: What plugins were asked in it, in order.
-        earlier: What they were asked before it about calls that are open.
-        faults: Which rules of a pure function were broken in it.
+        askings: The plugin calls in it, in order.
+        earlier: Earlier plugin calls about open tool calls.
+        faults: Rules of a pure function that were broken in it.
     """
 
     seen: Seen
@@ -60,19 +60,19 @@ class PluginMoment:
 
 
 def plugins_are_pure(moment: PluginMoment) -> None:
-    """The same question has the same answer, and no answer looks at or changes anything outside."""
+    """The same input gives the same action, and no handler reads or changes anything outside."""
     assert not moment.faults, "; ".join(dict.fromkeys(moment.faults))
 
 
 def plugins_do_not_fail(moment: PluginMoment) -> None:
-    """No handler raises, answers with what is no action, or with a state that is not its own."""
+    """No handler raises, returns an object that is not an action, or returns a state of another type."""
     for event in _of(moment, PluginFailed):
         message = f"plugin {event.plugin!r} failed on {event.hook}: {event.error.message}"
         raise AssertionError(message)
 
 
 def actions_are_taken(moment: PluginMoment) -> None:
-    """No plugin answers with an action that the hook ignores: it would be believed to have done something."""
+    """No plugin returns an action that the hook ignores: it would appear to have an effect."""
     for event in _of(moment, ActionIgnored):
         message = (
             f"plugin {event.plugin!r} answered {event.hook} with {event.action}, which does nothing there"
@@ -81,7 +81,7 @@ def actions_are_taken(moment: PluginMoment) -> None:
 
 
 def only_declared_hooks_are_heard(moment: PluginMoment) -> None:
-    """No plugin sees a hook that it did not declare; the answer to a request comes to the plugin that asked."""
+    """No plugin receives a hook that it did not declare. The answer to a request is delivered to its plugin."""
     for asking in moment.askings:
         hook = type(asking.event)
         assert hook is RequestDone or hook in asking.member.hooks, (
@@ -90,7 +90,7 @@ def only_declared_hooks_are_heard(moment: PluginMoment) -> None:
 
 
 def states_survive_the_codec(moment: PluginMoment) -> None:
-    """What a plugin remembers comes back from a journal as it was."""
+    """A plugin's state is restored unchanged from a journal."""
     data, was = moment.seen.after.data, moment.seen.before.data
     for member in data.stack.members:
         state = data.plugin_states[member.name]
@@ -100,7 +100,7 @@ def states_survive_the_codec(moment: PluginMoment) -> None:
 
 
 def what_is_journaled_survives_the_codec(moment: PluginMoment) -> None:
-    """The signal and the events of a step come back as they were."""
+    """The signal and the events of a step are restored unchanged."""
     signal = moment.seen.signal
     assert decode_signal(encode_signal(signal)) == signal
     for event in moment.seen.events:
@@ -116,10 +116,10 @@ def what_is_blocked_does_not_run(moment: PluginMoment) -> None:
 
 
 def no_call_gets_past_a_guard(moment: PluginMoment) -> None:
-    """What runs is what every plugin that judges calls would let run, whichever plugin rewrote the arguments, and when.
+    """A running call is one that every judging plugin would allow, whichever plugin rewrote its arguments, and when.
 
-    A plugin that was asked is asked again about what the model wanted, and about what will run. A safety plugin is asked
-    even if a plugin in front of it said that no other need be.
+    A plugin that was called is called again with the model's arguments, and with the final ones. A safety plugin is
+    called even if an earlier plugin ended the chain.
     """
     for state in _let_through(moment):
         call_id = state.call.call_id
@@ -136,9 +136,9 @@ def no_call_gets_past_a_guard(moment: PluginMoment) -> None:
 
 
 def no_answer_is_lost_in_a_tie(moment: PluginMoment) -> None:
-    """Of two plugins of one priority neither replaces what the other has just made, without having looked at it.
+    """Of two plugins with the same priority, neither replaces the other's change without having seen it.
 
-    Which of them is asked last is chance: the order of registration. Who builds on what the other made loses nothing.
+    Their order is only that of registration. A plugin that builds on the other's change loses nothing.
     """
     for place, second in enumerate(moment.askings):
         for first in moment.askings[:place]:
@@ -157,7 +157,7 @@ def no_answer_is_lost_in_a_tie(moment: PluginMoment) -> None:
 
 
 def rewrites_agree(moment: PluginMoment) -> None:
-    """No two plugins rewrite one call against each other: some arguments satisfy both."""
+    """No two plugins keep rewriting one call against each other: some arguments satisfy both."""
     for first, second in _rewriting_pairs(moment):
         ours, theirs = _rewritten(first), _rewritten(second)
         again = _rewritten_from(first, theirs)
@@ -172,7 +172,7 @@ def rewrites_agree(moment: PluginMoment) -> None:
 
 
 def effects_are_not_doubled(moment: PluginMoment) -> None:
-    """No two plugins do the same on one hook, so that the session sees it twice."""
+    """No two plugins have the same effect on one hook, which the session would then see twice."""
     for first, second in _rewriting_pairs(moment):
         ours, theirs = _rewritten(first), _rewritten(second)
         alone = _rewritten_from(second, _question(first).arguments)
@@ -191,7 +191,7 @@ def effects_are_not_doubled(moment: PluginMoment) -> None:
 
 
 def _rewriting_pairs(moment: PluginMoment) -> Iterator[tuple[AskedPlugin, AskedPlugin]]:
-    """Return two plugins after each other that rewrote the arguments of one call."""
+    """Yield pairs of consecutive plugin calls that rewrote the arguments of one call."""
     rewriting = [one for one in moment.askings if isinstance(one.answer, ReplaceToolArgs)]
     for first, second in pairwise(rewriting):
         if first.member.name != second.member.name and _subject(first) == _subject(second):
@@ -204,14 +204,14 @@ def _rewritten(asking: AskedPlugin) -> JsonObject:
 
 
 def _rewritten_from(asking: AskedPlugin, arguments: JsonObject) -> JsonObject:
-    """Return what a plugin makes of other arguments; the same where it leaves them alone."""
+    """Return a plugin's rewrite of other arguments. The same arguments if it leaves them unchanged."""
     question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
     answer = ask_again(asking.member, question, asking.state, asking.ctx)
     return answer.arguments if isinstance(answer, ReplaceToolArgs) else arguments
 
 
 def _effect_of(answer: object) -> tuple[type, object] | None:
-    """Return an effect that must not happen twice, to compare; None for answers without one."""
+    """Return an effect that must not happen twice, for comparison. None for actions without one."""
     match answer:
         case Intervene(prompt=said):
             return Intervene, said
@@ -226,7 +226,7 @@ def _json(arguments: JsonObject) -> str:
 
 
 def only_the_user_approves(moment: PluginMoment) -> None:
-    """A plugin that takes a prompt for an approval found in it what is approved: the id, or the command."""
+    """A plugin that accepts a prompt as an approval found its subject in it: the id, or the command."""
     for asking in moment.askings:
         answer = asking.answer
         if isinstance(answer, ResolveApproval) and answer.decision != "reject":
@@ -239,12 +239,12 @@ def only_the_user_approves(moment: PluginMoment) -> None:
 
 
 def _subject(asking: AskedPlugin) -> object:
-    """Say what a question is about: a call, or the hook."""
+    """Return the subject of a plugin call: a tool call, or the hook."""
     return type(asking.event), getattr(asking.event, "call_id", None)
 
 
 def _made(asking: AskedPlugin) -> str | None:
-    """Give what a plugin put in the place of something, to compare; None where it replaced nothing."""
+    """Return a plugin's replacement, for comparison. None if it replaced nothing."""
     match asking.answer:
         case ReplaceToolResult(result=made) | ReplaceToolArgs(arguments=made) | SwitchModel(model=made):
             return repr(made)
@@ -255,7 +255,7 @@ def _made(asking: AskedPlugin) -> str | None:
 def _heeded(
     moment: PluginMoment, call: CallState, mine: Sequence[AskedPlugin], known: Sequence[AskedPlugin]
 ) -> None:
-    """Ask a plugin that judges again: about what will run, and about what the model wanted."""
+    """Call a judging plugin again: with the final arguments, and with those of the model."""
     wanted = _question(known[0]).arguments
     for arguments, why in ((call.arguments, "saw other arguments"), (wanted, "saw them rewritten")):
         checked = any(same_json(_question(asking).arguments, arguments) for asking in mine)
@@ -283,7 +283,7 @@ def _of(moment: PluginMoment, kind: type[E]) -> list[E]:
 
 
 def _let_through(moment: PluginMoment) -> Iterator[CallState]:
-    """Give the calls that this step allowed to run."""
+    """Yield the calls that this step allowed to run."""
     was = {call.call.call_id: call for call in moment.seen.before.data.batch}
     for call in moment.seen.after.data.batch:
         before = was.get(call.call.call_id)
@@ -303,7 +303,7 @@ def _question(asking: AskedPlugin) -> BeforeTool:
 
 
 def about_open_calls(askings: Sequence[AskedPlugin], batch: Sequence[CallState]) -> tuple[AskedPlugin, ...]:
-    """Keep what was asked about calls that are still open."""
+    """Return the plugin calls about tool calls that are still open."""
     ids = {call.call.call_id for call in batch if call.result is None}
     return tuple(
         asking for asking in askings if isinstance(asking.event, BeforeTool) and asking.event.call_id in ids
@@ -324,4 +324,4 @@ PLUGIN_PROMISES: Final[tuple[Callable[[PluginMoment], None], ...]] = (
     effects_are_not_doubled,
     only_the_user_approves,
 )
-"""All of them. The order is that in which they are held: what makes the others meaningless stands first."""
+"""All promises, in the order of checking: first those whose failure makes the others meaningless."""

@@ -1,17 +1,17 @@
-"""How a rule of a conformance suite fails: with its own sentence, and what broke it."""
+"""Failures of a rule of a conformance suite: with the rule's sentence, and the cause."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 def sentence_of_rule(rule: Callable[..., object]) -> str:
-    """Give what a rule demands, in one line: its docstring."""
+    """Return the sentence of a rule in one line: its docstring."""
     return " ".join((rule.__doc__ or rule.__name__).split())
 
 
 @contextmanager
 def under_rule(rule: Callable[..., object], tried: object) -> Iterator[None]:
-    """Try a rule in a block, and say which one it was when it fails."""
+    """Test a rule in a block, and name the rule in a failure."""
     try:
         yield
     except AssertionError as error:

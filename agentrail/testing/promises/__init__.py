@@ -1,7 +1,7 @@
-"""What is promised about every step of a session, each promise once, as a function of one `Seen`.
+"""Promises about every step of a session, each as a function of one `Seen`.
 
-Most of them are laws of conservation: what was owed before, and what came in, is owed afterwards or was given out. So one
-step is enough to see a reply that is given twice, a prompt that is lost, or a tool that is forgotten, whenever it matters.
+Most of them are conservation laws: everything owed before, or added by the signal, is still owed afterwards or was delivered.
+So one step shows a duplicate reply, a lost prompt, or a forgotten tool, whenever it happens.
 """
 
 from collections.abc import Callable

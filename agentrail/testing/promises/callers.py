@@ -1,4 +1,4 @@
-"""Promises to callers: each is answered, and exactly once."""
+"""Promises to callers: each is answered exactly once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ from agentrail.testing.promises.observed_step import Seen, newly_said, teardowns
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
-    """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped or taken aloud."""
+    """An accepted prompt waits, or enters the history in the step in which it leaves the queue, or is dropped or taken by an event."""
     came = [*_requeued(seen), *map(_ref_of, waiting_prompts(seen.before)), *_new_prompts(seen)]
     grown = newly_said(seen)
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
@@ -46,12 +46,12 @@ def prompts_are_never_lost(seen: Seen) -> None:
         if isinstance(event, PromptRejected | PromptTaken) or _is_of_a_prompt(event)
     ]
     if isinstance(seen.signal, AbortCycle) and seen.signal.ref is not None:
-        # One is taken out, wherever it waits.
+        # One is removed, wherever it waits.
         assert seen.signal.clear_queue or set(dropped) <= {seen.signal.ref}
         came = [ref for ref in came if ref not in dropped]
         dropped = []
     assert came in ([*left, *dropped, *waiting], [*dropped, *left, *waiting])
-    # The next one leaves only when the one before it is over, which plugins may bring about in the same step.
+    # The next one leaves only after the previous one is over, which plugins may cause in the same step.
     assert len(left) <= 1 + sum(type(event) in TERMINAL for event in seen.events)
     assert begun == [event.ref for event in seen.events if _is_of_a_prompt(event)]
     if dropped:
@@ -65,7 +65,7 @@ def _is_of_a_prompt(event: Event) -> TypeGuard[AgentStart]:
 
 
 def a_cycle_without_words_answers_what_is_there(seen: Seen) -> None:
-    """It begins in idle, when a caller asks for it, behind results or a user's message, and no prompt enters the history."""
+    """It starts in idle, on a caller's request, after results or a user's message, and no prompt enters the history."""
     started = [event for event in seen.events if isinstance(event, AgentStart) and event.goes_on]
     if not started:
         return
@@ -78,7 +78,7 @@ def a_cycle_without_words_answers_what_is_there(seen: Seen) -> None:
 
 
 def steers_are_never_lost(seen: Seen) -> None:
-    """A steer that was accepted waits, or enters the history in the step in which it leaves, or becomes a prompt aloud."""
+    """An accepted steer waits, or enters the history in the step in which it leaves the queue, or becomes a prompt by an event."""
     came = [str(steer.ref) for steer in seen.before.data.steers]
     received = [event for event in seen.events if isinstance(event, SteeringReceived)]
     came += [str(event.ref) for event in received if event.status == "queued"]
@@ -91,11 +91,11 @@ def steers_are_never_lost(seen: Seen) -> None:
 
 
 def what_a_prompt_came_with_goes_with_it(seen: Seen) -> None:
-    """The door and the request of a prompt, or of a steer that becomes one, are the same wherever it waits and is spoken of."""
+    """The origin and the request of a prompt, or of a steer that becomes one, are the same wherever it waits or is reported."""
     came = list(_origins(seen.before))
     if isinstance(seen.signal, Prompt | GoOn | Steer):
         came.append((seen.signal.ref, seen.signal.via, seen.signal.request_id))
-    # What wakes the session from the background came through no door, and no request asked for it.
+    # A wake-up from the background has no origin and no request.
     came += [(ref, None, None) for ref in _woken(seen)]
     said = [
         (event.ref, event.via, event.request_id)
@@ -124,7 +124,7 @@ def _ref_of(prompt: QueuedPrompt) -> str:
 
 
 def _requeued(seen: Seen) -> list[str]:
-    """The steers that met the end of their cycle, and are prompts now."""
+    """The steers that arrived at the end of their cycle, and are now prompts."""
     steers = {str(steer.ref) for steer in seen.before.data.steers}
     steers |= {
         str(event.ref)
@@ -138,21 +138,21 @@ def _requeued(seen: Seen) -> list[str]:
 def _new_prompts(seen: Seen) -> list[str]:
     if isinstance(seen.signal, Prompt | Steer):
         said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
-        # A steer that ends the last turn by what it skips is a prompt in its own step: requeued, and not new.
+        # A steer that ends the last turn by skipping it is a prompt in its own step: requeued rather than new.
         again = _requeued(seen)
         return [*[ref for ref in said if ref == seen.signal.ref and ref not in again], *_woken(seen)]
     return _woken(seen)
 
 
 def _woken(seen: Seen) -> list[str]:
-    """News of the background that is the next prompt, of an agent or of a call; one that waits already may be queued once more."""
+    """News from the background as the next prompt, of an agent or of a call. A waiting one may be queued once more."""
     waited = set(map(_ref_of, waiting_prompts(seen.before)))
     queued = [str(event.ref) for event in seen.events if isinstance(event, PromptQueued)]
     return [ref for ref in queued if ref.startswith("wake/") and ref not in waited]
 
 
 def callers_are_answered_once(seen: Seen) -> None:
-    """A caller is answered once: now, or later by what the state holds; none is left when a session is quiet."""
+    """A caller is answered once, now or later from the state. None is left when a session is quiet."""
     owed = Counter(_owed(seen.before))
     if isinstance(seen.signal, Asked) and not seen.before.ended:
         owed[seen.signal.signal_id] += 1
@@ -165,13 +165,13 @@ def callers_are_answered_once(seen: Seen) -> None:
     data = seen.after.data
     rests = data.cycle is None and not teardowns_of(seen.after)
     if seen.after.ended or (seen.after.phase is Phase.IDLE and rests):
-        # A tool that an abort spared may go on waiting for its share.
+        # A tool that an abort spared may continue waiting for its share.
         spared = set() if seen.after.ended else {wish.signal_id for wish in data.wishes}
         assert spared.issuperset(_owed(seen.after))
 
 
 def _owed(state: SessionState) -> Iterator[SignalId]:
-    """The callers that wait for an answer: for a cycle, a receipt, a person, the end, or the next change of phase."""
+    """The callers that wait for an answer: for a cycle, a receipt, a user, the end, or the next change of phase."""
     data = state.data
     askers = [asker for prompt in waiting_prompts(state) for asker in prompt.askers]
     askers += data.cycle.askers if data.cycle else []

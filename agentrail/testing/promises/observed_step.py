@@ -1,4 +1,4 @@
-"""One step from both sides, and the contents of its two states. Promises read it; no promise is defined here."""
+"""One step from both sides, and the contents of its two states. Promises read it. No promise is defined here."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class Seen:
 
     @property
     def events(self) -> list[Event]:
-        """What was published."""
+        """The published events."""
         return [effect.event for effect in self.effects if isinstance(effect, Publish)]
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -44,7 +44,7 @@ class Seen:
 
 
 def comparable(effect: Effect) -> object:
-    """An effect as something that equals another like it: exceptions do not, and envelopes are left out of events."""
+    """Return an effect in comparable form: exceptions are not comparable, and envelopes are removed from events."""
     match effect:
         case Refuse(to=to, error=error):
             return ("Refuse", to, type(error), str(error))
@@ -55,43 +55,43 @@ def comparable(effect: Effect) -> object:
 
 
 def open_effects(state: SessionState) -> set[EffectId]:
-    """The effects that owe an outcome; not the timers that go with streams, nor what a tool or a ledger waits for."""
+    """The effects that owe an outcome, without the timers of streams and the waits of tools or ledgers."""
     unseen = (OfStallTimer, OfSummaryTimer, OfChild, OfLoan)
     return {effect_id for effect_id, owner in state.data.open.items() if not isinstance(owner, unseen)}
 
 
 def plugin_requests_of(state: SessionState) -> list[EffectId]:
-    """Give the ids of what is being done for plugins, in the order in which they asked."""
+    """Return the ids of running plugin requests, in order."""
     asked = [effect_id for effect_id, _ in owned_by(state.data.open, OfPluginRequest)]
     held = [effect_id for effect_id, _ in owned_by(state.data.open, OfHeldHook)]
     return sorted((*asked, *held), key=lambda effect_id: int(effect_id[1:]))
 
 
 def waits_for_host(state: SessionState) -> bool:
-    """Say whether the host is asked about a call, or told of one."""
+    """Return whether the host is judging a call, or is being notified of one."""
     return any(isinstance(owner, OfHostCheck | OfHostReport) for owner in state.data.open.values())
 
 
 def teardowns_of(state: SessionState) -> list[EffectId]:
-    """Give the teardowns that are open, that of an abort last."""
+    """Return the open teardowns, that of an abort last."""
     teardown = state.data.teardown
     drains = [effect_id for effect_id, _ in owned_by(state.data.open, OfDrain)]
     return [*drains, *([teardown.effect_id] if teardown is not None else [])]
 
 
 def waiting_prompts(state: SessionState) -> list[QueuedPrompt]:
-    """The prompts that have not begun: the one that plugins are still asked about, and those behind it."""
+    """The prompts that have not started: the one being judged by plugins, and those after it."""
     held = state.data.held
     return [*([held.prompt] if held is not None and held.prompt is not None else []), *state.data.queue]
 
 
 def unstarted_calls(state: SessionState) -> set[CallId]:
-    """The calls whose start is not out yet."""
+    """The calls whose start has not been published yet."""
     return {call.call.call_id for call in state.data.batch if not call.started}
 
 
 def newly_said(seen: Seen) -> tuple[Message, ...]:
-    """The messages that this step put at the end of the history, also where a summary took the place of its beginning."""
+    """The messages appended to the history by this step, also if a summary replaced its beginning."""
     was = len(seen.before.data.history)
     removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
     return seen.after.data.history.since(1 + was - removed if removed else was)

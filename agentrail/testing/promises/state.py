@@ -1,4 +1,4 @@
-"""Promises about the state: each line of `core/session/state.py` that names what binds its field."""
+"""Promises about the state: each line of `core/session/state.py` that states a constraint of its field."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from agentrail.testing.promises.observed_step import Seen, comparable, open_effe
 
 
 def state_is_as_written(seen: Seen) -> None:
-    """Each line of `SessionData` that names what binds its field."""
+    """Each line of `SessionData` that states a constraint of its field."""
     state, data, was = seen.after, seen.after.data, seen.before.data
     assert bool(data.history.open) == (state.phase is Phase.EXECUTING_TOOLS or state.suspended)
     assert not data.queue or state.phase is not Phase.IDLE or data.teardown is not None or state.suspended
-    # Steers that met the end of their cycle come on top of a queue that may be full, and so does a prompt that was judged.
+    # Steers that arrived at the end of their cycle are added to a queue that may be full, and so is a prompt that was judged.
     most = data.config.max_prompt_queue + data.config.max_steering_queue
     assert len(data.queue) + len(data.steers) <= most + 1
     assert len(data.steers) <= data.config.max_steering_queue
@@ -55,7 +55,7 @@ def state_is_as_written(seen: Seen) -> None:
 
 
 def hold_rules(seen: Seen) -> None:
-    """A rule goes when a person takes it back, and no other goes with it; none stands for what another one stands for."""
+    """A rule is removed when a user revokes it, and no other is removed with it. No rule is implied by another one."""
     rules = seen.after.data.rules
     for gone in seen.before.data.rules - rules:
         assert isinstance(seen.signal, RevokeRule)
@@ -65,7 +65,7 @@ def hold_rules(seen: Seen) -> None:
 
 
 def hold_is_as_written(seen: Seen) -> None:
-    """Each line of `SuspendedHook`: a prompt is held before its cycle, or beside one that is suspended; a batch and an end in their own cycle."""
+    """`SuspendedHook`: a prompt is held before its cycle, or next to a suspended one. A batch and an end are held in their own cycle."""
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
@@ -79,7 +79,7 @@ def hold_is_as_written(seen: Seen) -> None:
 
 
 def owners_are_as_written(seen: Seen) -> None:
-    """Each id in `open` is one that a field names, and its owner says what that field is; and each that one names is in it."""
+    """Each id in `open` is named by the field that its owner describes, and each id named by a field is in `open`."""
     data = seen.after.data
     named: dict[EffectId | None, owners.Owner] = {}
     if data.stream is not None and data.stream.pausing:
@@ -126,7 +126,7 @@ def owners_are_as_written(seen: Seen) -> None:
     if data.teardown is not None:
         named[data.teardown.effect_id] = owners.OfTeardown()
     known = {effect_id: owner for effect_id, owner in named.items() if effect_id is not None}
-    # Of a call that a batch waits for a report is named by that call; of one that was broken off, or survived, by none.
+    # A report of a call in a batch is named by that call. A report of a stopped or surviving call is named by none.
     of_nobody = {
         effect_id
         for effect_id, owner in data.open.items()
@@ -137,7 +137,7 @@ def owners_are_as_written(seen: Seen) -> None:
 
 
 def calls_are_as_written(seen: Seen) -> None:
-    """Each line of `CallState`, of `batch` and of `survivors`, and how many may run."""
+    """Each line of `CallState`, of `batch` and of `survivors`, and the limit of running calls."""
     data = seen.after.data
     for call in (*data.batch, *data.survivors):
         assert (call.result is not None) == (call.stage in {"stopping", "reporting", "done"})
@@ -175,7 +175,7 @@ def calls_are_as_written(seen: Seen) -> None:
 
 
 def agents_are_as_written(seen: Seen) -> None:
-    """Each line of `AgentState` and `Agents`; and no name is ever given twice, nor does an agent come back that has ended."""
+    """Each line of `AgentState` and `Agents`. No name is ever reused, and no ended agent returns."""
     state, team, was = seen.after, seen.after.data.agents, seen.before.data.agents
     names = [agent.name for agent in team.states]
     assert len(set(names)) == len(names)
@@ -186,7 +186,7 @@ def agents_are_as_written(seen: Seen) -> None:
     assert [(acted.name, acting.name)] * len(changes) == [(one.from_agent, one.to_agent) for one in changes]
     assert changes or (acting.name, acting.prompt) == (acted.name, acted.prompt)
     assert acting.next != acting.name or acting.next is None
-    # In front of a request, and not before all calls of its batch have ended.
+    # Before a request, and after all calls of its batch have ended.
     assert not changes or not state.data.batch
     assert acting.next is None or all(start.is_quiet for start in seen.of(StartStream))
     limits = state.data.config.agent_limits
@@ -202,7 +202,7 @@ def agents_are_as_written(seen: Seen) -> None:
     waited_for = {name for wait in team.waits for name in wait.names}
     assert waited_for <= set(team.names)
     assert not state.ended or not team.waits
-    # A wait that is met is answered in the step that meets it.
+    # A fulfilled wait is answered in the step that fulfils it.
     for wait in team.waits:
         assert (wait.until == "time") == (not wait.names)
         if wait.until == "time":
@@ -219,7 +219,7 @@ def cycle_is_as_written(seen: Seen) -> None:
     data = seen.after.data
     if data.cycle is not None:
         assert 1 <= data.cycle.turn <= data.config.max_turns
-        # A summary may stand for the beginning of a long cycle.
+        # A summary may replace the beginning of a long cycle.
         mine = (*data.cycle.earlier, *data.history.since(data.cycle.first_message))
         assert [said.ref for said in mine if isinstance(said, UserMessage) and said.origin == "prompt"] == [
             *(() if data.cycle.goes_on else (data.cycle.ref,))
@@ -243,21 +243,21 @@ def _answered_calls(state: SessionState) -> Iterator[CallId]:
 
 
 def the_same_again_gives_the_same(seen: Seen) -> None:
-    """Stepping the old state a second time gives the same, although newer states share its conversation by now."""
+    """Repeating a step from the old state gives the same result, although newer states now share its conversation."""
     after, effects = machine.step(seen.before, seen.signal)
     assert after == seen.after
     assert list(map(comparable, effects)) == list(map(comparable, seen.effects))
 
 
 def steps_follow_the_table(seen: Seen) -> None:
-    """A step ends in one of the phases that the table names for its signal in the phase that it met."""
+    """A step ends in one of the phases that the table lists for its signal and its starting phase."""
     if not seen.before.ended:
         cell = LEGALITY[type(seen.signal)][seen.before.phase]
         assert seen.after.phase in cell.followed_by
 
 
 def the_end_is_the_end(seen: Seen) -> None:
-    """End is the last effect, behind SessionEnd; nothing is open then, and nothing happens any more."""
+    """End is the last effect, after SessionEnd. Then no effect is open, and no further step has an effect."""
     if seen.before.ended:
         assert seen.after is seen.before
         assert seen.effects == ()
