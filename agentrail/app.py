@@ -138,21 +138,14 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     """Open a supervisor of sessions. Leaving the block ends all of them, in order. With a store they suspend and can be resumed.
 
     Args:
-        environ: Environment with keys, base URLs and `AGENTRAIL_DEBUG` (`loop` logs code that blocks the event loop for over
-            50 ms). None for that of the process.
+        environ: Environment with keys, base URLs and `AGENTRAIL_DEBUG` (`loop` logs code that blocks the event loop for over 50 ms). None for that of the process.
         shell_fallback: For sandboxes created here, if bubblewrap does not work: `refuse` commands, or run them `unconfined`.
-        scripts: Models for `scripted:<name>`, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests. Sessions that
-            name one share it.
-        deps_for: Function of a session id that returns the `deps` of its tools, for a session that was started without them
-            or is resumed.
-        memories: Memory store, separate for each user: `sqlite:DIRECTORY`, `sqlite:` for the data directory, `memory:`, an
-            open store, or None.
-        notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, or an open store. None: next
-            to the configured `memories`.
-        knowledge: Store of knowledge that sessions can search with the rights of their user: `sqlite:DIRECTORY`, `sqlite:`,
-            an open store, or None.
-        embedder: Computes vectors, so that memories and knowledge are also found by meaning. Needs the extra `embeddings`.
-            None: search by words only.
+        scripts: Models for `scripted:<name>`, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests. Sessions that name one share it.
+        deps_for: Function of a session id that returns the `deps` of its tools, for a session that was started without them or is resumed.
+        memories: Memory store, separate for each user: `sqlite:DIRECTORY`, `sqlite:` for the data directory, `memory:`, an open store, or None.
+        notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, or an open store. None: next to the configured `memories`.
+        knowledge: Store of knowledge that sessions can search with the rights of their user: `sqlite:DIRECTORY`, `sqlite:`, an open store, or None.
+        embedder: Computes vectors, so that memories and knowledge are also found by meaning. Needs the extra `embeddings`. None: search by words only.
         store: Store of the sessions: `sqlite:PATH`, `sqlite:` for the data directory, `memory:`, an open store, or None.
         data_dir: The data directory. None for `AGENTRAIL_DATA_DIR`, otherwise `agentrail` in the user's data directory.
         store_patience: Seconds that a commit may take before the store counts as unavailable. 0.1 or more.
@@ -160,22 +153,17 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         revive: Function of a `StoredOpening` that returns the code each of them needs, as options by name.
         on_drift: For a stored session whose journal newer code folds to different operations, such as tool calls: `park`
             leaves it unchanged and raises `JournalDrifted`. `go_on` continues it, see `resume_session`.
-        keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs are
-            kept.
-        keep_bytes: Maximum bytes of the stored sessions of one scope, from 1. Beyond that, the oldest are deleted. None: no
-            limit.
+        keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs are kept.
+        keep_bytes: Maximum bytes of the stored sessions of one scope, from 1. Beyond that, the oldest are deleted. None: no limit.
         hibernate_after: Idle seconds before a session leaves memory. The next call of its handle wakes it. None for never.
 
     Yields:
-        The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`,
-            `find`.
+        The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
 
     Raises:
-        NoTrioRun: Your move: Trio is not running, such as under asyncio. The message names `agentrail.blocking` and other
-            ways.
+        NoTrioRun: Your move: Trio is not running, such as under asyncio. The message names `agentrail.blocking` and other ways.
         OptionError: Your move: invalid options, all faults at once; or `AGENTRAIL_DEBUG` names an unknown mode.
-        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be opened there, is another kind of file, in use,
-            or newer. The message names the remedy.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be opened there, is another kind of file, in use, or newer. The message names the remedy.
         Exception: Exceptions of the body, unchanged.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most. Then a store that was opened here is closed.

@@ -811,20 +811,17 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     Args:
         function: `async def`, which runs in the runner's task, or `def`, which runs in a worker thread.
         name: Name for the model. Default: the function's name.
-        description: Description for the model. Default: the first paragraph of the docstring. A function writes it for
-            each session.
+        description: Description for the model. Default: the first paragraph of the docstring. A function writes it for each session.
         effect_class: The tool's guarantee about repeated execution.
         timeout_seconds: Time limit per attempt, in seconds. Default: the session's own.
         killable: Whether a steer or a default abort may stop it.
-        max_retries: Number of retries after an exception, for any effect class. For a `once` tool, a number declares
-            that an exception means no effect.
+        max_retries: Number of retries after an exception, for any effect class. For a `once` tool, a number declares that an exception means no effect.
         polling: True for a tool whose repeated calls are normal, which disables loop detection.
         max_result_bytes: Size limit of the text. The middle of a longer one is omitted.
         thread: False runs a `def` in the event loop, which blocks meanwhile: for short pure functions.
         abandonable: True abandons the thread of a stopped call instead of waiting for it.
         answered_by: `user` makes each call a question to the user: `question` and optionally `options` are its
-            arguments, the answer is its result. `client` leaves each call to the client. Neither ever calls the
-            function.
+            arguments, the answer is its result. `client` leaves each call to the client. Neither ever calls the function.
         reconcile: Determines the outcome of an operation before it is repeated: `await reconcile(operation_id, ctx)`
             returns `Done(result)`, `NotDone()` or `Unknown()`. Required by `reconcilable`.
         label: Returns a short description of a call with these arguments for users. Default: the name.
@@ -833,8 +830,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
         A tool that can still be called like the function.
 
     Raises:
-        ToolDefinitionError: Your move: the message names the function, the parameter or the return type, and the
-            remedy.
+        ToolDefinitionError: Your move: the message names the function, the parameter or the return type, and the remedy.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
