@@ -18,7 +18,6 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from agentrail.errors import OptionError
 from agentrail.gateway import (
     chat_routes,
-    command_routes,
     console_files,
     event_routes,
     past_routes,
@@ -43,7 +42,7 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *event_routes.EVENT_ROUTES,
     *session_routes.SESSION_ROUTES,
     *past_routes.PAST_ROUTES,
-    *command_routes.COMMAND_ROUTES,
+    *session_routes.COMMAND_ROUTES,
     *console_files.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,
 )

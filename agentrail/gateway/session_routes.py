@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from attrs import field, frozen
+from msgspec.structs import replace
 
 from agentrail.abc import Error, Ok
 from agentrail.core.session.projection import Status
@@ -23,6 +24,7 @@ from agentrail.gateway.bodies import (
     AbortBody,
     ApproveBody,
     CancelBody,
+    CommandBody,
     CreateSessionBody,
     ForkBody,
     ModelBody,
@@ -35,11 +37,20 @@ from agentrail.gateway.calls.sessions import record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
 from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, RouteHandler, WholeAnswer, answer_json
 from agentrail.gateway.inspection_replies import CostReply, HostPluginList, InspectedMessages, TreePage
-from agentrail.gateway.reading import MAX_CURSOR, refuse_field, whole_number, yes_or_no
+from agentrail.gateway.reading import (
+    MAX_CURSOR,
+    check_id,
+    named_by_client,
+    refuse_field,
+    whole_number,
+    yes_or_no,
+)
 from agentrail.gateway.replies import (
     ApprovalDecided,
     CallStopped,
     CancelReply,
+    CommandDone,
+    CommandList,
     CompactionAsked,
     FilePage,
     ModelReply,
@@ -55,7 +66,7 @@ from agentrail.gateway.replies import (
     StopUnwritten,
     UserForgotten,
 )
-from agentrail.gateway.route_answers import BRANCHING, CREATING, DECIDING, ON_SESSION
+from agentrail.gateway.route_answers import BRANCHING, CREATING, DECIDING, MESSAGE, ON_SESSION
 from agentrail.gateway.socket_bodies import (
     AbortCommandBody,
     AnswerBody,
@@ -621,3 +632,45 @@ OFFERS: Final = (
 )
 """Commands of sockets. The interface page lists their names in this order."""
 # fmt: on
+
+
+# Slash commands.
+
+
+async def _list_commands(call: RouteCall) -> WholeAnswer:
+    """List the commands."""
+    session_id = call.query.get("session_id")
+    if session_id is not None:
+        check_id("session_id", session_id, of_session=True)
+    return answer_of_call(await calls.list_commands(call.host, call.principal, session_id))
+
+
+async def _run_command(call: RouteCall) -> WholeAnswer:
+    """Run one."""
+    client_id = named_by_client(call.body.client_id, call.head.headers.get("idempotency-key"))
+    body = replace(call.body, client_id=client_id)
+    made = await calls.run_slash_command(call.host, call.principal, call.params["name"], body, via=call.via)
+    return answer_of_call(made)
+
+
+COMMAND_ROUTES: Final = (
+    CallRoute(
+        "GET",
+        "/commands",
+        _list_commands,
+        does="lists the slash commands, and says why one cannot be run",
+        query=("session_id",),
+        replies={200: CommandList},
+        refusals=f"{ON_SESSION} session_is_child",
+    ),
+    CallRoute(
+        "POST",
+        "/commands/{name}",
+        _run_command,
+        does="runs a slash command",
+        body=CommandBody,
+        replies={200: CommandDone, 202: CommandDone},
+        refusals=f"{MESSAGE} {BRANCHING} already_exists still_needed unknown_call",
+        asks_plugins=True,
+    ),
+)
