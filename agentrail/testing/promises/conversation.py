@@ -1,4 +1,4 @@
-"""Promises about the conversation: it stays valid, loses nothing, and its cycles and events are complete."""
+"""Promises about the conversation: it stays valid, loses no message, and its cycles and events are complete."""
 
 from typing import Final
 
@@ -48,7 +48,7 @@ from agentrail.testing.promises.observed_step import Seen, newly_said, plugin_re
 
 
 def history_is_valid(seen: Seen) -> None:
-    """Every call has exactly one result, right behind it and in order; open ones stand at the end, while tools run."""
+    """Every call has exactly one result, directly after it and in order. Open calls are at the end, while tools run."""
     data = seen.after.data
     expected: tuple[CallId, ...] = ()
     ids: list[CallId] = []
@@ -71,7 +71,7 @@ def history_is_valid(seen: Seen) -> None:
 
 
 def history_only_grows(seen: Seen) -> None:
-    """What was said stays said. Only a summary replaces the beginning, and only a late value a result of the last message."""
+    """Messages are never removed. Only a summary replaces the beginning, and only a late value a result of the last message."""
     was = seen.before.data.history
     now = seen.after.data.history.messages
     removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
@@ -92,7 +92,7 @@ def history_only_grows(seen: Seen) -> None:
 
 
 def late_values_are_read(seen: Seen) -> None:
-    """What a stopped call did all the same is published, and is in what the model reads next."""
+    """The late value of a stopped call is published, and is part of the next request."""
     told = {event.call_id for event in seen.events if isinstance(event, ToolTookEffect)}
     match seen.signal:
         case TeardownFinished(values=values, effect_id=effect_id):
@@ -121,13 +121,13 @@ def late_values_are_read(seen: Seen) -> None:
 
 
 def requests_are_of_a_closed_history(seen: Seen) -> None:
-    """A request goes out with the whole history, when all its calls are answered and nothing is torn down.
+    """A request contains the whole history, with all calls answered and no teardown running.
 
-    Or with what plugins handed on in its place: only those can that listen to `BeforeRequest`.
+    Or a replacement from plugins: only those that subscribe to `BeforeRequest` can provide one.
     """
     data = seen.after.data
     for start in seen.of(StartStream):
-        if start.is_quiet:  # of the beginning alone, for a summary
+        if start.is_quiet:  # only the beginning, for a summary
             continue
         messages = start.request.messages
         whole = data.history.messages[:]
@@ -141,9 +141,9 @@ def requests_are_of_a_closed_history(seen: Seen) -> None:
 
 
 def requests_speak_every_dialect(seen: Seen) -> None:
-    """A request could go to any vendor: whichever model comes next, the conversation so far is one that it takes."""
+    """Any vendor would accept a request: the conversation so far fits every model that may come next."""
     for start in seen.of(StartStream):
-        # What a caller sets for one cycle may be what a format cannot say: that ends the cycle in words of its own.
+        # A format may not support a caller's settings for one cycle: that ends the cycle with its own error.
         check_dialects(msgspec.structs.replace(start.request, settings=None))
 
 
@@ -153,11 +153,11 @@ _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn"
 
 
 def loops_are_told_or_ended(seen: Seen) -> None:
-    """A loop that is noticed aborts the cycle in this step, or the model is told, unless the cycle is over anyway."""
+    """A detected loop aborts the cycle in this step, or the model is notified, unless the cycle is over anyway."""
     loops = [event for event in seen.events if isinstance(event, LoopDetected)]
     grown = newly_said(seen)
     notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
-    # What agents said meanwhile comes behind it.
+    # Messages that agents sent meanwhile follow it.
     notes = notes[:1] if seen.before.data.agents.notes else notes
     ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
     if ends:
@@ -168,7 +168,7 @@ def loops_are_told_or_ended(seen: Seen) -> None:
 
 
 def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
-    """No cycle finishes with an answer of another shape; the model has one turn at most to put one right."""
+    """No cycle finishes with an answer of another shape. The model has at most one turn to correct one."""
     data, was = seen.after.data, seen.before.data.cycle
     wanted = format_of(data)
     if data.cycle is not None and data.cycle.repaired:
@@ -183,7 +183,7 @@ def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
 
 
 def what_was_cut_off_is_booked_whole(seen: Seen) -> None:
-    """A request whose final usage does not come counts as it was reserved: its server may charge for all of that."""
+    """A request without its final usage counts as reserved: its server may charge for all of it."""
     ledger, was, stream = seen.after.data.ledger, seen.before.data.ledger, seen.before.data.stream
     compaction = seen.before.data.compaction
     if ledger is None or was is None:
@@ -211,7 +211,7 @@ def _expect_booked(seen: Seen, was: Ledger, ledger: Ledger, out: EffectId) -> No
 
 
 def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
-    """What is out has one reservation, and no request goes out that could pass a limit; what is booked stays booked."""
+    """Each open request has one reservation, and no request can exceed a limit. Booked amounts stay booked."""
     ledger, was, data = seen.after.data.ledger, seen.before.data.ledger, seen.after.data
     assert (ledger is None) == (data.config.budget is None)
     if ledger is None or was is None:
@@ -245,10 +245,10 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
 
 
 def people_see_what_is_said_without_tags(seen: Seen) -> None:
-    """Deltas add up to the text without its tags, whatever is held back; an end that is no failure gives that back too."""
+    """Deltas add up to the text without its tags, despite buffering. An end without a failure also releases the buffered part."""
     was, now = seen.before.data.stream, seen.after.data.stream
     deltas = "".join(event.delta for event in seen.events if isinstance(event, MessageDelta))
-    if was is now:  # nothing came of it, or there is none
+    if was is now:  # no text, or no stream
         assert not deltas
         return
     shown = tags.visible_so_far(was, seen.before.data.config) if was is not None else ""
@@ -267,7 +267,7 @@ def people_see_what_is_said_without_tags(seen: Seen) -> None:
 def cycles_have_one_terminal_event(seen: Seen) -> None:
     """Exactly one of AgentEnd, AgentAbort, AgentError follows an AgentStart, and names the same prompt.
 
-    An AgentAbort of nothing comes in idle, or for a prompt that was refused, perhaps right behind the cycle before it.
+    An AgentAbort without a cycle is published in idle, or for a refused prompt, possibly directly after the previous cycle.
     """
     rejected = 0
     running = seen.before.data.cycle.ref if seen.before.data.cycle else None
@@ -284,15 +284,15 @@ def cycles_have_one_terminal_event(seen: Seen) -> None:
             assert event.ref == running
             running = None
     assert running == (seen.after.data.cycle.ref if seen.after.data.cycle else None)
-    # More than one in a step, when the prompt behind a cycle that ends is refused, or its cycle ends at once.
+    # More than one in a step, if the prompt after an ending cycle is refused, or its cycle ends at once.
     starts = sum(isinstance(event, AgentStart) for event in seen.events)
     assert sum(type(event) in TERMINAL for event in seen.events) <= 1 + starts + rejected
 
 
 def suspensions_are_said(seen: Seen) -> None:
-    """`AgentSuspended` and `AgentResumed` alternate, between the two ends of a cycle, and agree with the status after each step.
+    """`AgentSuspended` and `AgentResumed` alternate within a cycle, and agree with the status after each step.
 
-    The first says what is waited for, which is all that waits; and no cycle ends before the second is out.
+    The first lists every pending wait. No cycle ends before the second is published.
     """
     suspended = seen.before.suspended
     for event in seen.events:
@@ -306,7 +306,7 @@ def suspensions_are_said(seen: Seen) -> None:
             assert not suspended
     assert suspended == seen.after.suspended
     said = [event for event in seen.events if isinstance(event, AgentSuspended)]
-    if said or seen.before.suspended:  # a status costs more than all the rest of this
+    if said or seen.before.suspended:  # a status costs more than the rest of this function
         assert suspended == status_of(seen.after.phase, seen.after.data, seen.signal.at_ms).suspended
     assert all(event.waiting for event in said)
     if said and suspended:
@@ -315,7 +315,7 @@ def suspensions_are_said(seen: Seen) -> None:
 
 
 def tool_events_come_in_pairs(seen: Seen) -> None:
-    """Each call gives one ToolExecutionStart and later one ToolExecutionEnd; what is killed is killed in between."""
+    """Each call has one ToolExecutionStart and later one ToolExecutionEnd. A kill is reported between them."""
     waiting = unstarted_calls(seen.before)
     if isinstance(seen.signal, ResponseCompleted):
         grown = newly_said(seen)
@@ -334,14 +334,14 @@ def tool_events_come_in_pairs(seen: Seen) -> None:
                 open_pairs.remove(call_id)
             case ToolKilled(call_id=call_id):
                 assert call_id in open_pairs
-            case _:  # no event about a call that runs
+            case _:  # not about a running call
                 pass
     assert waiting == unstarted_calls(seen.after)
     assert open_pairs == _running_calls(seen.after)
 
 
 def event_numbers_are_dense(seen: Seen) -> None:
-    """Committed events count on by one; an ephemeral event has the number of the committed one before it."""
+    """Committed events are numbered consecutively. An ephemeral event has the number of the committed one before it."""
     number = seen.before.data.seq
     for event in seen.events:
         number += not is_ephemeral(event)
@@ -353,6 +353,6 @@ def event_numbers_are_dense(seen: Seen) -> None:
 
 
 def _running_calls(state: SessionState) -> set[CallId]:
-    """The calls whose start is out and whose end is not; one that is detached has its end behind it."""
+    """The calls whose start was published and whose end was not. A detached call has already ended in this sense."""
     calls = (*state.data.batch, *state.data.survivors)
     return {call.call.call_id for call in calls if call.started and call.result is None and not call.detached}

@@ -60,10 +60,10 @@ from agentrail.testing.promises.observed_step import Seen, open_effects, unstart
 
 
 def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
-    """Each RunTool is of a call that waited, or came with this response, and that runs now under this very id."""
+    """Each RunTool belongs to a call that was waiting, or came with this response, and that now runs under this exact id."""
     data = seen.after.data
     now = {call.effect_id: call for call in data.batch}
-    recovered = isinstance(seen.signal, Recovered)  # then it waited for its outcome, also behind an abort
+    recovered = isinstance(seen.signal, Recovered)  # then it waited for its outcome, also after an abort
     if recovered:
         now |= {call.effect_id: call for call in data.survivors}
     waited = unstarted_calls(seen.before)
@@ -81,15 +81,15 @@ def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
         if state in data.survivors:
             continue
         assert data.cycle is not None
-        # A last turn that is for an answer has no tools; in any other they run, and then the cycle ends.
+        # A last turn reserved for an answer has no tools. In any other last turn they run, and then the cycle ends.
         answers = data.config.on_max_turns == "answer"
         assert run.turn == data.cycle.turn <= data.config.max_turns - answers
 
 
 def effect_ids_are_new(seen: Seen) -> None:
-    """No effect is asked for under an id that was given out before."""
+    """No effect is requested under an id that was used before."""
     numbers = [int(effect_id[1:]) for effect_id in _started(seen)]
-    # Approvals and questions are numbered along with them.
+    # Approvals and questions share the numbering.
     was = {str(interaction.id) for interaction in seen.before.data.interactions}
     now = {str(interaction.id) for interaction in seen.after.data.interactions}
     now |= {resolved.id for resolved in seen.after.data.resolved}
@@ -100,9 +100,9 @@ def effect_ids_are_new(seen: Seen) -> None:
 
 
 def nothing_started_is_forgotten(seen: Seen) -> None:
-    """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
+    """A started effect is open until its outcome arrived, or the step requested its stop, or the actor died with it."""
     came = {seen.signal.effect_id} if isinstance(seen.signal, EffectOutcome) else set()
-    # It stands in for that outcome.
+    # It replaces that outcome.
     if isinstance(seen.signal, StepCrashed) and seen.signal.owed_by is not None:
         came = {seen.signal.owed_by}
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
@@ -110,19 +110,19 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     plugin_requests = {effect.effect_id for effect in seen.of(CancelPluginRequest)}
     stopped |= killed | plugin_requests | {effect.effect_id for effect in seen.of(ClearTimer)}
     was, now = open_effects(seen.before), open_effects(seen.after)
-    # What is asked and superseded in one step is set and cancelled in it.
+    # A timer requested and superseded in one step is set and cancelled in it.
     assert stopped <= was | set(_started(seen))
     assert now <= was | set(_started(seen))
     if isinstance(seen.signal, Restarted | Parked) or seen.after.ended or _is_as_a_crash(seen.signal):
         assert not (was & now) or seen.before.ended
-    elif not isinstance(seen.signal, Recovered):  # which has a promise of its own
-        # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
+    elif not isinstance(seen.signal, Recovered):  # recoveries have their own promise
+        # Calls that are stopping were stopped earlier. An abort no longer waits for them, but its teardown does.
         told = _stopping(seen.before)
         assert was - now <= came | stopped | told
         stopping = _stopping(seen.after)
         assert now.isdisjoint(stopped - stopping)
         assert now.isdisjoint(came) or not _ends_its_effect(seen)
-    # It waits for all that was stopped, and for what had been told to stop before.
+    # It waits for everything stopped now or earlier.
     for teardown in seen.of(Teardown):
         streams = {effect.effect_id for effect in seen.of(CancelStream)} | plugin_requests
         told = _stopping(seen.before)
@@ -130,9 +130,9 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
 
 
 def requests_have_the_context_of_their_turn(seen: Seen) -> None:
-    """Where context is gathered no request of a turn goes out without that of this turn; nowhere else is any gathered.
+    """If context is gathered, each request of a turn has the context of this turn. Otherwise none is gathered.
 
-    The requests for summaries have none. What was gathered once stays what it is for all attempts at the turn.
+    Requests for summaries have none. Gathered context stays the same for all attempts at the turn.
     """
     gathers = seen.after.data.config.gathers_context
     assert gathers or not seen.of(GatherContext)
@@ -146,7 +146,7 @@ def requests_have_the_context_of_their_turn(seen: Seen) -> None:
             assert started.context == (context.effect_id if context.count else None)
     if before is not None and after is not None and (before.ref, before.turn) == (after.ref, after.turn):
         known = before.context
-        # In another process nothing of it is kept.
+        # It is not kept in another process.
         is_kept = not isinstance(seen.signal, Recovered)
         assert known is None or known.is_open or after.context == known or not is_kept
     if seen.of(GatherContext) and after is not None:
@@ -159,9 +159,9 @@ def _is_as_a_crash(signal: object) -> bool:
 
 
 def late_outcomes_change_nothing(seen: Seen) -> None:
-    """An outcome of an effect that is not open moves the counter, and nothing else; an ephemeral one not even that."""
+    """An outcome without an open effect changes only the counter. An ephemeral one does not change even that."""
     if isinstance(seen.signal, EffectOutcome) and not seen.before.ended:
-        # To a child whose call is answered: what it used is counted all the same.
+        # Lent to a child whose call is answered: its usage is counted nevertheless.
         lent = set(seen.before.data.loans)
         if seen.signal.effect_id in open_effects(seen.before) | _looks(seen.before) | lent:
             return
@@ -173,9 +173,9 @@ def late_outcomes_change_nothing(seen: Seen) -> None:
 
 
 def what_is_not_recorded_leaves_no_trace(seen: Seen) -> None:
-    """A journal holds no progress, nothing that a child streams, and no late chunk: without them the state is the same.
+    """A journal contains no progress, no streamed events of children, and no late chunks: the state does not depend on them.
 
-    Chunks that are waited for are another thing: they are recorded where something comes of them.
+    Awaited chunks differ: they are recorded if they have an effect.
     """
     if is_ephemeral_signal(seen.signal):
         is_late = is_late_ephemeral(seen.before, seen.signal)
@@ -185,9 +185,9 @@ def what_is_not_recorded_leaves_no_trace(seen: Seen) -> None:
 
 
 def an_abort_leaves_nothing_open(seen: Seen) -> None:
-    """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited.
+    """An abort publishes AgentAbort, and leaves neither cycle nor batch. Only a waiting prompt starts after it.
 
-    One that means a prompt which is not at work stops nothing: that prompt waits no more, and all else is as before.
+    An abort of a prompt that is not running stops no work: it removes that prompt, and everything else is unchanged.
     """
     if not isinstance(seen.signal, AbortCycle) or seen.before.ended:
         return
@@ -212,7 +212,7 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
 
 
 def _is_at_work(state: SessionState, ref: PromptRef) -> bool:
-    """Of a prompt that is judged beside a suspended cycle, that cycle is at work, and not the prompt."""
+    """If a prompt is judged next to a suspended cycle, that cycle is running, and the prompt is not."""
     held = state.data.held.prompt if state.data.held is not None else None
     cycle = state.data.cycle
     return cycle.ref == ref if cycle is not None else held is not None and held.ref == ref
@@ -233,7 +233,7 @@ def _is_taken_back(seen: Seen, ref: PromptRef) -> None:
 
 
 def _says_so_once(seen: Seen) -> None:
-    """One AgentAbort, and one for each prompt behind it that a plugin aborted in its turn, as it began."""
+    """One AgentAbort, and one for each later prompt that a plugin aborted as it started."""
     owed, said = 1, 0
     for event in seen.events:
         if isinstance(event, AgentStart | PromptRejected):
@@ -244,14 +244,14 @@ def _says_so_once(seen: Seen) -> None:
 
 
 def _stopping(state: SessionState) -> set[EffectId | None]:
-    """The calls that were told to stop and have not ended yet."""
+    """The calls that were asked to stop and have not ended yet."""
     calls = (*state.data.batch, *state.data.survivors)
     agents = {agent.effect_id for agent in state.data.agents.states if agent.status == "stopping"}
     return agents | {call.effect_id for call in calls if call.stage == "stopping"}
 
 
 def _looks(state: SessionState) -> set[EffectId]:
-    """The timer of the stream that is out."""
+    """The timer of the open stream."""
     stream, compaction = state.data.stream, state.data.compaction
     if compaction is not None and compaction.summary is None:
         return {stall_timer_of(compaction.effect_id)}
@@ -264,7 +264,7 @@ def _started(seen: Seen) -> Iterator[EffectId]:
             case StartStream(request=request):
                 yield request.attempt
             case SetTimer(effect_id=effect_id) if effect_id.startswith("s"):
-                pass  # of a stream that is out: set anew under the same id, and gone with the stream
+                pass  # of an open stream: reset under the same id, and removed with the stream
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
             case (
@@ -281,9 +281,9 @@ def _started(seen: Seen) -> Iterator[EffectId]:
 
 
 def _ends_its_effect(seen: Seen) -> bool:
-    # One that came too late for its value is counted, and ends it all the same.
+    # An outcome that came too late for its value is counted, and ends it nevertheless.
     if isinstance(seen.signal, ToolFinished):
-        return seen.signal.effect_id.startswith("t")  # that of a timer ends no call, and no timer
+        return seen.signal.effect_id.startswith("t")  # a timer's outcome ends no call, and no timer
     return (
         type(seen.signal).__name__
         in {
@@ -305,7 +305,7 @@ def _ends_its_effect(seen: Seen) -> bool:
 
 
 def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
-    """A call begins in the step of its verdict, or when it had one already; with what was judged, or what a person was shown."""
+    """A call starts in the step of its verdict, or after it, with the arguments that were judged or shown to a user."""
     hooks = seen.before.data.config.host_hooks
     if "before_tool" not in hooks:
         assert not seen.of(AskHost)
@@ -321,7 +321,7 @@ def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
             shown = [one.asked for one in seen.before.data.interactions if one.asked.call_id == run.call_id]
             assert any(isinstance(one, Approval) and same_json(one.arguments, run.arguments) for one in shown)
         else:
-            # What comes back in another process runs again, and had its verdict before it ran the first time.
+            # A recovered call runs again in another process, and had its verdict before its first run.
             assert was.stage in {
                 "waiting",
                 "pausing",
@@ -337,7 +337,7 @@ def _check_verdict(seen: Seen, was: CallState) -> None:
 
 
 def the_host_hears_of_what_ran(seen: Seen) -> None:
-    """Of code that has ended, or has answered and goes on, in the step of that, behind its event; of nothing else."""
+    """The host is notified of code that has ended, or has answered and continues, in that step, after its event. Of nothing else."""
     told = seen.of(TellHost)
     if "after_tool" not in seen.before.data.config.host_hooks:
         assert not told
@@ -353,13 +353,13 @@ def the_host_hears_of_what_ran(seen: Seen) -> None:
     assert len(told) <= 1
 
 
-# Sessions that come back in another process.
+# Sessions recovered in another process.
 
 _CALLS: Final = frozenset({"tool", "child"})
 
 
 def a_recovery_decides_all_that_is_open(seen: Seen) -> None:
-    """One decision for each open effect, and nothing of the old process is waited for, but for sessions that go on."""
+    """One decision for each open effect, and no effect of the old process is awaited, except sessions that continue."""
     signal, was, now = seen.signal, seen.before.data, seen.after.data
     if not isinstance(signal, Recovered) or seen.before.ended:
         return
@@ -381,7 +381,7 @@ def a_recovery_decides_all_that_is_open(seen: Seen) -> None:
 
 
 def a_recovery_runs_nothing_twice_that_may_not_be(seen: Seen) -> None:
-    """A `once` tool that a durable record names has its result; any other that ran runs again, as the same operation."""
+    """A `once` tool in a durable record has its result. Any other that ran runs again, as the same operation."""
     signal, was = seen.signal, seen.before.data
     if not isinstance(signal, Recovered) or not [e for e in seen.events if isinstance(e, SessionRecovered)]:
         return
@@ -411,7 +411,7 @@ def _is_once(call: CallState) -> bool:
 
 
 def _decided_as(effect_id: EffectId, owner: owners.Owner) -> tuple[bool, str] | None:
-    """Say under which name an open effect is decided, and whether as a call; None: with what it goes with."""
+    """Return the name under which an open effect is decided, and whether as a call. None: it is decided with another effect."""
     match owner:
         case owners.OfStallTimer() | owners.OfSummaryTimer() | owners.OfHoldTimer():
             return None
