@@ -23,8 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker more than there are processors: a tenth of the time a test waits for a process, a browser or a disk.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 PYTEST := $(BIN)/python -m scripts.run_tests -n $(WORKERS) -rs
-# Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
-CHECKED := --unit-examples=30 --folded=all
+# Properties among the unit tests have ten examples each in `make test` and in CI, and all of them in `make property`.
 ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time, so lines are not counted in it.
@@ -188,7 +187,7 @@ ifdef COUNTED
 else
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER) --folded=all -m 'not check'
 endif
-	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(CHECKED) -m 'check or hypothesis' tests
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) --folded=all -m check tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) --ignore=$(TIMED) property_tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(TIMED)
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=$(PURE_FLOOR)

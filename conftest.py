@@ -328,7 +328,7 @@ def _collected_elsewhere(config: pytest.Config) -> frozenset[Path]:
 # The runs of all tests in tests/ that are shared out, by what `-m` says; and what is in a file whose tests of that run take long each.
 _SHARED_OUT: Final = {
     "not check": None,
-    "check or hypothesis": re.compile(r"\bmark\.check\b|^from tests\.thinned\b", re.MULTILINE),
+    "check": re.compile(r"\bmark\.check\b|^from tests\.thinned\b", re.MULTILINE),
 }
 
 

@@ -58,7 +58,7 @@ def test_make_check_runs_everything():
     """What `make test` runs, and what that leaves out; of the properties it leaves out what has its own run."""
     quick, long, properties, *others = pytest_runs("check")
     assert (chosen(quick), paths(quick)) == (["-m not check"], [])
-    assert (chosen(long), paths(long)) == (["-m check or hypothesis"], ["tests"])
+    assert (chosen(long), paths(long)) == (["-m check"], ["tests"])
     assert "property_tests" in paths(properties)
     alone = [path for run in others for path in paths(run) if not chosen(run)]
     assert chosen(properties) == [f"--ignore={path}" for path in alone]
@@ -93,11 +93,10 @@ def test_what_was_skipped_is_written_so_that_it_can_be_run(tmp_path):
     assert re.findall(r"\d+ skipped", ran.stdout) == re.findall(r"\d+ skipped", whole.stdout) != []
 
 
-def test_make_check_gives_properties_more_examples_than_make_test():
-    """Ten beside a unit test are enough while one works; before a commit they are more, and `make property` has all."""
-    (run,) = pytest_runs("test")
-    assert not [word for word in run if word.startswith("--unit-examples")]
-    assert "--unit-examples=30" in pytest_runs("check")[1]
+def test_make_property_has_all_examples_of_each_property():
+    """Properties among the unit tests run once in `make check`, with ten examples each, as in `make test`."""
+    for run in (*pytest_runs("test"), *pytest_runs("check")):
+        assert not [word for word in run if word.startswith("--unit-examples")]
     _, beside_units = pytest_runs("property")
     assert "--unit-examples=1000000" in beside_units
     assert (chosen(beside_units), paths(beside_units)) == (["-m hypothesis"], ["tests"])
