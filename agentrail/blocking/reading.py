@@ -229,7 +229,7 @@ class SessionReports(Feed[SessionReport]):
 
 
 class CycleStream(Feed[Event]):
-    """The events of one cycle: a block, entered once, which sends the prompt. Iteration ends with the cycle, whatever its outcome."""
+    """The events of one cycle: a block, entered once, which sends the prompt. Ends with the cycle."""
 
     def __init__(self, thread: SupervisorThread, source: AsyncStream) -> None:
         """Created by `Session.stream`."""

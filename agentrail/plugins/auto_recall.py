@@ -78,7 +78,7 @@ class AutoRecall(Plugin[Recalled]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Recalled, ctx: Context) -> Action[Recalled]:
-        """Append the memories after the conversation, for this request only. Placed first, they would invalidate the vendor's cache."""
+        """Append the memories after the conversation, for this request only, so that the vendor's cache stays valid."""
         if not state.shown:
             return Continue(state)
         note = UserMessage(content=(Text(text=state.shown),), origin="note")

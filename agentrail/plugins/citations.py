@@ -45,7 +45,7 @@ class Citations(Plugin[HeldSources]):
     # After the batch rather than each call: results made by the session itself, such as `wait_agents`, appear only there.
     @on(AfterToolBatch)
     def keep(self, event: AfterToolBatch, state: HeldSources, ctx: Context) -> Action[HeldSources]:
-        """Keep the sources in the details of results: from `kb_search`, `kb_read`, custom tools, and agents that read for the session."""
+        """Keep the sources in the details of results: `kb_search`, `kb_read`, custom tools, and agents that read."""
         found = [one for result in event.results if not result.is_error for one in sources_in(result.details)]
         return Continue(attrs.evolve(state, sources=more_sources(state.sources, tuple(found))))
 

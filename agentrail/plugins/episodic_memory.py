@@ -99,7 +99,7 @@ class EpisodicMemory(Plugin[Episodes]):
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, state: Episodes, ctx: Context) -> Action[Episodes]:
-        """Append them after the conversation, for this request only: they change with each prompt, and would invalidate the cache."""
+        """Append them after the conversation, for this request only: they change with each prompt."""
         if not state.shown:
             return Continue(state)
         note = UserMessage(content=(Text(text=state.shown),), origin="note")

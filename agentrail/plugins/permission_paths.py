@@ -1,4 +1,4 @@
-"""Paths in rules: globs compared with the place a path leads to. Compares names only, without disk access. The caller resolves links.
+"""Paths in rules: globs compared with the place a path leads to. Names only: the caller resolves links.
 
     *.pem           a name, at any depth
     ./src/**        below the workspace (`src/**` is the same)

@@ -229,7 +229,7 @@ def narrowest(modes: Sequence[PolicyMode]) -> tuple[PolicyMode, ...]:
 
 
 def meet(one: PermissionPolicy, other: PermissionPolicy) -> PermissionPolicy:
-    """Return the policy that allows only calls allowed by both: for a sub-agent and its parent, or for a handover between agents."""
+    """Return the policy that allows only calls allowed by both: for a sub-agent and its parent, or a handover."""
     members = dict.fromkeys((*_flat(one), *_flat(other)))
     first, *others = members
     return attrs.evolve(first, within=tuple(others))

@@ -118,7 +118,7 @@ def reason_for(verdict: PermissionVerdict, tools: Collection[str]) -> str:
 
 
 def refusal_of_end(policy: PermissionPolicy, call: PermissionCall, end: str) -> str | None:
-    """Return why a call is refused whose path leads elsewhere by links. None if the target is judged no more strictly than the name."""
+    """Return why a call is refused whose path leads elsewhere by links. None if the target is judged no more strictly."""
     named = judge(policy, call)
     found = judge(policy, evolve(call, leads_to=(end,)))
     if DECISIONS.index(found.decision) <= DECISIONS.index(named.decision):

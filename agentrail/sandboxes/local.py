@@ -252,7 +252,7 @@ class LocalSandbox:
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
     async def leads_to(self, path: str) -> str | None:
-        """Return the target of a path with links, relative to the root, or absolute outside of it. None without links, or if refused.
+        """Return a path's target through links, relative to the root, or absolute outside. None without links, or if refused.
 
         Cancellation: Takes effect at once, without any change.
         """

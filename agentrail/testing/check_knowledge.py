@@ -201,7 +201,7 @@ def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
 
 
 def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
-    """A summary belongs to the version of the document that was read, is shown only to readers, and is removed with its document."""
+    """A summary belongs to the version that was read, is shown only to readers, and is removed with its document."""
     store = trial.store
     added = trial.add("a.md", "trains\n\nplanes")
     _expect("how it begins", store.beginning(TENANT, "hers", "a.md", most=6), "trains")

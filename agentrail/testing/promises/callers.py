@@ -34,7 +34,7 @@ from agentrail.testing.promises.observed_step import Seen, newly_said, teardowns
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
-    """An accepted prompt waits, or enters the history in the step in which it leaves the queue, or is dropped or taken by an event."""
+    """An accepted prompt waits, or enters the history in the step in which it leaves, or is dropped or taken by an event."""
     came = [*_requeued(seen), *map(_ref_of, waiting_prompts(seen.before)), *_new_prompts(seen)]
     grown = newly_said(seen)
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]

@@ -65,7 +65,7 @@ def hold_rules(seen: Seen) -> None:
 
 
 def hold_is_as_written(seen: Seen) -> None:
-    """`SuspendedHook`: a prompt is held before its cycle, or next to a suspended one. A batch and an end are held in their own cycle."""
+    """`SuspendedHook`: a prompt is held before its cycle or next to a suspended one, a batch and an end in their own cycle."""
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
