@@ -12,12 +12,12 @@ from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 
 
 class AttachmentBody(Value, frozen=True, kw_only=True):
-    """A file in a body.
+    """An attached file.
 
     Attributes:
-        name: As the caller calls it.
-        mime_type: As the caller says.
-        base64: Its content.
+        name: File name given by the caller.
+        mime_type: MIME type given by the caller.
+        base64: Content of the file in Base64.
     """
 
     name: str
@@ -26,21 +26,21 @@ class AttachmentBody(Value, frozen=True, kw_only=True):
 
 
 class ChatBody(Value, frozen=True, kw_only=True):
-    """A message of a user: of `/chat`, `/stream` and `/sessions/{id}/prompt`.
+    """A message of a user, for `/chat`, `/stream` and `/sessions/{id}/prompt`.
 
     Attributes:
-        message: What it says; may be empty where there are attachments.
-        agent_id: The profile; None for that of the session, or the default.
-        session_id: Where it goes; None for a new session.
-        attachments: Files that come with it.
-        mode: What a profile that is a function is given.
-        client_id: The caller's name of it, so that it can be sent again.
-        when_busy: What becomes of it in a session that works; None for the default.
-        on_disconnect: What becomes of its cycle when the caller leaves; None for the default.
-        webhook: Where its end is told.
-        metadata: What the caller says besides: plugins of the host are told, and a session that the message creates keeps it.
-        tenant_id: Whose it is; must agree with the token.
-        user_id: Who of them; must agree with the token.
+        message: Text of the message. May be empty if there are attachments.
+        agent_id: Profile, or None for the profile of the session or the default.
+        session_id: Target session, or None for a new session.
+        attachments: Attached files.
+        mode: Argument for a profile that is a function.
+        client_id: Name that the caller gives the message, so that it can be sent again safely.
+        when_busy: What to do if the session is busy, or None for the default.
+        on_disconnect: What to do with the cycle if the caller disconnects, or None for the default.
+        webhook: URL that is called when the request ends.
+        metadata: Metadata of the caller, passed to host plugins and stored with a session that the message creates.
+        tenant_id: Tenant of the caller. Must agree with the token.
+        user_id: User of the caller. Must agree with the token.
     """
 
     message: str = ""
@@ -58,13 +58,13 @@ class ChatBody(Value, frozen=True, kw_only=True):
 
 
 class UiChatBody(Value, frozen=True, kw_only=True):
-    """A chat as `useChat` sends it: of `/ai-ui/{profile}`. Its names are those of that client.
+    """A chat as `useChat` sends it, for `/ai-ui/{profile}`. The field names are those of that client.
 
     Attributes:
-        id: The chat, which is the session.
-        messages: All that the client has, or the last ones; see `agentrail.protocols.ai_ui_messages`.
-        trigger: Why it is sent: `submit-message`; None for that.
-        messageId: The message that it is sent for; the session knows by itself.
+        id: Id of the chat, which is the session id.
+        messages: All messages of the client, or the last ones. See `agentrail.protocols.ai_ui_messages`.
+        trigger: Reason for sending: `submit-message`, or None for the same.
+        messageId: Message that it is sent for. Ignored, because the session already knows it.
     """
 
     id: str
@@ -74,13 +74,13 @@ class UiChatBody(Value, frozen=True, kw_only=True):
 
 
 class CreateSessionBody(Value, frozen=True, kw_only=True):
-    """What a session is created with.
+    """Options of a new session.
 
     Attributes:
-        agent_id: The profile; None for the default.
-        session_id: Its id; None for a new one.
-        model: In place of that of the profile.
-        metadata: What the caller says of it: kept with it, and shown in lists.
+        agent_id: Profile, or None for the default.
+        session_id: Id of the session, or None for a generated one.
+        model: Model that replaces the profile's.
+        metadata: Metadata of the caller, stored with the session and shown in lists.
     """
 
     agent_id: str | None = None
@@ -90,11 +90,11 @@ class CreateSessionBody(Value, frozen=True, kw_only=True):
 
 
 class SteerBody(Value, frozen=True, kw_only=True):
-    """Words into the running cycle.
+    """A steering message for the running cycle.
 
     Attributes:
-        message: What to say.
-        client_id: As of `ChatBody`.
+        message: Text of the message.
+        client_id: Same as in `ChatBody`.
     """
 
     message: str
@@ -102,13 +102,13 @@ class SteerBody(Value, frozen=True, kw_only=True):
 
 
 class AbortBody(Value, frozen=True, kw_only=True):
-    """What is to be stopped.
+    """Stops running work.
 
     Attributes:
-        reason: For people.
-        kill_tools: As of `Session.abort`.
-        clear_queue: As of `Session.abort`.
-        call_id: One call in place of the cycle.
+        reason: Reason shown to users.
+        kill_tools: Same as in `Session.abort`.
+        clear_queue: Same as in `Session.abort`.
+        call_id: Call to stop in place of the cycle.
     """
 
     reason: str | None = None
@@ -118,14 +118,14 @@ class AbortBody(Value, frozen=True, kw_only=True):
 
 
 class ApproveBody(Value, frozen=True, kw_only=True):
-    """A call that may run.
+    """Approves a call.
 
     Attributes:
-        approval_id: Which one.
-        arguments_hash: Of the arguments that were shown; one of others is refused.
-        arguments: What shall run instead.
-        kind: Once, or always.
-        auto_resume: Whether the model reads the result.
+        approval_id: Id of the approval.
+        arguments_hash: Hash of the arguments that were shown. The call is refused if its arguments differ.
+        arguments: Arguments to run the call with instead.
+        kind: `once`, or `always` to create a rule.
+        auto_resume: Whether the model gets a turn to read the result.
     """
 
     approval_id: str
@@ -136,11 +136,11 @@ class ApproveBody(Value, frozen=True, kw_only=True):
 
 
 class ModelBody(Value, frozen=True, kw_only=True):
-    """Another model.
+    """Switches the model.
 
     Attributes:
-        model: Its name.
-        provider_opts: What its provider takes.
+        model: Model string.
+        provider_opts: Options for the provider.
     """
 
     model: str
@@ -148,12 +148,12 @@ class ModelBody(Value, frozen=True, kw_only=True):
 
 
 class CommandBody(Value, frozen=True, kw_only=True):
-    """A slash command.
+    """Runs a slash command.
 
     Attributes:
-        text: What stands behind its name, as it was typed.
-        session_id: With which session; None for one that needs none.
-        client_id: As of a message, for a command that says something.
+        text: Text after the command name, as typed.
+        session_id: Session to run it with, or None for a command that needs none.
+        client_id: Name of the message, for a command that sends one. Same as in `ChatBody`.
     """
 
     text: str = ""
@@ -162,12 +162,12 @@ class CommandBody(Value, frozen=True, kw_only=True):
 
 
 class ForkBody(Value, frozen=True, kw_only=True):
-    """Where a fork begins.
+    """Point at which to fork.
 
     Attributes:
-        at: Behind which record; None for the last.
-        event: Behind the record of which event, by its number, in place of a record.
-        session_id: Its id; None for a new one.
+        at: Number of the record after which to fork, or None for the last.
+        event: Number of an event, in place of `at`: fork after its record.
+        session_id: Id of the fork, or None for a generated one.
     """
 
     at: int | None = None
@@ -176,13 +176,13 @@ class ForkBody(Value, frozen=True, kw_only=True):
 
 
 class RewindBody(Value, frozen=True, kw_only=True):
-    """Where a session goes back to.
+    """Point to rewind to.
 
     Attributes:
-        to: Behind which record.
-        event: Behind the record of which event, by its number, in place of a record.
-        files: Whether the files that its tools have written since become what they were.
-        dry: Whether it is only told what going back would come to.
+        to: Number of the record after which to continue.
+        event: Number of an event, in place of `to`: continue after its record.
+        files: Whether to restore files that tools have written since then.
+        dry: Whether to only return a preview.
     """
 
     to: int | None = None
@@ -192,21 +192,21 @@ class RewindBody(Value, frozen=True, kw_only=True):
 
 
 class ResumeBody(Value, frozen=True, kw_only=True):
-    """What happens to a session that the code of the server folds to other operations than it began.
+    """Handling of journal drift: the server's code replays the journal to other operations than it records.
 
     Attributes:
-        on_drift: `park` leaves it as it is, with `journal_drifted`; `go_on` continues it with the state of the code that runs: no `once` or
-            `reconcilable` call runs again that had begun.
+        on_drift: `park` leaves the session unchanged, with `journal_drifted`. `go_on` continues it with the state that the
+            current code computes. No `once` or `reconcilable` call that had started runs again.
     """
 
     on_drift: Literal["park", "go_on"] = "park"
 
 
 class CancelBody(Value, frozen=True, kw_only=True):
-    """Why a request is cancelled.
+    """Cancels a request.
 
     Attributes:
-        reason: For people.
+        reason: Reason shown to users.
     """
 
     reason: str | None = None

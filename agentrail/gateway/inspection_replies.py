@@ -19,23 +19,23 @@ class TreeItem(CallReply, frozen=True, kw_only=True):
     """A node of the supervision tree.
 
     Attributes:
-        id: Of a session its id.
+        id: Name of the node, or the id of a session.
         kind: `worker` or `supervisor`.
-        status: Such as `running`.
-        strategy: Of a supervisor what it does about a child that ends; None of a worker.
-        phase: Of a session what it does.
-        incarnation: How many instances of it came up.
-        restarts: How often it was started again since it recovered.
-        uptime_seconds: Since its last instance came up; None while none is.
-        mailbox: How many messages wait for it; None of what has no mailbox.
-        key: Where it stands below the root; the same over all its restarts.
-        up_at_ms: When its last instance came up, in milliseconds since 1970; None while none is up.
-        intensity: How many restarts are allowed and used; None of what has no budget of its own.
-        exits: How it ended the last five times, the newest last.
-        stuck: Whether it did not obey when it was told to stop.
-        title: What a session is about, as its model called it; None while it has not, and of what is no session.
-        first_words: What was said to a session first, up to 80 characters; None where that is not known.
-        children: In start order.
+        status: Status such as `running`.
+        strategy: Restart strategy of a supervisor, or None for a worker.
+        phase: Phase of a session.
+        incarnation: Number of instances started so far.
+        restarts: Restarts since it last recovered.
+        uptime_seconds: Age of the current instance in seconds, or None if none is running.
+        mailbox: Messages in the mailbox, or None if it has no mailbox.
+        key: Position below the root. Stable across restarts.
+        up_at_ms: Start of the current instance, in milliseconds since 1970, or None if none is running.
+        intensity: Allowed and used restarts, or None if it has no restart budget of its own.
+        exits: Its last five exits, the newest last.
+        stuck: Whether it did not stop when asked to.
+        title: Title that the model gave a session, or None before it sets one and for other nodes.
+        first_words: First message to a session, up to 80 characters, or None if unknown.
+        children: Child nodes in start order.
     """
 
     id: str
@@ -61,24 +61,24 @@ class TreePage(TreeItem, frozen=True, kw_only=True):
     """The root of the supervision tree, with a page of its sessions.
 
     Attributes:
-        next: Pass it as `after` for the next page; None where this is the last one.
+        next: `after` of the next page, or None on the last page.
     """
 
     next: int | None
 
 
 class HostPluginItem(CallReply, frozen=True, kw_only=True):
-    """A plugin of the host.
+    """A host plugin.
 
     Attributes:
-        name: Which one.
-        version: Of its code.
-        priority: Higher runs first.
+        name: Name of the plugin.
+        version: Version of the plugin.
+        priority: Priority. Higher ones run first.
         critical: Whether a failing interceptor refuses the request.
-        fail_closed: Whether a failing hook in front of a tool denies the call.
-        hooks: Those that it has.
-        failures: How often one of them failed.
-        stuck_hook: One that does not come back; None without.
+        fail_closed: Whether a failing hook before a tool denies the call.
+        hooks: Hooks of the plugin.
+        failures: Number of failed hook calls.
+        stuck_hook: Hook that does not return, or None if there is none.
     """
 
     name: str
@@ -92,11 +92,11 @@ class HostPluginItem(CallReply, frozen=True, kw_only=True):
 
 
 class HostPluginList(CallReply, frozen=True, kw_only=True):
-    """The plugins of the host, and those of the sessions of the tenant.
+    """The host plugins, and the plugins of the tenant's sessions.
 
     Attributes:
-        plugins: Those of the host in their order.
-        rows: The same, and those of sessions by name: how often each hook was called, failed and how long it took.
+        plugins: Host plugins in running order.
+        rows: The host plugins, and session plugins by name, each with the calls, failures and durations of every hook.
     """
 
     plugins: tuple[HostPluginItem, ...]
@@ -104,17 +104,17 @@ class HostPluginList(CallReply, frozen=True, kw_only=True):
 
 
 class CostItem(CallReply, frozen=True, kw_only=True):
-    """What was used.
+    """Usage and cost of one group.
 
     Attributes:
-        key: The day as `2026-11-22`, or the name of the profile, model, user or session; empty of what has none, and of a sum.
-        tokens_in: Tokens read, those from a cache included.
+        key: Day such as `2026-11-22`, or name of the profile, model, user or session. Empty if it has none, and for a sum.
+        tokens_in: Tokens read, including cached ones.
         tokens_out: Tokens written.
-        cached: The part of `tokens_in` that came from a cache.
-        cost_usd: What it cost, as far as prices are known.
-        estimated_usd: The part of that which was estimated, because no server had said what was used.
-        requests: How many requests to models used something.
-        unpriced: How many of them have no known price.
+        cached: Part of `tokens_in` that came from a cache.
+        cost_usd: Cost, counting only known prices.
+        estimated_usd: Part of the cost that was estimated, because no server reported the usage.
+        requests: Number of model requests with usage.
+        unpriced: Number of those requests without a known price.
     """
 
     key: str
@@ -128,12 +128,12 @@ class CostItem(CallReply, frozen=True, kw_only=True):
 
 
 class CostBudget(CallReply, frozen=True, kw_only=True):
-    """A budget, and what is used of it.
+    """A budget and its use.
 
     Attributes:
-        name: The session that has it.
-        used_usd: What was booked.
-        limit_usd: What may be spent.
+        name: Session that has the budget.
+        used_usd: Booked cost.
+        limit_usd: Limit of the budget.
     """
 
     name: str
@@ -142,14 +142,14 @@ class CostBudget(CallReply, frozen=True, kw_only=True):
 
 
 class CostDayBudget(CallReply, frozen=True, kw_only=True):
-    """A budget of a day, and what is used of it. Behind it no messages are taken.
+    """A daily budget and its use. Once it is exhausted, no messages are accepted.
 
     Attributes:
-        of: Whose it is: `user` or `tenant`.
-        name: The user's id, or the tenant's.
-        used_usd: What was spent since the last midnight of UTC, as far as prices are known; a few seconds old.
-        limit_usd: What may be spent.
-        resets_at_ms: The next midnight of UTC, in milliseconds since 1970.
+        of: Kind of the budget's owner: `user` or `tenant`.
+        name: Id of the user or the tenant.
+        used_usd: Cost since the last UTC midnight, counting only known prices. A few seconds old.
+        limit_usd: Limit of the budget.
+        resets_at_ms: Next UTC midnight, in milliseconds since 1970.
     """
 
     of: Literal["user", "tenant"]
@@ -160,20 +160,21 @@ class CostDayBudget(CallReply, frozen=True, kw_only=True):
 
 
 class CostReply(CallReply, frozen=True, kw_only=True):
-    """What the sessions of the tenant have used, from their journals.
+    """Usage and cost of the tenant's sessions, from their journals.
 
     Attributes:
-        by: What has a row.
-        tz: In whose days.
-        rows: Days in order; all others the most expensive first.
-        total: All of them together.
-        today: What was used today, whatever was asked for.
-        month: What was used this month.
-        budgets: Of sessions that are awake, those nearest to their limits first, 20 at most.
-        unread: Sessions whose journals could not be read to their end: what they used since is missing.
-        day_budgets: That of the tenant, then those of users, who spent most today first, 20 at most; none where the server has no such limit.
-        names: What sessions among the rows and the budgets are called, by their ids: their title, else what was said to them first. Sessions
-            that are not in memory are left out.
+        by: Grouping of the rows.
+        tz: Time zone of the days.
+        rows: Days in order. Other groupings list the most expensive first.
+        total: Sum of all rows.
+        today: Usage of today, regardless of the requested period.
+        month: Usage of this month.
+        budgets: Budgets of awake sessions, those closest to their limits first, at most 20.
+        unread: Sessions whose journals could not be read completely. Their later usage is missing.
+        day_budgets: Budget of the tenant, then those of the users who spent most today, at most 20. Empty if the server has no
+            daily limit.
+        names: Display names of sessions in the rows and budgets, by id: the title, or else the first message. Omits sessions
+            that are not in memory.
     """
 
     by: str
@@ -189,14 +190,14 @@ class CostReply(CallReply, frozen=True, kw_only=True):
 
 
 class TracePage(CallReply, frozen=True, kw_only=True):
-    """A part of a journal.
+    """A page of a journal.
 
     Attributes:
-        entries: Its records, with what each step decided; where some are looked for, those that were found so far.
-        next: `after` of the page behind; None behind the last.
-        previous: `before` of the page in front; None in front of the first.
-        first: The number of the first record that is kept.
-        last: The number of the last one.
+        entries: Records with the decisions of each step. In a search, the matches found so far.
+        next: `after` of the next page, or None on the last page.
+        previous: `before` of the previous page, or None on the first page.
+        first: Number of the first record that is kept.
+        last: Number of the last record.
     """
 
     entries: tuple[JournalEntry, ...]
@@ -207,13 +208,13 @@ class TracePage(CallReply, frozen=True, kw_only=True):
 
 
 class StateReply(CallReply, frozen=True, kw_only=True):
-    """What a session was behind a record. Secrets are replaced, and options of plugins and the application's own data are left out.
+    """State of a session after a record. Secrets are replaced. Plugin options and the application's own data are omitted.
 
     Attributes:
-        at: The number of the record.
-        state: `phase`, `suspended`, `ended`, `messages`, `plugins` (by name, each with `version` and `state`), `tools`, `todos`, and what
-            else it knew, by name. What comes later comes as further names.
-        patch: As JSON Patch (RFC 6902), what makes of the state behind the record `from` this one; None where no other was named.
+        at: Number of the record.
+        state: `phase`, `suspended`, `ended`, `messages`, `plugins` (by name, each with `version` and `state`), `tools`,
+            `todos`, and further state by name. Later versions may add names.
+        patch: JSON Patch (RFC 6902) from the state after the record `from` to this one, or None if `from` was not given.
     """
 
     at: int
@@ -222,14 +223,14 @@ class StateReply(CallReply, frozen=True, kw_only=True):
 
 
 class EventPageReply(CallReply, frozen=True, kw_only=True):
-    """A part of what a session has published. What a rewind has undone is left out, so numbers may have gaps.
+    """A page of a session's published events. Rewound events are omitted, so numbers may have gaps.
 
     Attributes:
-        events: In order, each in its wire form; a text of more than 16 KiB in it is `{"$cut": bytes}`.
-        first: The lowest number that the page covers: `before` of the page in front.
-        last: The highest: `after` of the page behind.
-        more: Whether there are more in the direction that was asked for.
-        kept_from: The number of the first event that can still be read.
+        events: Events in order, in their wire form. A text of more than 16 KiB is replaced by `{"$cut": bytes}`.
+        first: Lowest number that the page covers, which is `before` of the previous page.
+        last: Highest number that the page covers, which is `after` of the next page.
+        more: Whether there are more events in the requested direction.
+        kept_from: Number of the first event that can still be read.
     """
 
     events: tuple[msgspec.Raw, ...]
@@ -240,14 +241,14 @@ class EventPageReply(CallReply, frozen=True, kw_only=True):
 
 
 class CallGate(CallReply, frozen=True, kw_only=True):
-    """What was decided about a call.
+    """A decision about a call.
 
     Attributes:
-        gate: What decided: `approval`, `rule`, `plugin`, `policy`.
-        verdict: Such as `asked`, `approved`, `rejected`, `timeout`, `blocked`.
-        by: Who: a plugin by its name, `user`, `timeout`; None while nothing is decided.
-        reason: In words; None where none was given.
-        at_ms: When.
+        gate: Gate that decided: `approval`, `rule`, `plugin`, `policy`.
+        verdict: Verdict such as `asked`, `approved`, `rejected`, `timeout`, `blocked`.
+        by: Source of the decision: a plugin's name, `user` or `timeout`. None while undecided.
+        reason: Reason in words, or None if none was given.
+        at_ms: Time in milliseconds since 1970.
     """
 
     gate: str
@@ -258,15 +259,15 @@ class CallGate(CallReply, frozen=True, kw_only=True):
 
 
 class CallResult(CallReply, frozen=True, kw_only=True):
-    """What a call came to.
+    """The result of a call.
 
     Attributes:
-        content: What the model reads, or the part of it that was asked for.
-        error: Whether it says that something went wrong.
-        size: Of all of it, in bytes of UTF-8.
-        from_bytes: Where the part begins: the first whole character at or behind what was asked for.
-        to_bytes: Where it ends.
-        details: For people; None where there are none, or they are large.
+        content: Result shown to the model, or the requested part of it.
+        error: Whether the result reports an error.
+        size: Size of the whole result, in bytes of UTF-8.
+        from_bytes: Start of the part: the first whole character at or after the requested offset.
+        to_bytes: End of the part, in bytes.
+        details: Details for users, or None if there are none or they are too large.
     """
 
     content: str
@@ -278,23 +279,23 @@ class CallResult(CallReply, frozen=True, kw_only=True):
 
 
 class CallDetails(CallReply, frozen=True, kw_only=True):
-    """All that is known of one call.
+    """All known facts about one call.
 
     Attributes:
-        call_id: Which one.
-        name: Its tool.
-        arguments: What the model wrote; None where that is no JSON object.
-        effective_arguments: What ran, or was refused; None before that is known.
-        arguments_text: These as JSON source text, canonical: numbers stand as they are hashed.
-        arguments_hash: SHA-256 of that text, hexadecimal; None before these are known.
-        gates: What was decided about it, in order.
-        result: What it came to; None while it has none.
-        at_ms: When the model asked for it.
-        started_at_ms: When the verdict on it was known; None before.
-        ended_at_ms: When it had its result; None before.
-        outcome: `done`, `error`, `blocked`, `killed`, `skipped`, `unknown`; None while it has none.
-        seq: The number of the response that asked for it.
-        offloaded: The file of the workspace that has all of a large result; None where it is not in one.
+        call_id: Id of the call.
+        name: Tool of the call.
+        arguments: Arguments written by the model, or None if they are not a JSON object.
+        effective_arguments: Arguments that ran or were refused, or None before they are known.
+        arguments_text: The effective arguments as canonical JSON text, with numbers in the form that is hashed.
+        arguments_hash: SHA-256 of that text, hexadecimal, or None before the arguments are known.
+        gates: Decisions about the call, in order.
+        result: Result, or None while it has none.
+        at_ms: Time at which the model requested the call.
+        started_at_ms: Time of the verdict, or None before.
+        ended_at_ms: Time of the result, or None before.
+        outcome: `done`, `error`, `blocked`, `killed`, `skipped` or `unknown`, or None while it has no outcome.
+        seq: Number of the response that requested the call.
+        offloaded: Workspace file with the whole of a large result, or None if it is not in a file.
     """
 
     call_id: str
@@ -314,14 +315,14 @@ class CallDetails(CallReply, frozen=True, kw_only=True):
 
 
 class SpanMarkItem(CallReply, frozen=True, kw_only=True):
-    """Something that happened within a span.
+    """An event within a span.
 
     Attributes:
-        at_ms: When.
-        plugin: Who acted; empty where no plugin did.
-        hook: At which hook event; empty where that is not known.
-        action: What, such as `failed`, `slow`, `intervened`, `retry`.
-        detail: More of it in a word or a number; None where there is nothing.
+        at_ms: Time in milliseconds since 1970.
+        plugin: Plugin that acted, or empty if none did.
+        hook: Hook event, or empty if unknown.
+        action: Action such as `failed`, `slow`, `intervened`, `retry`.
+        detail: Detail as a word or a number, or None if there is none.
     """
 
     at_ms: int
@@ -335,21 +336,21 @@ class SpanItem(CallReply, frozen=True, kw_only=True):
     """A span of a session's timeline.
 
     Attributes:
-        key: Its name in the session.
-        parent: The key of the span above; None for none.
+        key: Key of the span within the session.
+        parent: Key of the parent span, or None without one.
         kind: `cycle`, `request`, `call`, `gate`, `child` or `compaction`.
-        name: As the conventions of OpenTelemetry name it.
-        from_ms: When it began, in milliseconds since 1970.
-        to_ms: When it ended; None while it is open.
-        seq: The number of the event that began it.
-        to_seq: Of the one that ended it.
-        outcome: How it ended; of a gate the verdict.
-        attempt: Of a request or a call.
-        tokens_in: The input that it has used itself.
-        tokens_out: The output.
-        cost_usd: What that cost; None where it is not known.
-        marks: What happened within.
-        attributes: What else is known.
+        name: Name by the OpenTelemetry conventions.
+        from_ms: Start in milliseconds since 1970.
+        to_ms: End in milliseconds since 1970, or None while the span is open.
+        seq: Number of the event that started it.
+        to_seq: Number of the event that ended it.
+        outcome: Outcome of the span, or the verdict of a gate.
+        attempt: Attempt of a request or a call.
+        tokens_in: Input tokens of the span itself.
+        tokens_out: Output tokens of the span itself.
+        cost_usd: Cost of these tokens, or None if unknown.
+        marks: Events within the span.
+        attributes: Further known attributes.
     """
 
     key: str
@@ -370,13 +371,13 @@ class SpanItem(CallReply, frozen=True, kw_only=True):
 
 
 class SpanPage(CallReply, frozen=True, kw_only=True):
-    """The spans of a session, or of one of its cycles.
+    """Spans of a session, or of one of its cycles.
 
     Attributes:
-        spans: In the order in which they began.
-        first: The number of the first event that they are made of.
-        last: Of the last one.
-        more: Whether there were events in front of these; `cycle` gives the spans of each cycle.
+        spans: Spans in start order.
+        first: Number of the first event that they are built from.
+        last: Number of the last event that they are built from.
+        more: Whether earlier events exist. Use `cycle` to get the spans of one cycle.
     """
 
     spans: tuple[SpanItem, ...]
@@ -386,17 +387,17 @@ class SpanPage(CallReply, frozen=True, kw_only=True):
 
 
 class ContextPart(CallReply, frozen=True, kw_only=True):
-    """A part of what a model will be sent.
+    """A part of the next model request.
 
     Attributes:
-        name: Of a section or a tool, or what a message is.
-        kind: What it is.
-        role: Of a message; None of others.
-        seq: The number of the event that brought it; None where that is not known.
-        tokens: How long it is, estimated.
-        text_head: How it begins, at most 500 characters.
-        call_ids: Of an answer the calls that it asks for, of results those that they answer.
-        ref: The prompt that a message is; None of others.
+        name: Name of a section or a tool, or the kind of a message.
+        kind: Kind of the part.
+        role: Role of a message, or None for other parts.
+        seq: Number of the event that added it, or None if unknown.
+        tokens: Estimated length in tokens.
+        text_head: Beginning of the text, at most 500 characters.
+        call_ids: Calls requested by an answer, or calls answered by results.
+        ref: Prompt that the message belongs to, or None for other parts.
     """
 
     name: str
@@ -410,15 +411,15 @@ class ContextPart(CallReply, frozen=True, kw_only=True):
 
 
 class ContextReply(CallReply, frozen=True, kw_only=True):
-    """What a model will be sent next.
+    """The next model request.
 
     Attributes:
-        model: The model string.
-        window: How many tokens it reads at most; None where that is not known.
-        tokens: Of all parts, estimated.
-        counted_tokens: What the vendor counted in the last request; 0 before the first.
+        model: Model string.
+        window: Context window in tokens, or None if unknown.
+        tokens: Estimated length of all parts in tokens.
+        counted_tokens: Tokens counted by the vendor in the last request, or 0 before the first.
         digest: SHA-256 of the request, hexadecimal.
-        parts: In the order in which they are sent.
+        parts: Parts in the order of the request.
     """
 
     model: str
@@ -430,12 +431,12 @@ class ContextReply(CallReply, frozen=True, kw_only=True):
 
 
 class InspectedMessages(CallReply, frozen=True, kw_only=True):
-    """A part of a conversation, for who looks after it.
+    """A page of a conversation, for operators.
 
     Attributes:
-        messages: In order.
-        next: `after` of the page behind; None behind the last.
-        usage: Of the whole session; that of each response stands in its journal.
+        messages: Messages in order.
+        next: `after` of the next page, or None on the last page.
+        usage: Token usage of the whole session. The journal has the usage of each response.
     """
 
     messages: tuple[Message, ...]

@@ -26,17 +26,17 @@ _Number: TypeAlias = int | UnsetType
 
 
 class CallReply(Struct, frozen=True, kw_only=True):
-    """What a call answers with."""
+    """Reply to a call."""
 
 
 class DecisionTold(CallReply, frozen=True, kw_only=True):
-    """How something was decided that waited for a person.
+    """The decision on an approval or a question.
 
     Attributes:
         how: `approved`, `rejected`, `timeout`, `aborted` or `superseded`.
-        by: Who decided: `user`, `rule`, `timeout`, `abort`, `superseded` or `client`.
-        at_ms: When, in milliseconds since 1970; None where that was not kept.
-        user: The id of the user who decided; None where it is unknown.
+        by: Source of the decision: `user`, `rule`, `timeout`, `abort`, `superseded` or `client`.
+        at_ms: Time in milliseconds since 1970, or None if not recorded.
+        user: Id of the user who decided, or None if unknown.
     """
 
     how: str
@@ -46,35 +46,35 @@ class DecisionTold(CallReply, frozen=True, kw_only=True):
 
 
 class ErrorDetail(CallReply, frozen=True, kw_only=True):
-    """Why a call was refused, or failed. Behind the first three stands what one code or another tells besides.
+    """Why a call was refused or failed. The fields after the first three depend on the code.
 
     Attributes:
-        code: Stable, for programs.
-        message: What was expected, what came.
-        hint: What to do next; None where the message says it.
-        field: Which field of the body, or name of the query.
-        index: Of the attachment, from 0.
-        status: How an approval or a question was decided; of another error in a socket its status over HTTP.
-        by: Who decided it.
-        decided: How an approval or a question was decided, by whom and when.
-        arguments_hash: Of the arguments that the call has.
-        last_seq: The number of the last event that there is.
-        agent_id: The profile that the session has.
-        root_id: The session that this one works for.
-        node: Which node has the session.
-        address: Where that one can be called.
-        resume_after: The number to go on after.
-        names: The tools that there are.
-        name: The slash command that there is not.
-        near: The one that may have been meant; null for none.
-        first: The number of the first record that is kept, or that can be asked for.
-        cause: The code of what failed in the cycle.
-        text: What the model had said until then.
-        reason: Why the cycle was aborted.
-        session_id: Which session.
-        request_id: Which request; of a fault of ours what the operator finds it by in the log.
-        body: What a plugin of the host answered in place of the session; in a socket alone.
-        retry_after: The header of this name; in a socket alone.
+        code: Stable error code, for programs.
+        message: The expected and the given value.
+        hint: What to do next, or None if the message covers it.
+        field: Field of the body, or name of the query parameter.
+        index: Index of the attachment, from 0.
+        status: Decision on an approval or a question. For other errors in a socket, the HTTP status.
+        by: Source of the decision.
+        decided: The decision on an approval or a question, with its source and time.
+        arguments_hash: Hash of the call's current arguments.
+        last_seq: Number of the last event.
+        agent_id: Profile of the session.
+        root_id: Root session that this session works for.
+        node: Node that has the session.
+        address: Address of that node.
+        resume_after: Event number to continue after.
+        names: Names of the existing tools.
+        name: Name of the unknown slash command.
+        near: Closest existing command, or null if there is none.
+        first: Number of the first record that is kept, or that can be read.
+        cause: Code of the error in the cycle.
+        text: Model output up to that point.
+        reason: Reason for aborting the cycle.
+        session_id: Id of the session.
+        request_id: Id of the request. For a server error, operators find it in the log by this id.
+        body: Reply of a host plugin in place of the session's. Only in a socket.
+        retry_after: Value of the `Retry-After` header. Only in a socket.
     """
 
     code: str
@@ -106,27 +106,27 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
 
 
 class ErrorReply(CallReply, frozen=True, kw_only=True):
-    """The answer to a call that was refused, or failed.
+    """Reply to a call that was refused or failed.
 
     Attributes:
-        error: Why.
+        error: Details of the error.
     """
 
     error: ErrorDetail
 
 
 class ChatReply(CallReply, frozen=True, kw_only=True):
-    """What the cycle of a message came to.
+    """The result of a message's cycle.
 
     Attributes:
-        session_id: The session that worked on it.
-        request_id: Of the request.
-        text: The answer.
-        usage: Of the cycle; None where no model was asked.
-        cost_usd: What that cost; None where a price is not known.
+        session_id: Session that handled the message.
+        request_id: Id of the request.
+        text: The model's answer.
+        usage: Token usage of the cycle, or None if no model was called.
+        cost_usd: Cost of the cycle, or None if a price is unknown.
         stop_reason: Why the cycle finished.
-        seq: The number of the event that ended it.
-        context: How full the model's window is.
+        seq: Number of the event that ended the cycle.
+        context: How full the model's context window is.
     """
 
     session_id: str
@@ -140,14 +140,14 @@ class ChatReply(CallReply, frozen=True, kw_only=True):
 
 
 class ChatWaiting(CallReply, frozen=True, kw_only=True):
-    """A message whose cycle goes on: it waits for people, or takes longer than a call may wait.
+    """A message whose cycle is still open: it waits for users, or takes longer than a call may wait.
 
     Attributes:
-        session_id: The session that works on it.
-        request_id: Of the request: ask for it later.
+        session_id: Session that handles the message.
+        request_id: Id of the request, with which to ask for its result later.
         status: `queued`, `running` or `waiting`.
-        pending: What it waits for.
-        after: The number to read events after, to see all of the cycle.
+        pending: Pending approvals, questions and client calls.
+        after: Event number after which all events of the cycle follow.
     """
 
     session_id: str
@@ -158,13 +158,13 @@ class ChatWaiting(CallReply, frozen=True, kw_only=True):
 
 
 class SteerReply(CallReply, frozen=True, kw_only=True):
-    """Words that were spoken into the running cycle.
+    """The result of a steering message.
 
     Attributes:
-        ref: The name of the words.
-        status: What became of them; `became_prompt` in idle.
-        seq: The number of the event that says so.
-        request_id: Of the request that they are, where they are one.
+        ref: Name of the message.
+        status: Status of the message, `became_prompt` if the session was idle.
+        seq: Number of the event that records it.
+        request_id: Id of the request, if the message became one.
     """
 
     ref: str
@@ -174,7 +174,7 @@ class SteerReply(CallReply, frozen=True, kw_only=True):
 
 
 class HealthReply(CallReply, frozen=True, kw_only=True):
-    """The process answers.
+    """Reply of a live process.
 
     Attributes:
         status: `ok`.
@@ -184,13 +184,13 @@ class HealthReply(CallReply, frozen=True, kw_only=True):
 
 
 class CheckReply(CallReply, frozen=True, kw_only=True):
-    """What came of one check.
+    """The result of one readiness check.
 
     Attributes:
-        name: Which one.
+        name: Name of the check.
         status: Whether it passed.
-        duration_ms: How long it took.
-        error: How it failed; why, the log says.
+        duration_ms: Duration of the check in milliseconds.
+        error: Kind of failure. The log has the cause.
     """
 
     name: str
@@ -200,11 +200,11 @@ class CheckReply(CallReply, frozen=True, kw_only=True):
 
 
 class ReadyReply(CallReply, frozen=True, kw_only=True):
-    """Whether the server can do its work.
+    """Whether the server is ready for requests.
 
     Attributes:
-        status: `ready` where each check passed.
-        checks: Each of them.
+        status: `ready` if every check passed.
+        checks: Results of all checks.
     """
 
     status: Literal["ready", "not_ready", "not_started"]
@@ -212,11 +212,11 @@ class ReadyReply(CallReply, frozen=True, kw_only=True):
 
 
 class SessionCreated(CallReply, frozen=True, kw_only=True):
-    """A session that is there now.
+    """A created session.
 
     Attributes:
-        session_id: Which one.
-        agent_id: Its profile.
+        session_id: Id of the session.
+        agent_id: Profile of the session.
     """
 
     session_id: str
@@ -224,35 +224,35 @@ class SessionCreated(CallReply, frozen=True, kw_only=True):
 
 
 class SessionItem(CallReply, frozen=True, kw_only=True):
-    """A session in a list. What only one knows that is awake is left out of others.
+    """A session in a list. Fields that only an awake session knows are omitted for others.
 
     Attributes:
-        session_id: Which one.
-        user_id: Whose it is; told to who inspects.
-        agent_id: Its profile.
-        phase: One of the four, or `asleep`, or `ended`.
-        created_at_ms: In milliseconds since 1970.
-        waits_for: How many approvals, questions and calls of the client wait for people.
-        title: What it is about; empty while it has none.
-        metadata: What its caller said of it when it was created; left out where that is nothing.
-        model: The model string.
-        turn: Of the running cycle, from 1; 0 in idle.
-        queued: How many prompts wait.
-        messages: How many the conversation has.
-        usage: Of the whole session.
-        restarts: How often it crashed and came back.
-        suspended: Whether its cycle waits for people and for nothing else.
-        first_words: What was said to it first, up to 80 characters; None where that is not known.
-        tearing_down: Whether what an abort stopped is not gone yet.
-        tool: The tool that runs longest; None while none does.
-        running: How many calls run.
-        waiting: How much waits for people.
-        tokens: Read and written by all of it; None of one that is not awake.
-        cost_usd: What that cost; None where a price is not known.
-        changed_at_ms: When it published something last.
-        outcome: How its last cycle ended; None while one runs, before the first, and where that is not known.
-        parent: The session that it was forked from; None for none.
-        ended: Whether nothing follows.
+        session_id: Id of the session.
+        user_id: User that the session belongs to. Shown only to callers that inspect.
+        agent_id: Profile of the session.
+        phase: One of the four phases, or `asleep`, or `ended`.
+        created_at_ms: Time of creation in milliseconds since 1970.
+        waits_for: Number of pending approvals, questions and client calls.
+        title: Title of the session, or empty while it has none.
+        metadata: Metadata given when the session was created. Omitted if empty.
+        model: Model string.
+        turn: Turn of the running cycle, from 1, or 0 when idle.
+        queued: Number of queued prompts.
+        messages: Number of messages in the conversation.
+        usage: Token usage of the whole session.
+        restarts: Number of restarts after a crash.
+        suspended: Whether the cycle waits only for users.
+        first_words: First message to the session, up to 80 characters, or None if unknown.
+        tearing_down: Whether work stopped by an abort is still shutting down.
+        tool: The longest running tool, or None if no tool runs.
+        running: Number of running calls.
+        waiting: Number of pending approvals and questions.
+        tokens: Tokens read and written by the whole session, or None if it is not awake.
+        cost_usd: Cost of those tokens, or None if a price is unknown.
+        changed_at_ms: Time of the last published event.
+        outcome: Outcome of the last cycle, or None while a cycle runs, before the first one, or if unknown.
+        parent: Session that this one was forked from, or None if it is not a fork.
+        ended: Whether the session has ended.
     """
 
     session_id: str
@@ -284,13 +284,13 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
 
 
 class ConsolePrincipal(CallReply, frozen=True, kw_only=True):
-    """Who calls.
+    """The caller.
 
     Attributes:
-        tenant: The tenant.
-        user: Who of them; None for a token that speaks for the tenant.
-        scopes: What they may do.
-        expires_at_ms: When the token ends, in milliseconds since 1970; None where it does not, and where that is not known.
+        tenant: Tenant of the caller.
+        user: User of the caller, or None for a token that acts for the whole tenant.
+        scopes: Scopes granted to the caller.
+        expires_at_ms: Expiry of the token in milliseconds since 1970, or None if it never expires or its expiry is unknown.
     """
 
     tenant: str
@@ -300,14 +300,14 @@ class ConsolePrincipal(CallReply, frozen=True, kw_only=True):
 
 
 class ConsoleProfile(CallReply, frozen=True, kw_only=True):
-    """A profile that sessions can be created with.
+    """A profile for new sessions.
 
     Attributes:
-        agent_id: What a caller names it by.
-        name: For people.
-        description: For people; None without one.
-        model: What it asks; None where that is decided for each session.
-        fault: Why no session of it can begin, such as a key that is not set; None where nothing is known to be wrong.
+        agent_id: Id of the profile in requests.
+        name: Display name.
+        description: Description for users, or None without one.
+        model: Model of the profile, or None if it is decided for each session.
+        fault: Why its sessions cannot start, such as a missing key, or None if no fault is known.
     """
 
     agent_id: str
@@ -318,13 +318,13 @@ class ConsoleProfile(CallReply, frozen=True, kw_only=True):
 
 
 class ConsoleModel(CallReply, frozen=True, kw_only=True):
-    """A model that is asked here.
+    """A model in use on this server.
 
     Attributes:
-        model: The model string.
-        window: How many tokens it reads; None where that is not known.
-        input_price: US dollars for a million tokens read; None where that is not known.
-        output_price: US dollars for a million tokens written; None where that is not known.
+        model: Model string.
+        window: Context window in tokens, or None if unknown.
+        input_price: US dollars per million input tokens, or None if unknown.
+        output_price: US dollars per million output tokens, or None if unknown.
     """
 
     model: str
@@ -334,14 +334,14 @@ class ConsoleModel(CallReply, frozen=True, kw_only=True):
 
 
 class ConsoleLimits(CallReply, frozen=True, kw_only=True):
-    """What the limits of a socket are, as `welcome` says too, and what may be spent.
+    """Limits of a socket, as in `welcome`, and spending limits.
 
     Attributes:
-        frame_bytes: Of one frame that a client sends.
-        subscriptions: How many it may have.
-        commands_per_second: How many frames it may send.
-        cost_per_day_usd: What a caller may spend from one midnight of UTC to the next; None for no such limit.
-        tenant_cost_per_day_usd: The same of all callers of a tenant together.
+        frame_bytes: Maximum size of one client frame, in bytes.
+        subscriptions: Maximum number of subscriptions.
+        commands_per_second: Maximum number of client frames per second.
+        cost_per_day_usd: Spending limit of a caller per UTC day, or None without a limit.
+        tenant_cost_per_day_usd: Spending limit of all callers of a tenant together per UTC day, or None without a limit.
     """
 
     frame_bytes: int
@@ -352,19 +352,19 @@ class ConsoleLimits(CallReply, frozen=True, kw_only=True):
 
 
 class ConsoleInfo(CallReply, frozen=True, kw_only=True):
-    """What a console has to know of its server.
+    """Facts about the server for its console.
 
     Attributes:
-        version: Of the server.
-        instance: A text that each process makes anew: another one is a process that was started since.
-        protocol: What its sockets speak.
-        features: What it has of that which consoles can show.
-        principal: Who calls.
-        profiles: With what sessions can be created; none where that is decided for each.
-        models: What they ask.
-        limits: Of a socket.
-        journal: Whether sessions are kept, so that there are journals.
-        demo: Whether it only shows what it could do, with a model that needs no key.
+        version: Version of the server.
+        instance: Random text of the server process. It changes when the server restarts.
+        protocol: Subprotocol of its sockets.
+        features: Features of the server that a console can display.
+        principal: The caller.
+        profiles: Profiles for new sessions, empty if the profile is decided for each session.
+        models: Models of these profiles.
+        limits: Limits of a socket, and spending limits.
+        journal: Whether sessions are stored, so that journals exist.
+        demo: Whether this is a demo with a model that needs no key.
     """
 
     version: str
@@ -380,11 +380,11 @@ class ConsoleInfo(CallReply, frozen=True, kw_only=True):
 
 
 class SessionPage(CallReply, frozen=True, kw_only=True):
-    """A part of a list.
+    """A page of the session list.
 
     Attributes:
-        sessions: The newest first.
-        next_cursor: `cursor` of the page behind; None behind the last.
+        sessions: Sessions, the newest first.
+        next_cursor: `cursor` of the next page, or None on the last page.
     """
 
     sessions: tuple[SessionItem, ...]
@@ -392,11 +392,11 @@ class SessionPage(CallReply, frozen=True, kw_only=True):
 
 
 class ModelReply(CallReply, frozen=True, kw_only=True):
-    """Which model is asked from now on.
+    """The model for the next requests.
 
     Attributes:
-        session_id: Of the session.
-        model: The model string.
+        session_id: Id of the session.
+        model: Model string.
     """
 
     session_id: str
@@ -404,12 +404,12 @@ class ModelReply(CallReply, frozen=True, kw_only=True):
 
 
 class SessionForked(CallReply, frozen=True, kw_only=True):
-    """A session that goes on from another one.
+    """A fork of a session.
 
     Attributes:
-        session_id: Of the fork.
-        parent: The session that it was forked from.
-        at: Behind which record.
+        session_id: Id of the fork.
+        parent: Session that it was forked from.
+        at: Number of the record after which it was forked.
     """
 
     session_id: str
@@ -418,14 +418,14 @@ class SessionForked(CallReply, frozen=True, kw_only=True):
 
 
 class SessionRewound(CallReply, frozen=True, kw_only=True):
-    """A session that went back.
+    """A rewound session.
 
     Attributes:
-        session_id: Which one.
-        at: Behind which record it goes on.
-        calls: What happened outside since and is not taken back.
-        files: What became of the files; left out where they were not asked for.
-        dry: Whether this only says what going back would come to; left out where it went back.
+        session_id: Id of the session.
+        at: Number of the record after which the session continues.
+        calls: Calls since then whose external effects are not undone.
+        files: Result of restoring the files. Omitted if not requested.
+        dry: Whether this is only a preview. Omitted if the session was rewound.
     """
 
     session_id: str
@@ -436,11 +436,11 @@ class SessionRewound(CallReply, frozen=True, kw_only=True):
 
 
 class SessionResumed(CallReply, frozen=True, kw_only=True):
-    """A session that is awake.
+    """A resumed session.
 
     Attributes:
-        session_id: Of the session.
-        phase: Its phase.
+        session_id: Id of the session.
+        phase: Phase of the session.
     """
 
     session_id: str
@@ -448,10 +448,10 @@ class SessionResumed(CallReply, frozen=True, kw_only=True):
 
 
 class CompactionAsked(CallReply, frozen=True, kw_only=True):
-    """A conversation that is to be summarised.
+    """An accepted request to summarise the conversation.
 
     Attributes:
-        session_id: Of the session.
+        session_id: Id of the session.
     """
 
     session_id: str
@@ -461,12 +461,12 @@ class CommandItem(CallReply, frozen=True, kw_only=True):
     """A slash command.
 
     Attributes:
-        name: Without its slash.
-        description: What it does.
-        arguments: What may stand behind it; empty for nothing.
-        source: Whose it is: `built in`, `project`, `user`, or another word of who brought it.
-        available: Whether it can be run from here.
-        why_not: Why it cannot; null where it can.
+        name: Name without its slash.
+        description: Short description.
+        arguments: Arguments that it accepts, or empty for none.
+        source: Source of the command: `built in`, `project`, `user`, or another word for it.
+        available: Whether the caller can run it here.
+        why_not: Why it cannot be run, or null if it can.
     """
 
     name: str
@@ -481,20 +481,20 @@ class CommandList(CallReply, frozen=True, kw_only=True):
     """The slash commands.
 
     Attributes:
-        commands: Those that are built in first, the others by name.
+        commands: Built-in commands first, then the others by name.
     """
 
     commands: tuple[CommandItem, ...]
 
 
 class CommandDone(CallReply, frozen=True, kw_only=True):
-    """What came of a slash command.
+    """The result of a slash command.
 
     Attributes:
-        command: Which.
-        lines: What it tells who asked.
-        session_id: Where it said something.
-        request_id: The request that this became.
+        command: Name of the command.
+        lines: Output lines for the caller.
+        session_id: Session that received a message from it.
+        request_id: Request that it became.
     """
 
     command: str
@@ -504,21 +504,21 @@ class CommandDone(CallReply, frozen=True, kw_only=True):
 
 
 class CallStopped(CallReply, frozen=True, kw_only=True):
-    """A call that was stopped.
+    """A stopped call.
 
     Attributes:
-        call_id: Which one.
+        call_id: Id of the call.
     """
 
     call_id: str
 
 
 class StopUnwritten(CallReply, frozen=True, kw_only=True):
-    """Work that was stopped while the store takes no records. It is written down when the store is back; there is nothing to send again.
+    """Work was stopped while the store is unavailable. It is recorded once the store is back. Do not send the request again.
 
     Attributes:
-        detail: For people.
-        is_written: Always false: the receipt is not there yet.
+        detail: Explanation for users.
+        is_written: Always false, because the receipt is not recorded yet.
     """
 
     detail: str
@@ -526,28 +526,28 @@ class StopUnwritten(CallReply, frozen=True, kw_only=True):
 
 
 class ApprovalDecided(CallReply, frozen=True, kw_only=True):
-    """A call that was decided on.
+    """A decided approval.
 
     Attributes:
-        approval_id: Which one.
+        approval_id: Id of the approval.
     """
 
     approval_id: str
 
 
 class UserForgotten(CallReply, frozen=True, kw_only=True):
-    """What became of all that was kept of a user.
+    """The result of erasing a user's data.
 
     Attributes:
-        memories: How many memories there were.
-        notes: Of how many sessions there were working notes.
-        sessions: In how many sessions something was erased.
-        records: How many records of journals have `erased` in their place.
-        snapshots: How many snapshots were dropped.
-        blobs: How many large values were dropped.
-        is_overwritten: Whether what stood there is overwritten in all files; else a reader stood in the way: call again.
-        left: What was not erased, and why.
-        not_reached: Where more of the user may be, which this server does not reach.
+        memories: Number of erased memories.
+        notes: Number of sessions whose working notes were erased.
+        sessions: Number of sessions with erased data.
+        records: Number of journal records replaced by `erased`.
+        snapshots: Number of deleted snapshots.
+        blobs: Number of deleted large values.
+        is_overwritten: Whether the erased data is overwritten in all files. If false, a reader prevented it: call again.
+        left: Data that was not erased, with the reasons.
+        not_reached: Places outside this server that may hold more data of the user.
     """
 
     memories: int
@@ -562,26 +562,26 @@ class UserForgotten(CallReply, frozen=True, kw_only=True):
 
 
 class ShownApproval(CallReply, frozen=True, kw_only=True):
-    """All that a person is shown of a call that waits for an approval.
+    """All facts about a call that waits for an approval.
 
     Attributes:
-        approval_id: Which one.
-        call_id: The call.
-        tool: Its tool.
-        arguments: What runs when it is approved.
+        approval_id: Id of the approval.
+        call_id: Id of the call.
+        tool: Tool of the call.
+        arguments: Arguments with which it runs once approved.
         arguments_hash: SHA-256 of their canonical JSON, hexadecimal.
-        arguments_text: The arguments as JSON text, each number as it is hashed.
-        reason: Why a person is asked, in the words of who asks.
-        by: The plugin that wants a person to decide; None where that was not kept.
-        effect: What the tool promises about being run twice; None of a tool that is not known.
-        schema: Of the arguments; None of a tool that is not known.
-        always: The rule that an approval with `always` would make; None where that is not taken.
-        preview: What the call would do; None where that is not known.
-        path: From the root session to the one whose call it is.
-        first_words: What was said to the root first, up to 80 characters; None where that is not known.
-        requested_at_ms: Since when it waits, in milliseconds since 1970.
-        expires_at_ms: When the clock answers it; None: never.
-        permission_options: The answers that are taken.
+        arguments_text: Arguments as JSON text, with each number in the form that is hashed.
+        reason: Why an approval is needed, in the words of the plugin or tool that requires it.
+        by: Plugin that requires the decision, or None if not recorded.
+        effect: Effect class of the tool: whether its call may run again. None if the tool is unknown.
+        schema: Schema of the arguments, or None if the tool is unknown.
+        always: Rule that an approval with `always` would create, or None if `always` is not accepted.
+        preview: Expected effect of the call, or None if unknown.
+        path: Sessions from the root to the one that makes the call.
+        first_words: First message to the root session, up to 80 characters, or None if unknown.
+        requested_at_ms: Start of the wait, in milliseconds since 1970.
+        expires_at_ms: Time at which it times out, or None if it never does.
+        permission_options: Accepted answers.
     """
 
     approval_id: str
@@ -604,33 +604,33 @@ class ShownApproval(CallReply, frozen=True, kw_only=True):
 
 
 class QuestionAnswered(CallReply, frozen=True, kw_only=True):
-    """A question that has its answer.
+    """An answered question.
 
     Attributes:
-        ref: Which one.
+        ref: Id of the question.
     """
 
     ref: str
 
 
 class RequestReply(CallReply, frozen=True, kw_only=True):
-    """How a request stands. What is not known yet, or does not apply, is left out.
+    """Status of a request. Fields that are unknown or do not apply are omitted.
 
     Attributes:
-        request_id: Its name.
-        session_id: The session that works on it.
-        agent_id: Of the profile.
-        kind: How its answer is wanted; None where that is not known any more.
-        status: `queued`, `running`, `waiting`, or what became of it.
-        seq: The number of the event that it began with.
-        end_seq: The number of the event that ended it; None before.
-        text: The answer, or what was said of it.
-        usage: What its cycle has used so far.
-        cost_usd: What that cost.
+        request_id: Id of the request.
+        session_id: Session that handles the request.
+        agent_id: Profile of the session.
+        kind: Requested form of the answer, or None if no longer known.
+        status: `queued`, `running`, `waiting`, or its outcome.
+        seq: Number of its first event.
+        end_seq: Number of the event that ended it, or None before.
+        text: Answer of an ended request, or the part produced before it failed.
+        usage: Token usage of its cycle so far.
+        cost_usd: Cost of that usage.
         stop_reason: Why its cycle finished.
         error: Why it failed.
         reason: Why it was aborted or refused.
-        pending: What it waits for.
+        pending: Pending approvals, questions and client calls.
     """
 
     request_id: str
@@ -653,18 +653,18 @@ class CancelReply(CallReply, frozen=True, kw_only=True):
     """A request that is being cancelled.
 
     Attributes:
-        request_id: Which one.
+        request_id: Id of the request.
     """
 
     request_id: str
 
 
 class ResponseCancelled(CallReply, frozen=True, kw_only=True):
-    """The response of a chat that is being stopped.
+    """A chat response that is being stopped.
 
     Attributes:
         session_id: The chat.
-        status: What it is at.
+        status: Always `cancelling`.
     """
 
     session_id: str
@@ -672,11 +672,11 @@ class ResponseCancelled(CallReply, frozen=True, kw_only=True):
 
 
 class FilePage(CallReply, frozen=True, kw_only=True):
-    """A part of a directory.
+    """A page of a directory.
 
     Attributes:
         entries: Directories first, then files, by name.
-        next: `after` of the page behind; None behind the last.
+        next: `after` of the next page, or None on the last page.
     """
 
     entries: tuple[WorkspaceEntry, ...]
@@ -684,5 +684,5 @@ class FilePage(CallReply, frozen=True, kw_only=True):
 
 
 def as_given(value: Any) -> Any:
-    """Leave a field out that is None."""
+    """Return the value, or `UNSET` for None so that the field is omitted."""
     return UNSET if value is None else value

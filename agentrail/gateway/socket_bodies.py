@@ -11,11 +11,11 @@ from agentrail.wire.operations import DeclineBody, GoOnBody, ReceiptBody, StateA
 
 
 class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
-    """A message, as of the route, or blocks in its place.
+    """A message as in the HTTP route, or content blocks in its place.
 
     Attributes:
-        content: Blocks; then `message` is left out, so that plugins judge the very words that the session gets.
-        settings: What is wanted of the model for this cycle, as of `Session.prompt`.
+        content: Content blocks. `message` is then omitted, so that plugins check exactly the content that the session receives.
+        settings: Model settings for this cycle. Same as in `Session.prompt`.
     """
 
     content: tuple[Text | Image | FileRef, ...] | None = None
@@ -23,11 +23,11 @@ class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
 
 
 class AbortCommandBody(AbortBody, frozen=True, kw_only=True):
-    """What is to be stopped, as of the route, and more exactly.
+    """Stops running work as in the HTTP route, with more options.
 
     Attributes:
-        children: As of `Session.abort`.
-        ref: As of `Session.abort`.
+        children: Same as in `Session.abort`.
+        ref: Same as in `Session.abort`.
     """
 
     children: bool = True
@@ -38,11 +38,11 @@ class AnswerBody(Value, frozen=True, kw_only=True):
     """The result of a call that the client ran.
 
     Attributes:
-        ref: Which one.
-        text: What the model reads.
-        is_error: Whether it failed.
+        ref: Id of the call.
+        text: Result shown to the model.
+        is_error: Whether the call failed.
         details: JSON for events and user interfaces.
-        images: Pictures.
+        images: Images in the result.
     """
 
     ref: str
@@ -53,13 +53,13 @@ class AnswerBody(Value, frozen=True, kw_only=True):
 
 
 class ForkCommandBody(Value, frozen=True, kw_only=True):
-    """Where a fork begins.
+    """Point at which to fork.
 
     Attributes:
-        at: Behind which record; None for the last.
-        turn: Behind which turn, in place of a record.
-        event: Behind the record of which event, by its number, in place of a record.
-        fork_id: The id of the fork; None for a new one.
+        at: Number of the record after which to fork, or None for the last.
+        turn: Number of a turn, in place of `at`: fork after that turn.
+        event: Number of an event, in place of `at`: fork after its record.
+        fork_id: Id of the fork, or None for a generated one.
     """
 
     at: int | None = None
@@ -69,15 +69,15 @@ class ForkCommandBody(Value, frozen=True, kw_only=True):
 
 
 class RewindCommandBody(Value, frozen=True, kw_only=True):
-    """Where a session goes back to.
+    """Point to rewind to.
 
     Attributes:
-        to: Behind which record.
-        turn: Behind which turn, in place of a record.
-        event: Behind the record of which event, by its number, in place of a record.
-        files: As of `Session.rewind`.
-        force: As of `Session.rewind`.
-        dry: As of `Session.rewind`.
+        to: Number of the record after which to continue.
+        turn: Number of a turn, in place of `to`: continue after that turn.
+        event: Number of an event, in place of `to`: continue after its record.
+        files: Same as in `Session.rewind`.
+        force: Same as in `Session.rewind`.
+        dry: Same as in `Session.rewind`.
     """
 
     to: int | None = None
