@@ -1,18 +1,18 @@
-"""Members of classes and modules, wrapped for the time of a block: how the test kit watches what has no event."""
+"""Temporary wrappers around members of classes and modules. The test kit uses them to observe code that has no events."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 Seam: TypeAlias = tuple[Any, str, Callable[[Any], Any]]
-"""Where a member is, its name, and what makes the watched one of the one before."""
+"""The owner of a member, its name, and a function that wraps the original."""
 
 
 @contextmanager
 def wrapped(seams: Iterable[Seam]) -> Iterator[None]:
-    """Wrap each, one after the other, and put back what was there, last one first.
+    """Wrap each member in order, and restore the originals in reverse order.
 
-    Not in two threads at once: what is wrapped belongs to the process.
+    Not for two threads at once: the wrapped members belong to the whole process.
     """
     with ExitStack() as stack:
         for owner, name, wrap in seams:

@@ -1,4 +1,4 @@
-"""A plugin stack under observation: questions and answers of each plugin, and calls that a pure function must not make."""
+"""A plugin stack under observation: inputs and answers of each plugin, and calls that a pure function must not make."""
 
 import datetime
 import gc
@@ -23,8 +23,8 @@ from agentrail.testing.plugins import puppet_of
 
 # Calls that a pure function must not make, each with its line.
 #
-# The interpreter's own profile hook sees every call into C, however the function was imported: `from time import time`,
-# `datetime.now` and a method of a random generator cannot hide from it, as they could from a patched module.
+# The interpreter's profile hook sees every call into C, however the function was imported. It also sees `from time import
+# time`, `datetime.now` and the methods of a random generator, which a patched module would miss.
 
 _READS_A_CLOCK: Final = frozenset(
     {
@@ -41,7 +41,7 @@ _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 
 @contextmanager
 def side_effects(found: list[str]) -> Iterator[None]:
-    """Note what the block calls of clocks, randomness, files, processes, sockets and the environment; it works as ever."""
+    """Record the calls of a block to clocks, randomness, files, processes, sockets and the environment. The calls still work."""
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
         name = _impure(arg) if event == "c_call" else _reads_environment(frame, event)
@@ -51,7 +51,7 @@ def side_effects(found: list[str]) -> Iterator[None]:
                 found.append(f"{name} at {place}")
 
     before, collects = sys.getprofile(), gc.isenabled()
-    gc.disable()  # a collection runs callbacks and finalizers in the middle of anything: none of the block's doing
+    gc.disable()  # a collection runs unrelated callbacks and finalizers at any point of the block
     sys.setprofile(note)
     try:
         yield
@@ -62,7 +62,7 @@ def side_effects(found: list[str]) -> Iterator[None]:
 
 
 def _impure(function: Any) -> str | None:
-    """Name a function of the outside world; None for all others."""
+    """Return the name of a function with side effects. None for all others."""
     name = getattr(function, "__name__", "")
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)
@@ -87,7 +87,7 @@ def _reads_environment(frame: FrameType, event: str) -> str | None:
 
 
 def _line_of(frame: FrameType | None) -> str | None:
-    """Give the innermost line that is not the standard library's; None inside an import, which is done once."""
+    """Return the innermost line outside the standard library. None inside an import, which happens once."""
     place: str | None = None
     while frame is not None:
         file = frame.f_code.co_filename
@@ -100,20 +100,20 @@ def _line_of(frame: FrameType | None) -> str | None:
     return place
 
 
-# The pipeline lets the caller that loads a stack say how handlers are called; here they are called twice, because a pure function
-# gives the same answer twice, and with an eye on what they call themselves.
+# The caller that loads a stack decides how its handlers are called. Here they are called twice, because a pure function
+# returns the same answer twice, and their own calls are recorded.
 
 
 @frozen(kw_only=True)
 class AskedPlugin:
-    """One question to one plugin.
+    """One call of one plugin's handler.
 
     Attributes:
-        member: The plugin in its place.
-        event: What it was asked.
-        state: What it remembered.
-        ctx: What it was shown.
-        answer: What it said.
+        member: The plugin as a member of the stack.
+        event: The hook event.
+        state: The plugin's state.
+        ctx: The context.
+        answer: The answer.
     """
 
     member: Member
@@ -124,15 +124,15 @@ class AskedPlugin:
 
 
 class StackWatch:
-    """Calls handlers; give it to `load_stack(entries, ask=watch)`."""
+    """Calls and records handlers. Pass it to `load_stack(entries, ask=watch)`."""
 
     def __init__(self) -> None:
-        """Begin with nothing seen."""
+        """Start with no recorded calls."""
         self.askings: list[AskedPlugin] = []
         self.faults: list[str] = []
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Ask a plugin, once for the session and once to compare."""
+        """Call a plugin's handler, once for the session and once to compare."""
         what = f"{member.name}, on {type(event).__name__}"
         touched: list[str] = []
         try:
@@ -149,12 +149,12 @@ class StackWatch:
         return answer
 
     def find(self, change: str, record: PluginRecord) -> object:
-        """Give a plugin that comes while the session lives: a puppet, where its record says so."""
+        """Return a plugin that is attached to a running session: a puppet if its record names one, otherwise None."""
         del change
         return puppet_of(record)
 
     def take(self) -> tuple[tuple[AskedPlugin, ...], tuple[str, ...]]:
-        """Give what was seen since the last time."""
+        """Return the calls and faults since the last time, and clear them."""
         seen = (tuple(self.askings), tuple(self.faults))
         self.askings.clear()
         self.faults.clear()
@@ -162,7 +162,7 @@ class StackWatch:
 
 
 def ask_again(member: Member, event: HookEvent, state: Any, ctx: Context) -> Any:
-    """Ask a plugin behind the session's back: nothing comes of it."""
+    """Call a plugin's handler outside the session. The answer has no effect."""
     handle: Callable[..., object] = member.plugin.handle
     ctx.random.begin(member.salt)
     return attempt(handle, event, state, ctx)
