@@ -1,4 +1,4 @@
-"""Parser for chat lines that decide a pending call: `confirm ID`, `confirm reject ID`. Pure; it does not know the pending calls."""
+"""Parser for chat lines that decide a pending call: `confirm ID`, `confirm reject ID`. Pure; knows no pending calls."""
 
 import re
 from collections.abc import Sequence

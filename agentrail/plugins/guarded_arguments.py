@@ -91,7 +91,7 @@ def _objections_to_line(
 
 
 def _directories_of(line: PlainLine) -> list[str]:
-    """Return the directories that words may be relative to: this one, `cd` targets and absolute names, such as that of `tar -C`."""
+    """Return the base directories of relative words: this one, `cd` targets, and absolute names, as in `tar -C`."""
     here = ""
     found = [here]
     for command in line.commands:

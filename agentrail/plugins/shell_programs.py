@@ -132,7 +132,7 @@ def _before_names(operands: Sequence[str]) -> Sequence[str]:
 
 
 def _kills_all(operands: Sequence[str]) -> bool:
-    """Whether process -1, that is every process, is a target. The first `-1` may be a signal, unless a signal or `--` precedes it."""
+    """Whether -1 (every process) is a target. The first `-1` may be a signal, unless a signal or `--` precedes it."""
     return "-1" in operands[1:] or list(operands[:1]) == ["--"]
 
 
