@@ -1,12 +1,12 @@
-"""A journal as a scenario: what a session lived becomes a text test that plays, and comes to the same events. No store enters.
+"""A journal as a scenario: a recorded session becomes a text test that replays to the same events. Works without a store.
 
     text = scenario_of_journal(records, sources)
     Path("tests/scenarios/what_happened.txt").write_text(text)
     run_scenario("tests/scenarios/what_happened.txt")
 
-A scenario has signals and what comes of them, and nothing besides. So each line is written with what the journal says that came of it,
-and then all of it is played: a text that would tell another story is refused, with the first record that a scenario has no words for.
-Deltas are not in it: a journal does not keep them.
+A scenario contains only signals and their output. Each signal is written with the output that the journal recorded, and then
+the whole text is played. A text with a different output is refused, and the error names the first record that a scenario
+cannot express. Deltas are left out, because a journal does not keep them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,14 +43,14 @@ SHOWN: Final = (
     "plugins",
     "history",
 )
-"""The groups of events that an exported scenario shows: all but deltas."""
+"""The groups of events that an exported scenario shows: all except deltas."""
 
 _SHOWN: Final = frozenset(map(Group, SHOWN))
 _SKIPPED: Final = frozenset({OPENED, TAKEN, CLOSED})
 
 
 def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES, *, remark: str = "") -> str:
-    """Write a journal as a scenario, which `run_scenario` plays."""
+    """Return a journal as a scenario, which `run_scenario` plays."""
     start = state_at(records, 1, sources)
     _check_start(records[0], start)
     head = [f"# {remark or f'session {records[0].session}, {len(records)} records'}"]
@@ -65,7 +65,7 @@ def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES
 
 
 def sizes_of_journal(records: Sequence[Record], *, remark: str = "") -> str:
-    """Write of a journal what no word of a conversation is in: when which kind of signal came, and how long it was. Remarks alone."""
+    """Return a summary of a journal without any content: time, kind and length of each record, as remarks."""
     lines = [f"# {remark or f'session {records[0].session}, {len(records)} records, without their content'}"]
     lines += [
         f"# @{one.at_ms} {one.kind} {len(one.body)} bytes, events up to {one.events}" for one in records
@@ -82,7 +82,7 @@ def _check_start(first: Record, start: SessionState) -> None:
 
 
 def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
-    """Step what was lived once more, with the callers' ids that a scenario has: those of their prompts. No event may differ by that."""
+    """Repeat the recorded steps with the caller ids of a scenario: the refs of the prompts. No event may change."""
     state = start
     for one in lived:
         if one.signal is None:
@@ -130,14 +130,14 @@ def _entry_of(member: Member) -> PluginEntry:
 
 
 def _lines_of(one: Walked) -> list[str]:
-    """Write a record as it was lived: its signal, and what came of it."""
+    """Return the lines of a record: its signal and the recorded output."""
     signal = one.signal
     assert signal is not None
     try:
         words = print_signal(signal)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise _no_words(one.record, f"its signal cannot be written ({error!r:.200})") from None
-    # Also where it is the usual one: a reader takes the time of the call for what is not said.
+    # Even the default start time is written: without it, the reader assumes the time of the call.
     if isinstance(signal, ToolFinished) and " started=" not in words:
         words += f" started={signal.started_at_ms}"
     return [f"@{signal.at_ms:<5} {words}", *print_step(one, _SHOWN)]
@@ -162,7 +162,7 @@ def _parting(
 
 
 def _behind_what_is_equal(lived: str, played: str) -> tuple[str, str]:
-    """Leave out the effects that two lines have in common, up to the first that differs."""
+    """Remove the effects that two lines share, up to the first difference."""
     both = lived.split("; "), played.split("; ")
     equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*both, strict=False)))
     return "; ".join(both[0][equal:]), "; ".join(both[1][equal:])

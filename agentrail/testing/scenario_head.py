@@ -1,6 +1,6 @@
 """The head of a scenario: options of the session, its tools and its plugins.
 
-`scenario_plugins` reads and writes the plugins, `scenario_signals` the messages that a session begins with.
+`scenario_signals` reads the initial messages of a session.
 """
 
 import json
@@ -44,13 +44,13 @@ from agentrail.testing.scenario_syntax import (
 # plugin my.guards:STACK[2]
 
 StackOrigin: TypeAlias = tuple[str, Sequence[PluginEntry]]
-"""Where a list of plugins stands, `package.module:NAME`, and the list itself."""
+"""The import path of a list of plugins, `package.module:NAME`, and the list itself."""
 
 _STEP: Final = re.compile(r"(?P<name>\w+)|\[(?P<index>\d+)\]|\.")
 
 
 def read_plugin(text: str) -> Any:
-    """Read what stands behind `plugin`; puppets have names in lower case."""
+    """Parse the rest of a `plugin` line. The names of puppets are in lower case."""
     name, *words = split_words(text)
     if not isinstance(name, str):
         message = f"expected the name of a plugin, got {name!r}"
@@ -72,7 +72,7 @@ def read_plugin(text: str) -> Any:
 
 
 def import_path(path: str) -> Any:
-    """Import what a path such as `package.module:NAME`, `:Class.Inner` or `:STACK[2]` leads to."""
+    """Import the object at a path such as `package.module:NAME`, `:Class.Inner` or `:STACK[2]`."""
     module_name, _, rest = path.partition(":")
     try:
         found: Any = import_module(module_name)
@@ -88,7 +88,7 @@ def import_path(path: str) -> Any:
 
 
 def print_plugin(entry: PluginEntry, origin: StackOrigin | None = None) -> str:
-    """Write the line that `read_plugin` reads; a remark for a plugin that nothing leads to from an import."""
+    """Return the line that `read_plugin` parses, or a remark if no import reaches the plugin."""
     if origin is not None:
         path, stack = origin
         for position, there in enumerate(stack):
@@ -106,11 +106,11 @@ def print_plugin(entry: PluginEntry, origin: StackOrigin | None = None) -> str:
 
 
 def _path_of(plugin: Any) -> str | None:
-    """Find the import path of a class, or of an instance that a module holds under a name."""
+    """Return the import path of a class, or of an instance that a module holds under a name."""
     cls = plugin if isinstance(plugin, type) else type(plugin)
     made_of: Any = getattr(plugin, "_function", cls)
     module = sys.modules.get(made_of.__module__ or "")
-    if module is None:  # made by `exec`, as the code in pages is
+    if module is None:  # created by `exec`, like the code of documentation pages
         return None
     home = vars(module)
     names = (
@@ -269,7 +269,7 @@ def _read_parameters(words: LineWords) -> Mapping[str, Any]:
 
 
 def _is_schema(word: object) -> bool:
-    # A parameter may have this name too: then a type stands behind it.
+    # A parameter may have this name too. Then its value is a type.
     return isinstance(word, Pair) and word.key == "schema" and isinstance(word.value, Mapping)
 
 
@@ -288,7 +288,7 @@ def _write_parameters(spec: ToolSpec) -> Iterator[str]:
 
 
 def _is_simple(parameter: tuple[str, Any]) -> bool:
-    """Whether a parameter is its type and nothing else that arguments are judged by; a name may not be one of a tool's options."""
+    """Whether the type is a parameter's only constraint, and its name is not an option of tools."""
     name, schema = parameter
     return (
         name not in _OPTIONS_OF_A_TOOL
@@ -308,7 +308,7 @@ _TOOL: Final = Line(ToolSpec, _TOOL_GRAMMAR, _PARAMETERS, fixed={"description": 
 
 
 def read_session(text: str) -> tuple[SessionConfig, frozenset[Group]]:
-    """Read the line of the session: the configuration, and the groups of events to print."""
+    """Parse the session line: the configuration, and the groups of events to print."""
     fields: dict[str, Any] = {}
     show = option("show", _GROUPS)
     words = LineWords.of(text, f"session {_SESSION.usage} {show.usage}")
@@ -320,12 +320,12 @@ def read_session(text: str) -> tuple[SessionConfig, frozenset[Group]]:
 
 
 def print_session(config: SessionConfig, show: Sequence[str]) -> str:
-    """Write the line that `read_session` reads."""
+    """Return the line that `read_session` parses."""
     return " ".join(("session", *_SESSION.write(config), f"show={','.join(show)}"))
 
 
 def read_tool(text: str) -> ToolSpec:
-    """Read the line of a tool."""
+    """Parse the line of a tool."""
     words = LineWords.of(text, f"tool {_TOOL.usage}")
     words.take_name()
     spec: ToolSpec = _TOOL.read(words)
@@ -334,5 +334,5 @@ def read_tool(text: str) -> ToolSpec:
 
 
 def print_tool(spec: ToolSpec) -> str:
-    """Write the line that `read_tool` reads; of schemas, as far as the language of scenarios has words for them."""
+    """Return the line that `read_tool` parses. Descriptions are left out, and simple schemas are shortened."""
     return " ".join(("tool", *_TOOL.write(spec)))

@@ -1,4 +1,4 @@
-"""What comes out of a scenario: effects, events and messages as words. What goes in stands in `scenario_signals`."""
+"""The output of a scenario: effects, events and messages as text. The inputs are in `scenario_signals`."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -67,10 +67,10 @@ GROUPS: Final = frozenset(
         ],
     )
 )
-"""What `show` takes: groups of events, what enters the history, and of ends the prompt whose cycle they end."""
+"""Values of `show`: groups of events, new messages of the history, and the prompt refs of terminal events."""
 
 REFS: Final = Group("refs")
-"""The prompts of ends, which `all` leaves out: they are what one looks for in a few scenarios only."""
+"""The prompt refs of terminal events. `all` leaves them out, because only a few scenarios are about them."""
 
 _GROUP_OF_SECTION: Final = {
     "Session and cycle": Group("cycle"),
@@ -101,7 +101,7 @@ _NAMES: Final[Mapping[type[Effect], str]] = {
 
 
 def effect_name(kind: type[Effect]) -> str:
-    """Give the word for an effect. Most are called like their class; what files were written with stays as it is."""
+    """Return the word for an effect: usually its class name. Words in existing files do not change."""
     return _NAMES.get(kind, kind.__name__)
 
 
@@ -113,11 +113,11 @@ EFFECTS: Final[Mapping[type[Effect], Line]] = {
     asked.Teardown: Line(asked.Teardown, "effect_id stopped= survivors= committed= unknown="),
     asked.End: Line(asked.End, '"reason"'),
 }
-"""Effects whose line says all of them; of the others it says what one looks for in a scenario."""
+"""Effects that are written completely. The lines of the others contain only the relevant fields."""
 
 
 def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
-    """Write what an effect asks for; None for an event of a group that is not shown."""
+    """Return an effect as text. None for an event of a group that is not shown."""
     match effect:
         case asked.StartStream(request=request):
             withheld = " tools=withheld" if request.tool_choice == "none" else ""
@@ -183,7 +183,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
 
 
 def encode_message(message: Message) -> str:
-    """Write what enters the history."""
+    """Return a new message of the history as text."""
     match message:
         case UserMessage(content=content, origin=origin, ref=ref):
             who = ref if origin == "prompt" else origin
@@ -262,13 +262,13 @@ _NAMED: Final = {"via": "via", "request_id": "request"}
 
 
 def _fields_of(event: EventBase) -> str:
-    # Generic and not one arm per kind, so that a new event is shown the day it exists. What has its default is left out.
+    # Generic rather than one arm per kind, so that a new event is shown at once. Fields with their default are left out.
     words: list[str] = []
     for field in msgspec.structs.fields(event):
         value = getattr(event, field.name)
         if field.name == "meta" or value == field.default:
             continue
-        # Each turn has its request, in the lines above.
+        # The lines above contain the request of each turn.
         if field.name == "turns" and isinstance(event, AgentEnd):
             continue
         match value:
@@ -314,7 +314,7 @@ def _value_word(value: object) -> str:
 
 
 def _carried_word(value: object) -> str:
-    """Write what only a few events carry; of the rest only the kind."""
+    """Return a value that only a few events carry as text. Of all other values, only the type is written."""
     match value:
         case Todo(id=todo_id, status=status):
             word = name_word(todo_id)  # the model chose it, and may have written a sentence
@@ -344,6 +344,6 @@ def _several(values: Iterable[object]) -> str:
 
 
 def _offered(approval: Approval) -> str:
-    """Give the answers that a person may give, where those are not all."""
+    """Return the options of an approval, if they are not the default ones."""
     options = approval.permission_options
     return "" if options == PERMISSION_OPTIONS else f" options={','.join(options)}"

@@ -1,8 +1,8 @@
-"""Signals as lines of a scenario: one table names for each how its line is read and written.
+"""Signals as lines of a scenario: one table defines how the line of each signal is read and written.
 
-Only what stands on one line enters this file; the whole file stands in `scenario`, its head in `scenario_head`, and what the
-grammar of a line means in `scenario_grammar`. `c1:list_dir={"path": "."}` is a call of a tool, its arguments an object, or in
-quotes whatever else the model wrote.
+This module is about single lines. Whole files are in `scenario`, their heads in `scenario_head`, and the syntax of a line in
+`scenario_syntax`. `c1:list_dir={"path": "."}` is a tool call. Its arguments are an object, or a quoted text if the model
+wrote something else.
 """
 
 import json
@@ -77,16 +77,16 @@ from agentrail.testing.scenario_syntax import (
     within,
 )
 
-# Changes that a tool makes in its session, as one option: `changes=[{"compact": "to"}]`.
+# Changes of a tool to its session, as one option: `changes=[{"compact": "to"}]`.
 
 
 def decode_changes(listed: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
-    """Read the option."""
+    """Parse the option."""
     return tuple(map(_decode, listed))
 
 
 def encode_changes(changes: Iterable[Change]) -> list[dict[str, Any]]:
-    """Write the option."""
+    """Return the value of the option."""
     return [_encode(change) for change in changes]
 
 
@@ -173,7 +173,7 @@ _GRAMMAR: Final = """
 
 
 def read_signal(text: str, at_ms: int) -> Signal:
-    """Read the signal that a line stands for; `print_signal` writes it."""
+    """Parse the line of a signal, as written by `print_signal`."""
     kind, _, _ = text.partition(" ")
     line = _LINES.get(kind)
     if line is None:
@@ -187,13 +187,13 @@ def read_signal(text: str, at_ms: int) -> Signal:
 
 
 def print_signal(signal: Signal) -> str:
-    """Write the line that stands for a signal; `read_signal` reads it."""
+    """Return the line of a signal, as parsed by `read_signal`."""
     kind = scenario_name(SIGNAL_KINDS[type(signal)])
     return " ".join((kind, *_LINES[kind].write(signal)))
 
 
 def read_message(text: str) -> Message:
-    """Read the line of a message that a session begins with: whose it is, and words, calls and results as in signals."""
+    """Parse the line of an initial message: its role, and texts, calls and results as in signals."""
     words = LineWords.of(text)
     fields: dict[str, Message] = {}
     within("message", _MESSAGES).read(words, fields)
@@ -201,11 +201,11 @@ def read_message(text: str) -> Message:
     return fields["message"]
 
 
-# --- values that have words of their own
+# --- values with their own notation
 
 
 def block_word(block: AssistantBlock) -> str:
-    """Write one block of a response as one word."""
+    """Return one block of a response as one word."""
     match block:
         case Text(text=text):
             return quote(text)
@@ -244,7 +244,7 @@ def _texts_in(words: LineWords) -> tuple[str, ...]:
 
 
 def plain_tool(name: str) -> ToolSpec:
-    """Make a tool of which no more is said than its name."""
+    """Return a tool with only a name."""
     return ToolSpec(name=name, description="", parameters={"type": "object"})
 
 
@@ -294,7 +294,7 @@ _USED: Final = option("usage", _USAGE, TokenUsage())
 FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
     {
         TokenUsage: _USAGE,
-        # What a child has used, all of it reported.
+        # Usage of a child, all of it reported.
         Spent: WordForm(
             _USAGE.expected, lambda s: spent_of(_usage_of(s), None), lambda one: _usage_word(one.usage)
         ),
@@ -320,12 +320,12 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         ),
     }
 )
-"""How values of these types stand in a word."""
+"""The notation of values of these types."""
 
 SETTINGS_FORM: Final = FORMS[PromptSettings]
 
 
-# --- parts that only one line has
+# --- parts of only one line
 
 
 def _read_response(words: LineWords) -> Mapping[str, Any]:
@@ -353,7 +353,7 @@ def _read_chunks(words: LineWords) -> Mapping[str, Any]:
 
 
 def _write_chunks(signal: ChunksArrived) -> Iterator[str]:
-    # What the core does not look at needs no word; of totals the last one counts, and is written behind the rest.
+    # Chunks that the core ignores are not written. Only the last total counts, and it is written after the rest.
     totals = [chunk.usage for chunk in signal.chunks if isinstance(chunk, UsageUpdate)]
     for chunk in signal.chunks:
         if isinstance(chunk, TextDelta | ReasoningDelta):
@@ -389,7 +389,7 @@ def _write_published(signal: ChildPublished) -> Iterator[str]:
             yield from (quote(text), "delta")
         case StatusUpdate(text=text):
             yield quote(text)
-        case event:  # one that a scenario has no words for, as on the wire
+        case event:  # an event without its own notation is written in its wire format
             yield f"event={encode_event(event).decode()}"
 
 
@@ -507,7 +507,7 @@ RECEIPT: Final = Line(
     "ended=tasks_ended reaped=processes_reaped stuck= abandoned= committed= unknown= survivors= ms=milliseconds",
     forms=FORMS,
 )
-"""What an abort found."""
+"""The line of an abort receipt."""
 
 _MESSAGES: Final = {
     "user": Line(UserMessage, "@content", {"content": _TEXTS}),

@@ -11,29 +11,29 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 import msgspec
 from attrs import evolve, field, frozen
 
-# Words are separated by spaces. A text stands in quotes, as in JSON; `key=value` is an option. What the words mean does not enter
-# this file: that stands in `scenario_signals` and `scenario_head`.
+# Words are separated by spaces. A text is quoted, as in JSON, and `key=value` is an option. The meaning of the words is defined
+# in `scenario_signals` and `scenario_head`.
 
 
 def scenario_name(kind: str) -> str:
-    """Give the word for a signal that a journal calls `kind`. Not the name of its class, which may change: files stay as they are."""
+    """Return the word for a signal with this journal `kind`. Class names may change, and files must stay valid."""
     return "".join(part.capitalize() for part in kind.split("_"))
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be read: the message names the line, what was expected and what stands there."""
+    """A scenario cannot be parsed. The message names the line, the expected words and the actual ones."""
 
 
 @frozen
 class Said:
-    """A text in quotes."""
+    """A quoted text."""
 
     text: str
 
 
 @frozen
 class Pair:
-    """`key=value`; the value is a bare word, a text, or a JSON object."""
+    """`key=value`. The value is a bare word, a text, or a JSON object."""
 
     key: str
     value: Any
@@ -80,12 +80,12 @@ def split_words(text: str) -> tuple[ScenarioWord, ...]:
 
 
 def quote(text: str) -> str:
-    """Write a text as one word."""
+    """Return a text as one word."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def name_word(text: str) -> str:
-    """Write a name as it is where it is one word, else as a text."""
+    """Return a name unchanged if it is one word, otherwise as a quoted text."""
     return text if _BARE_WORD.fullmatch(text) else quote(text)
 
 
@@ -99,7 +99,7 @@ def _json_at(text: str, position: int) -> tuple[Any, int]:
 
 @frozen
 class LineWords:
-    """The words of one line that no part of it has taken yet. What is left at the end is an error."""
+    """The words of a line that no part has consumed yet. Words left at the end are an error."""
 
     text: str
     left: list[ScenarioWord]
@@ -111,35 +111,35 @@ class LineWords:
         return cls(text, list(split_words(text)), grammar)
 
     def take_name(self) -> str | None:
-        """Take the next bare word, if there is one."""
+        """Consume the next bare word, if there is one."""
         return next(self.take_all(lambda word: isinstance(word, str), 1), None)
 
     def take_text(self) -> str | None:
-        """Take the next text in quotes, if there is one."""
+        """Consume the next quoted text, if there is one."""
         return next((word.text for word in self.take_all(lambda word: isinstance(word, Said), 1)), None)
 
     def take_option(self, key: str) -> Pair | None:
-        """Take the first option of this key, if there is one."""
+        """Consume the first option with this key, if there is one."""
         return next(self.take_all(lambda word: isinstance(word, Pair) and word.key == key, 1), None)
 
     def take_flag(self, flag: str) -> bool:
-        """Take a bare word, wherever it stands, and say whether it was there."""
+        """Consume a bare word at any position, and return whether it was present."""
         return any(self.take_all(lambda word: word == flag, 1))
 
     def take_all(self, wanted: Callable[[ScenarioWord], bool], limit: int | None = None) -> Iterator[Any]:
-        """Take what one wants, in order."""
+        """Consume the matching words in order, up to a limit."""
         taken = list(islice(filter(wanted, self.left), limit))
         for word in taken:
             self.left.remove(word)
         return iter(taken)
 
     def fault(self, expected: str) -> ScenarioError:
-        """Say what should stand in the line."""
+        """Return an error that states the expected line."""
         written = f"; it is written {self.grammar}" if self.grammar else ""
         return ScenarioError(f"{self.text!r}: {expected}{written}")
 
     def check_that_all_was_read(self, kind: str) -> None:
-        """Refuse what no part of the line has taken."""
+        """Raise `ScenarioError` if any words are left."""
         if self.left:
             left = ", ".join(map(_as_written, self.left))
             message = f"{kind} takes no {left}"
@@ -157,15 +157,14 @@ def _as_written(word: ScenarioWord) -> str:
 
 
 def unless(usual: bool, word: str) -> Iterator[str]:  # noqa: FBT001 - reads as a sentence where it is used
-    """Give the word, unless it says what is usual."""
+    """Yield the word, unless it states the default."""
     if not usual:
         yield word
 
 
-# A `Line` is a class and, in one text, the places of its fields: `signal_id "reason" kill=kill_tools clear_queue= [late]`. A
-# bare word is a field by its place, one in quotes a text, `key=field` an option and `[flag:field]` a word that is there or not.
-# How a value is written follows from its type, and what is left out has the default of its class. What a particular signal
-# means does not enter this file.
+# A `Line` is a class and a text with the places of its fields: `signal_id "reason" kill=kill_tools clear_queue= [late]`. A
+# bare word is a positional field, a quoted one a text, `key=field` an option, and `[flag:field]` an optional word. The type of
+# a field determines its notation, and an omitted field has the default of its class. This module knows no particular signal.
 
 _BARE: Final = re.compile(r"[^\s\"{\[][^\s\"]*")
 _TOKEN: Final = re.compile(
@@ -178,12 +177,12 @@ _MISSING: Final = inspect.Parameter.empty
 
 @frozen
 class WordForm:
-    """How one value stands in a word.
+    """The notation of one value.
 
     Attributes:
-        expected: What a reader expects, for the message about something else.
-        decode: Makes a value of what stands there; a `ValueError`, `LookupError` or `TypeError` refuses it.
-        empty: The value of a field that is left out and has no default.
+        expected: Description of the expected word, for error messages.
+        decode: Converts the word to the value. A `ValueError`, `LookupError` or `TypeError` rejects it.
+        empty: Value of an omitted field without a default.
     """
 
     expected: str
@@ -248,7 +247,7 @@ def _form_of(hint: Any, forms: Mapping[Any, WordForm]) -> WordForm:
 
 
 def _made_defaults(kind: type[Any]) -> Mapping[str, Callable[[], Any]]:
-    """Give the functions that make the defaults of some fields, of which a signature says only that there are some."""
+    """Return the default factories of fields. A signature shows only that such defaults exist."""
     if not issubclass(kind, msgspec.Struct):
         return {}
     made = ((one.name, one.default_factory) for one in msgspec.structs.fields(kind))
@@ -257,11 +256,11 @@ def _made_defaults(kind: type[Any]) -> Mapping[str, Callable[[], Any]]:
 
 @frozen
 class Part:
-    """One part of a line: a field, or a few that belong together.
+    """One part of a line: a field, or several that belong together.
 
     Attributes:
-        read: Takes words, and puts the fields that they stand for beside those that are there; raises `ScenarioError`.
-        write: Gives the words for a value that has the fields.
+        read: Consumes words and adds their fields to the given ones. Raises `ScenarioError`.
+        write: Yields the words for a value with these fields.
     """
 
     read: Callable[[LineWords, dict[str, Any]], None]
@@ -271,12 +270,12 @@ class Part:
 
 @frozen
 class Line:
-    """A kind of value, and the parts that its words are read by and written by.
+    """A kind of value, with the parts that read and write its words.
 
     Attributes:
-        grammar: The places of its fields, in the order of writing; options and flags are read wherever they stand.
-        special: What the grammar names with an `@`: a part, or for the field of that name a line, or one for each of its kinds.
-        forms: How values of some types stand in a word.
+        grammar: The places of its fields, in the order of writing. Options and flags are read at any position.
+        special: Definitions of the names with an `@`: a part, or a line for the field of that name, or a line per kind.
+        forms: The notation of some types.
     """
 
     kind: type[Any]
@@ -287,24 +286,24 @@ class Line:
     parts: tuple[Part, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make the parts."""
+        """Create the parts."""
         tokens = (token.groupdict("") for token in _TOKEN.finditer(self.grammar))
         object.__setattr__(self, "parts", tuple(map(self._part, tokens)))
 
     def read(self, words: LineWords, **fields: Any) -> Any:
-        """Make a value of the words that the parts take."""
+        """Return the value of the words that the parts consume."""
         for part in self.parts:
             part.read(words, fields)
         return self.kind(**self.fixed, **fields)
 
     def write(self, value: Any) -> Iterator[str]:
-        """Give the words for a value."""
+        """Yield the words for a value."""
         for part in self.parts:
             yield from part.write(value)
 
     @property
     def usage(self) -> str:
-        """What a line of the kind looks like, for messages."""
+        """The syntax of such a line, for error messages."""
         return " ".join(part.usage for part in self.parts)
 
     def _part(self, token: Mapping[str, str]) -> Part:
@@ -322,7 +321,7 @@ class Line:
                 return _name(token["name"], self._kind_of(token["name"])[0], token["also"])
 
     def _kind_of(self, name: str) -> tuple[WordForm, Any]:
-        """Give the form and the default of a field."""
+        """Return the notation and the default of a field."""
         parameter = inspect.signature(self.kind).parameters[name]
         made = _made_defaults(self.kind).get(name)
         return _form_of(parameter.annotation, self.forms), parameter.default if made is None else made()
@@ -331,12 +330,12 @@ class Line:
 def free(
     usage: str, read: Callable[[LineWords], Mapping[str, Any]], write: Callable[[Any], Iterator[str]]
 ) -> Part:
-    """Make a part of what only one kind of line has: words that depend on their order, or on each other."""
+    """Return a part for one kind of line, with words that depend on their order or on each other."""
     return Part(lambda words, fields: fields.update(read(words)), write, usage)
 
 
 def within(name: str, line: Line | Mapping[str, Line]) -> Part:
-    """Make a part of a line for the value of one field, or of one for each of its kinds, with the name of the kind before it."""
+    """Return a part that nests a line for one field. If there is a line per kind, the name of the kind precedes it."""
 
     def read(words: LineWords, fields: dict[str, Any]) -> None:
         fields[name] = line.read(words) if isinstance(line, Line) else _named(words, line).read(words)
@@ -354,7 +353,7 @@ def within(name: str, line: Line | Mapping[str, Line]) -> Part:
 def option(
     key: str, form: WordForm, default: Any = _MISSING, *, name: str = "", unless_said: str = ""
 ) -> Part:
-    """Make a part of `key=value`."""
+    """Return a part for `key=value`."""
     name, other = name or key, unless_said.removeprefix("@")
     decoder = evolve(form, decode=json.loads) if form.expected == JSON.expected else form  # of a bare word
 

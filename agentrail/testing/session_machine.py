@@ -1,7 +1,7 @@
-"""A session as a Hypothesis state machine over the pure core: any order of signals, and every promise after each.
+"""A session as a Hypothesis state machine over the pure core: signals in any order, and all promises checked after each.
 
-People, the world and a supervisor send whatever they like. What each of them says is drawn from `strategies`, by the names of
-the rules below; so a caller with other tools, or other words, says so there and writes no rule.
+Users, the outside world and a supervisor send arbitrary signals. Each rule below draws its signals from the entry of
+`strategies` with its name. A caller with other tools or texts replaces the strategies and writes no rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
 
 _QUIET_FOR: Final = 3
 _LONG: Final = 40
-"""How many signals a run has before it may be ended: long runs are what this is for."""
+"""Number of signals before a run may be ended: this machine is meant for long runs."""
 
 
 PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
@@ -59,7 +59,7 @@ PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
         ),
     }
 )
-"""What is said unless the caller says otherwise."""
+"""The default strategies."""
 
 
 def _said(by: str) -> SearchStrategy[Signal]:
@@ -68,14 +68,14 @@ def _said(by: str) -> SearchStrategy[Signal]:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """Any order of signals, against the promises.
+    """Signals in any order, checked against the promises.
 
     Attributes:
-        setups: What runs begin with.
-        strategies: Who says what.
-        openings: What runs begin with, after the session is up.
-        ends_after: How many signals a run has before it may be ended.
-        session_run: The one that is made.
+        setups: Setups of the runs.
+        strategies: The signals of each rule, by its name.
+        openings: The first signals of a run, after the session has started.
+        ends_after: Number of signals before a run may be ended.
+        session_run: The current run.
     """
 
     setups: ClassVar[SearchStrategy[Setup]]
@@ -86,7 +86,7 @@ class SessionMachine(RuleBasedStateMachine):
     is_good: bool = False
 
     def bound_invariants(self) -> tuple[Invariant, ...]:
-        """Give what else is held after each step."""
+        """Return the additional invariants, checked after each step."""
         return ()
 
     @initialize(
@@ -94,7 +94,7 @@ class SessionMachine(RuleBasedStateMachine):
         opening=st.runner().flatmap(lambda machine: machine.openings),
     )
     def begin(self, setup: Setup, opening: tuple[Signal, ...]) -> None:
-        """The session comes up."""
+        """Start the session."""
         self.session_run = self.begin_run(setup)
         for signal in (SessionBegan(at_ms=0), *opening):
             self.say(signal)
@@ -102,31 +102,31 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("prompt"))
     def prompt(self, signal: Signal) -> None:
-        """A caller says something."""
+        """A caller sends a prompt."""
         self.say(signal)
 
     @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("steer"))
     def steer(self, signal: Signal) -> None:
-        """A caller says something into the cycle, or into the silence."""
+        """A caller steers the running cycle, or an idle session."""
         self.say(signal)
 
     @precondition(lambda self: open_effects.can_go_on(self.session_run.state))
     @rule(signal=_said("go_on"))
     def go_on(self, signal: Signal) -> None:
-        """A caller wants the model to answer what is there."""
+        """A caller asks the model to continue without a new prompt."""
         self.say(signal)
 
     @precondition(lambda self: bool(self.session_run.state.data.interactions))
     @rule(signal=_said("decide"))
     def decide(self, signal: Signal) -> None:
-        """A caller answers a question."""
+        """A caller decides an approval or answers a question."""
         self.say(signal)
 
     @precondition(lambda self: bool(open_effects.timers_of(self.session_run.state)))
     @rule(signal=_said("wake"))
     def wake(self, signal: Signal) -> None:
-        """No answer came in time, or a pause is over."""
+        """An answer has timed out, or a pause is over."""
         self.say(signal)
 
     @precondition(
@@ -140,19 +140,19 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.session_run.state.data.stream is not None)
     @rule(signal=_said("stream"))
     def stream(self, signal: Signal) -> None:
-        """The model says something."""
+        """The model streams something."""
         self.say(signal)
 
     @precondition(lambda self: self.session_run.state.data.stream is not None)
     @rule(signal=_said("call"))
     def call_tools(self, signal: Signal) -> None:
-        """The model wants something done, most of which can be done."""
+        """The model calls tools. Most calls are valid."""
         self.say(signal)
 
     @precondition(lambda self: self.session_run.state.data.stream is not None)
     @rule(signal=_said("respond"))
     def respond(self, signal: Signal) -> None:
-        """The model is done."""
+        """The model completes its response."""
         self.say(signal)
 
     @precondition(
@@ -160,31 +160,31 @@ class SessionMachine(RuleBasedStateMachine):
     )
     @rule(signal=_said("tool"))
     def tool(self, signal: Signal) -> None:
-        """A tool says something."""
+        """A tool reports something."""
         self.say(signal)
 
     @precondition(lambda self: waits_for_host(self.session_run.state))
     @rule(signal=_said("host"))
     def host(self, signal: Signal) -> None:
-        """The host says what it thinks of a call, or has heard of one."""
+        """The host judges a call, or acknowledges a notice of one."""
         self.say(signal)
 
     @precondition(lambda self: bool(self.session_run.state.data.agents.alive))
     @rule(signal=_said("agent"))
     def agent(self, signal: Signal) -> None:
-        """An agent in the background says something, is idle, or has ended."""
+        """A background agent publishes something, becomes idle, or ends."""
         self.say(signal)
 
     @precondition(lambda self: bool(plugin_requests_of(self.session_run.state)))
     @rule(signal=_said("plugin_request"))
     def plugin_request(self, signal: Signal) -> None:
-        """What a plugin asked for is there, or cannot be had."""
+        """A plugin's request succeeds or fails."""
         self.say(signal)
 
     @precondition(lambda self: self.session_run.state.phase is not Phase.IDLE)
     @rule(signal=_said("abort"))
     def abort(self, signal: Signal) -> None:
-        """A caller breaks it off."""
+        """A caller aborts the cycle."""
         self.say(signal)
 
     @precondition(
@@ -192,31 +192,31 @@ class SessionMachine(RuleBasedStateMachine):
     )
     @rule(signal=_said("settle"))
     def settle(self, signal: Signal) -> None:
-        """What was stopped is gone; or what goes along with a request is there."""
+        """A teardown finishes, or the context for a request is ready."""
         self.say(signal)
 
-    # Not at any time: runs in which nothing else is said would be lost, and there are many of those.
+    # Only at every third signal: otherwise many runs would consist of noise alone.
     @precondition(
         lambda self: not self.session_run.state.ended and len(self.session_run.script) % _QUIET_FOR == 0
     )
     @rule(signal=_said("noise"))
     def noise(self, signal: Signal) -> None:
-        """Questions, aborts of nothing, crashes, and outcomes that perhaps nothing waits for."""
+        """Queries, aborts without a cycle, crashes, and outcomes that may be late."""
         self.say(signal)
 
-    # One rule and late, because it ends the run: rules are chosen evenly.
+    # One rule, and allowed only late, because it ends the run: all rules are chosen equally often.
     @precondition(lambda self: self.session_run.state.ended or len(self.session_run.script) > self.ends_after)
     @rule(signal=_said("end"))
     def end(self, signal: Signal) -> None:
-        """A caller, or a supervisor, ends it."""
+        """A caller or a supervisor ends the session."""
         self.say(signal)
 
     def begin_run(self, setup: Setup) -> Run:
-        """Begin a run, under all invariants."""
+        """Start a run that checks all invariants."""
         return Run(setup, self.bound_invariants())
 
     def repeat(self, setup: Setup, drawn: Sequence[Signal]) -> CounterExample | None:
-        """Repeat a run, and give what breaks in it. Hypothesis has no part in that."""
+        """Repeat a run without Hypothesis, and return its counter-example. None if the run passes."""
         self.session_run = self.begin_run(setup)
         try:
             for signal in drawn:
@@ -237,8 +237,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.is_good = True
 
     def teardown(self) -> None:
-        """At the end the world answers all that is open; then the session rests, and everybody has been answered."""
-        # Not after a promise broke, and not before the first step: a second error would hide the first one.
+        """At the end, answer all open effects. Then the session is quiet, and all callers have their answers."""
+        # Not after a broken promise or before the first step: a second error would hide the first one.
         if not self.is_good:
             return
         try:
@@ -249,7 +249,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.rested()
 
     def broken(self, found: CounterExample) -> None:
-        """Hear of a promise that broke; for a subclass that counts."""
+        """Called when a promise is broken. For subclasses that count."""
 
     def rested(self) -> None:
-        """Hear of a run that came to rest; for a subclass that counts."""
+        """Called when a run has completed. For subclasses that count."""
