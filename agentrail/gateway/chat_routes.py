@@ -181,7 +181,7 @@ _ANSWER_LATER: Final = (
 
 
 async def answer_chat(call: RouteCall) -> Result:
-    """Take a message, and answer with what its cycle came to."""
+    """Submit a message and respond with the result of its cycle."""
     submitted = await submit(call, "chat", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -196,7 +196,7 @@ async def answer_chat(call: RouteCall) -> Result:
 
 
 async def answer_stream(call: RouteCall) -> Result:
-    """Take a message, and show its session from there to the end of its cycle."""
+    """Submit a message and stream its session's events until its cycle ends."""
     submitted = await submit(call, "stream", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -222,7 +222,7 @@ async def answer_stream(call: RouteCall) -> Result:
 
 
 async def answer_prompt(call: RouteCall) -> Result:
-    """Take a message, and answer as soon as its session has it."""
+    """Submit a message and respond as soon as its session has accepted it."""
     session_id = call.params["session_id"]
     check_same_session(call.body, session_id)
     submitted = await submit(call, "prompt", session_id)
@@ -237,7 +237,7 @@ async def answer_prompt(call: RouteCall) -> Result:
 
 
 async def answer_steer(call: RouteCall) -> Result:
-    """Speak into the cycle that runs; in idle it is a prompt."""
+    """Steer the running cycle. In an idle session the message becomes a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
     steered = await call.host.steer(request, call.principal, via=call.via)
     match steered:

@@ -198,7 +198,7 @@ def find_file(path: str, root: Path = ROOT) -> ConsoleFile | None:
 
 
 async def answer_file(call: RouteCall) -> WholeAnswer:
-    """Give a file of the console out, or say that the caller has it already."""
+    """Send a console file, or 304 if the caller already has it."""
     found = await outside.offload(lambda: find_file(call.params["path"]))
     if found is None:
         refuse_call("file_unknown", "there is no such file of the console")
@@ -213,7 +213,7 @@ async def answer_file(call: RouteCall) -> WholeAnswer:
 
 
 async def answer_bare(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Lead to the page: what it names stands below it, so its address ends with a slash."""
+    """Redirect to the console page. Its address ends with a slash, because its links are relative to it."""
     return lead_to_console()
 
 

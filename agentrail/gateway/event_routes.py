@@ -30,9 +30,9 @@ _NOT_READY: Final = 503
 
 
 async def answer_events(call: RouteCall) -> Result:
-    """Show what a session publishes, from a number on or from now on; to the end of a request, where one is named.
+    """Stream a session's events from a number or from now on, up to the end of a request if one is named.
 
-    Or, where the format is JSON, a page of what it has published.
+    With the format JSON, return a page of its published events.
     """
     session_id = call.params["session_id"]
     if _format_of(call) == "json":
@@ -91,7 +91,7 @@ async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
 
 
 async def answer_call_details(call: RouteCall) -> WholeAnswer:
-    """Show what is known of one call."""
+    """Return the details of one call."""
     query = call.query
     start = whole_number("result_from", query.get("result_from"), 0, most=MAX_CURSOR)
     end = whole_number("result_to", query.get("result_to"), 0, most=MAX_CURSOR)
@@ -107,13 +107,13 @@ async def answer_call_details(call: RouteCall) -> WholeAnswer:
 
 
 async def answer_context(call: RouteCall) -> WholeAnswer:
-    """Show what a model will be sent next."""
+    """Return the parts of the next model request."""
     made = await calls.read_context(call.host, call.principal, call.params["session_id"])
     return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
 
 
 async def answer_spans(call: RouteCall) -> WholeAnswer:
-    """Show the timeline of a session."""
+    """Return the timeline of a session."""
     cycle = call.query.get("cycle")
     made = await calls.inspect_spans(
         call.host,
@@ -125,7 +125,7 @@ async def answer_spans(call: RouteCall) -> WholeAnswer:
 
 
 async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Say what this is, and where the rest of it is described; a browser that opens the address is led to the console. It names no version."""
+    """Describe the server without its version, with links to its documentation. Browsers are redirected to the console."""
     if call.gateway.has_console and wants_page(call.head.headers):
         return lead_to_console()
     base = call.head.path.rstrip("/")
@@ -140,12 +140,12 @@ async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the h
 
 
 async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Say that the process answers."""
+    """Report that the process is alive."""
     return answer_json(HealthReply(status="ok"))
 
 
 async def answer_ready(call: RouteCall) -> WholeAnswer:
-    """Run all checks, and say which of them failed; why stands in the log alone."""
+    """Run all readiness checks and report the failed ones. Only the log has the causes."""
     host = call.gateway.host
     if host is None:
         return answer_json(ReadyReply(status="not_started", checks=()), _NOT_READY)

@@ -69,11 +69,11 @@ def retry_line(draw: float) -> bytes:
 
 
 class ContextUse(Value, frozen=True, kw_only=True):
-    """How full the model's window is.
+    """How full the model's context window is.
 
     Attributes:
-        tokens: The input of the last request, with its cached part; None where no request was made.
-        window: How many there may be; None where that is not known.
+        tokens: Input tokens of the last request, including cached ones, or None if no request was made.
+        window: Context window in tokens, or None if unknown.
     """
 
     tokens: int | None = None
@@ -81,15 +81,15 @@ class ContextUse(Value, frozen=True, kw_only=True):
 
 
 class StreamEnd(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """The end of a stream: the last of its frames, and the only one of this kind.
+    """The end of a stream: its last frame, and the only one of this kind.
 
     Attributes:
-        reason: Why it ends.
-        session_id: Whose stream it was.
-        seq: The number of the last committed event that it gave: what a reader comes back with.
-        request_id: The request that it ended with; None where it ended with none.
-        usage: Of the request's cycle.
-        context: Behind the request's cycle.
+        reason: Reason for the end.
+        session_id: Id of the session.
+        seq: Number of the last committed event in the stream, with which a reader resumes.
+        request_id: Request that ended the stream, or None if none did.
+        usage: Token usage of the request's cycle.
+        context: Context use after the request's cycle.
         error: Why the request failed.
         detail: Why it was aborted or refused, in words.
     """

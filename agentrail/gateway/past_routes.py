@@ -18,7 +18,7 @@ MAX_RECORDS_OF_A_PAGE: Final = 1_000
 
 
 async def _trace(call: RouteCall) -> WholeAnswer:
-    """Show a journal, or those of its records that are wanted."""
+    """Return a page of a journal, or its matching records."""
     query = call.query
     made = await calls.inspect_trace(
         call.host,
@@ -36,7 +36,7 @@ async def _trace(call: RouteCall) -> WholeAnswer:
 
 
 async def _state(call: RouteCall) -> WholeAnswer:
-    """Say what a session was."""
+    """Return the state of a session after a record."""
     made = await calls.inspect_state(
         call.host,
         call.principal,
@@ -48,7 +48,7 @@ async def _state(call: RouteCall) -> WholeAnswer:
 
 
 async def _explain(call: RouteCall) -> WholeAnswer:
-    """Say why it did what it did."""
+    """Return the reasons for a session's decision."""
     number = _needed_number("at", call.query.get("at"))
     made = await calls.inspect_explanation(call.host, call.principal, call.params["session_id"], number)
     return answer_of_call(made)

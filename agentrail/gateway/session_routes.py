@@ -170,7 +170,7 @@ async def _list_own(call: RouteCall) -> WholeAnswer:
 
 
 async def _show(call: RouteCall) -> WholeAnswer:
-    """Show a session."""
+    """Return a session."""
     return answer_of_call(await calls.read_snapshot(call.host, call.principal, _session(call)))
 
 
@@ -182,7 +182,7 @@ async def _delete(call: RouteCall) -> WholeAnswer:
 
 
 async def _messages(call: RouteCall) -> WholeAnswer:
-    """Show a conversation."""
+    """Return a page of a conversation."""
     made = await calls.read_messages(
         call.host,
         call.principal,
@@ -194,7 +194,7 @@ async def _messages(call: RouteCall) -> WholeAnswer:
 
 
 async def _model(call: RouteCall) -> WholeAnswer:
-    """Ask another model from now on."""
+    """Switch the model for the next requests."""
     return answer_of_call(
         await calls.switch_session_model(call.host, call.principal, _session(call), call.body)
     )
@@ -208,17 +208,17 @@ async def _fork(call: RouteCall) -> WholeAnswer:
 
 
 async def _rewind(call: RouteCall) -> WholeAnswer:
-    """Go back in a session."""
+    """Rewind a session."""
     return answer_of_call(await calls.rewind_session(call.host, call.principal, _session(call), call.body))
 
 
 async def _resume(call: RouteCall) -> WholeAnswer:
-    """Wake a session, and continue it if it is parked."""
+    """Wake a session. Continue it if it is parked."""
     return answer_of_call(await calls.resume_session(call.host, call.principal, _session(call), call.body))
 
 
 async def _forget_user(call: RouteCall) -> WholeAnswer:
-    """Forget a user."""
+    """Erase a user's data."""
     named = name_user(call.principal, user_id=call.params["user_id"])
     if isinstance(named, ErrorAnswer):
         raise CallRefused(named)
@@ -229,32 +229,32 @@ async def _forget_user(call: RouteCall) -> WholeAnswer:
 
 
 async def _abort(call: RouteCall) -> WholeAnswer:
-    """Stop what runs."""
+    """Stop running work."""
     wait = yes_or_no("wait", call.query.get("wait"))
     made = await calls.abort_session(call.host, call.principal, _session(call), call.body, wait=wait)
     return answer_of_call(made)
 
 
 async def _approve(call: RouteCall) -> WholeAnswer:
-    """Let a call run."""
+    """Approve a call."""
     return answer_of_call(await calls.accept_approval(call.host, call.principal, _session(call), call.body))
 
 
 async def _approval(call: RouteCall) -> WholeAnswer:
-    """Show a call that waits for an approval; its id has a slash in it, which is one of the path."""
+    """Return a call that waits for an approval. The slash in its id is part of the path."""
     made = await calls.read_shown_approval(call.host, call.principal, _session(call), call.params["approval"])
     return answer_of_call(made)
 
 
 async def _respond(call: RouteCall) -> WholeAnswer:
-    """WholeAnswer a question."""
+    """Answer a question."""
     return answer_of_call(
         await calls.respond_to_question(call.host, call.principal, _session(call), call.body)
     )
 
 
 async def _request(call: RouteCall) -> WholeAnswer:
-    """Say how a request stands."""
+    """Return the status of a request."""
     wait = whole_number("wait", call.query.get("wait"), 0, most=MAX_WAIT_SECONDS)
     made = await calls.read_request(
         call.host, call.principal, _session(call), call.params["request_id"], wait=wait
@@ -287,7 +287,7 @@ async def _files(call: RouteCall) -> WholeAnswer:
 
 
 async def _file(call: RouteCall) -> WholeAnswer:
-    """Give a file out."""
+    """Send a file as a download."""
     made = await calls.read_workspace_file(call.host, call.principal, _session(call), call.params["path"])
     return answer_of_file(made)
 
@@ -301,7 +301,7 @@ async def _all_sessions(call: RouteCall) -> WholeAnswer:
 
 
 async def _tree(call: RouteCall) -> WholeAnswer:
-    """Show the supervision tree."""
+    """Return the supervision tree."""
     query = call.query
     after = whole_number("after", query["after"], 0, most=MAX_CURSOR) if "after" in query else None
     limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_SESSIONS_OF_A_TREE)
@@ -309,7 +309,7 @@ async def _tree(call: RouteCall) -> WholeAnswer:
 
 
 async def _cost(call: RouteCall) -> WholeAnswer:
-    """Show what was used."""
+    """Return usage and cost."""
     made = await calls.inspect_cost(
         call.host,
         call.principal,
@@ -322,12 +322,12 @@ async def _cost(call: RouteCall) -> WholeAnswer:
 
 
 async def _plugins(call: RouteCall) -> WholeAnswer:
-    """Show the plugins of the host."""
+    """Return the host plugins."""
     return answer_of_call(await calls.inspect_plugins(call.host, call.principal))
 
 
 async def _all_messages(call: RouteCall) -> WholeAnswer:
-    """Show a conversation of the tenant."""
+    """Return a page of a conversation of the tenant."""
     made = await calls.inspect_messages(
         call.host,
         call.principal,
@@ -420,7 +420,7 @@ async def _asked_session(call: RouteCall, *, only_root: bool = False) -> Session
 
 
 async def _prompt(call: RouteCall) -> Result:
-    """Take a message, of words or of blocks."""
+    """Accept a message of text or content blocks."""
     body: PromptCommandBody = call.body
     if body.content is not None and (body.message or body.attachments or body.when_busy == "steer"):
         refuse_field("content", "stands for all of the message: leave message, attachments and 'steer' out")
@@ -428,7 +428,7 @@ async def _prompt(call: RouteCall) -> Result:
 
 
 async def _receipt_of(call: RouteCall) -> WholeAnswer:
-    """Say what was sent before."""
+    """Return the receipt of a message that was sent before."""
     body: ReceiptBody = call.body
     return WholeAnswer(
         body=encode_receipt_found(await (await _asked_session(call)).receipt_of(body.client_id))
@@ -436,7 +436,7 @@ async def _receipt_of(call: RouteCall) -> WholeAnswer:
 
 
 async def _abort_exactly(call: RouteCall) -> WholeAnswer:
-    """Stop what runs, and wait for it where that is asked for."""
+    """Stop running work, and wait until it has stopped if requested."""
     body: AbortCommandBody = call.body
     session = await _asked_session(call)
     receipt = await session.abort(
@@ -451,7 +451,7 @@ async def _abort_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _answer(call: RouteCall) -> WholeAnswer:
-    """Give the result of a call that the client ran."""
+    """Accept the result of a call that the client ran."""
     body: AnswerBody = call.body
     session = await _asked_session(call)
     outcome: Ok | Error
@@ -469,7 +469,7 @@ async def _answer(call: RouteCall) -> WholeAnswer:
 
 
 async def _fork_exactly(call: RouteCall) -> WholeAnswer:
-    """Begin a session that goes on from this one."""
+    """Fork a session."""
     body: ForkCommandBody = call.body
     session_id = call.params["session_id"]
     place = await record_to_fork(call.host, call.principal, session_id, at=body.at, event=body.event)
@@ -480,7 +480,7 @@ async def _fork_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _rewind_exactly(call: RouteCall) -> WholeAnswer:
-    """Go back, with the files where that is asked for."""
+    """Rewind a session, including its files if requested."""
     body: RewindCommandBody = call.body
     session = await _asked_session(call, only_root=True)
     place = await record_of_place(session, "to", body.to, body.event)
@@ -499,7 +499,7 @@ async def _journal(call: RouteCall) -> WholeAnswer:
 
 
 async def _turns(call: RouteCall) -> WholeAnswer:
-    """Name the turns to which a session can go back: who may do that may know them."""
+    """List the turns to rewind to. Requires the same access as a rewind."""
     limit = whole_number(
         "limit", call.query.get("limit"), MAX_TURNS_OF_A_COMMAND, least=1, most=MAX_TURNS_OF_A_COMMAND
     )
@@ -507,7 +507,7 @@ async def _turns(call: RouteCall) -> WholeAnswer:
 
 
 async def _state_at(call: RouteCall) -> WholeAnswer:
-    """Say what the session was."""
+    """Return a past state of the session."""
     body: StateAtBody = call.body
     session = await call.host.session_to_read(call.params["session_id"], call.principal)
     past = await session.state_at(body.number)
@@ -638,7 +638,7 @@ OFFERS: Final = (
 
 
 async def _list_commands(call: RouteCall) -> WholeAnswer:
-    """List the commands."""
+    """List the slash commands."""
     session_id = call.query.get("session_id")
     if session_id is not None:
         check_id("session_id", session_id, of_session=True)
@@ -646,7 +646,7 @@ async def _list_commands(call: RouteCall) -> WholeAnswer:
 
 
 async def _run_command(call: RouteCall) -> WholeAnswer:
-    """Run one."""
+    """Run a slash command."""
     client_id = named_by_client(call.body.client_id, call.head.headers.get("idempotency-key"))
     body = replace(call.body, client_id=client_id)
     made = await calls.run_slash_command(call.host, call.principal, call.params["name"], body, via=call.via)

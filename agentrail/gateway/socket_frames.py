@@ -1,9 +1,9 @@
 """Frames of the WebSocket, subprotocol `agentrail.v1`: client frames, server frames, and close codes.
 
 Pure: text in, values out, and vice versa. Each frame is one JSON object in one text message, with its kind in
-    `type`. A command has the name of a method, `id`, `session_id`, and the fields that its route's body has
-    over HTTP, in one object. `id` is a string or a whole number of the client's choice, repeated in the reply.
-    An event has its wire form in the field `event`. Access and timing are decided elsewhere.
+`type`. A command has the name of a method, `id`, `session_id`, and the fields that its route's body has
+over HTTP, in one object. `id` is a string or a whole number of the client's choice, repeated in the reply.
+An event has its wire form in the field `event`. Access and timing are decided elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,12 +53,12 @@ MAX_ID_CHARACTERS: Final = 128
 
 
 class Hello(Value, frozen=True, kw_only=True):
-    """Who calls, where the upgrade did not say it, and how often it will be heard of.
+    """Introduces the client: its token, unless the upgrade carried it, and its heartbeat.
 
     Attributes:
-        token: As behind `Bearer`.
-        heartbeat: Seconds; the server takes the nearest from 5 to 60.
-        replay_frames: Whether what a session published before comes as `events`, many in one frame; else each as an `event`.
+        token: The token, in the form used after `Bearer`.
+        heartbeat: Interval in seconds. The server uses the nearest value from 5 to 60.
+        replay_frames: Whether past events are sent in `events` frames with many events each, instead of one `event` frame each.
     """
 
     token: str | None = None
@@ -72,14 +72,14 @@ class Hello(Value, frozen=True, kw_only=True):
 
 
 class Subscribe(Value, frozen=True, kw_only=True):
-    """Begin to read a session.
+    """Starts a subscription to a session.
 
     Attributes:
-        id: Of the frame.
-        session_id: Which session.
-        after: The number of the last committed event that the client has; None for one that begins, which gets a snapshot.
-        kinds: Of events; None for all.
-        deltas: Whether ephemeral events come too.
+        id: Id of the frame.
+        session_id: Id of the session.
+        after: Number of the last committed event that the client has, or None to start with a snapshot.
+        kinds: Event kinds, or None for all.
+        deltas: Whether to include ephemeral events.
     """
 
     id: FrameId
@@ -95,11 +95,11 @@ class Subscribe(Value, frozen=True, kw_only=True):
 
 
 class Unsubscribe(Value, frozen=True, kw_only=True):
-    """Read a session no more.
+    """Ends a subscription to a session.
 
     Attributes:
-        id: Of the frame.
-        session_id: Which session.
+        id: Id of the frame.
+        session_id: Id of the session.
     """
 
     id: FrameId
@@ -107,12 +107,12 @@ class Unsubscribe(Value, frozen=True, kw_only=True):
 
 
 class WatchRows(Value, frozen=True, kw_only=True):
-    """Begin to watch rows, such as those of a list of sessions.
+    """Starts a watch of rows, such as those of a session list.
 
     Attributes:
-        id: Of the frame; `changed` has it, and `unwatch` names it.
-        what: What is watched, such as `sessions`.
-        filter: Which rows; left out for the thousand that changed last.
+        id: Id of the frame. `changed` frames carry it, and `unwatch` names it.
+        what: Kind of the rows, such as `sessions`.
+        filter: Rows to watch. If omitted, the thousand most recently changed ones.
     """
 
     id: FrameId
@@ -121,34 +121,34 @@ class WatchRows(Value, frozen=True, kw_only=True):
 
 
 class UnwatchRows(Value, frozen=True, kw_only=True):
-    """Watch rows no more; the reply is the last frame that has this id.
+    """Ends a watch of rows. The reply is the last frame with this id.
 
     Attributes:
-        id: Of the frame that began it.
+        id: Id of the frame that started the watch.
     """
 
     id: FrameId
 
 
 class Ping(Value, frozen=True, kw_only=True):
-    """Say that the client is there.
+    """Signals that the client is still connected.
 
     Attributes:
-        n: Comes back in the `pong`.
+        n: Number to return in the `pong`.
     """
 
     n: int = 0
 
 
 class CommandFrame(Value, frozen=True, kw_only=True):
-    """Something that is to be done with a session.
+    """A command for a session.
 
     Attributes:
-        name: Of the method.
-        id: Of the frame.
-        session_id: Which session; None where none was named.
-        fields: All else that came.
-        size: Of the frame, in bytes.
+        name: Name of the method.
+        id: Id of the frame.
+        session_id: Id of the session, or None if none was named.
+        fields: All remaining fields.
+        size: Size of the frame in bytes.
     """
 
     name: str

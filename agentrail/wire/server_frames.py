@@ -78,9 +78,7 @@ class Welcome(Value, frozen=True, kw_only=True, tag_field="type", tag="welcome")
 
 
 class Subscribed(Value, frozen=True, kw_only=True, tag_field="type", tag="subscribed"):
-    """A subscription to a session has started.
-
-    Sent again with the same id if the client must start from a new snapshot. A `reply` with that id ends the subscription.
+    """A subscription has started. Sent again, with the same id, if the client must start over. A `reply` with that id ends it.
 
     Attributes:
         id: Id of the frame that requested it.
@@ -170,7 +168,7 @@ class Closing(Value, frozen=True, kw_only=True, tag_field="type", tag="closing")
 
     Attributes:
         reason: Reason for closing. Each close code has its own.
-        cursors: Number of the last event sent, by subscribed session. Resume after it.
+        cursors: By subscribed session, the event number to resume after.
     """
 
     reason: str

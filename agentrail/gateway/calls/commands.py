@@ -31,7 +31,7 @@ async def list_commands(host: Host, principal: Principal, session_id: str | None
 async def run_slash_command(
     host: Host, principal: Principal, name: str, body: CommandBody, *, via: str
 ) -> CallAnswer:
-    """POST /commands/{name}: what it found, or the request that its prompt became."""
+    """POST /commands/{name}: its output, or the request that its prompt became."""
     command = host.commands.registry.find(name)
     if command.in_history:
         if body.session_id is None:

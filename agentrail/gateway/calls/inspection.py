@@ -39,7 +39,7 @@ def check_may_inspect(principal: Principal) -> None:
 
 
 async def inspect_sessions(host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE) -> CallAnswer:
-    """GET /inspect/sessions: those of all users of the tenant."""
+    """GET /inspect/sessions: the sessions of all users of the tenant."""
     check_may_inspect(principal)
     return page_of_sessions(await asked.find(host, principal, of_tenant=True), asked, with_users=True)
 
@@ -86,7 +86,7 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
 
 
 async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """GET /inspect/plugins: those of the host, in their order, and those of the sessions of the tenant."""
+    """GET /inspect/plugins: host plugins in running order, and the plugins of the tenant's sessions."""
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having
@@ -120,7 +120,7 @@ async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
     text: str | None = None,
     with_bodies: bool = True,
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/trace: the journal, with what each step decided and when; or those of its records that are wanted."""
+    """GET /inspect/sessions/{id}/trace: the journal with the decisions and times of each step, or its matching records."""
     check_may_inspect(principal)
     wanted = WantedRecords(
         after=after,
@@ -141,14 +141,14 @@ async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
 async def inspect_state(
     host: Host, principal: Principal, session_id: str, number: int, *, since: int | None = None
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/state: what the session was behind a record, and what has changed since another one."""
+    """GET /inspect/sessions/{id}/state: the state after a record, and its changes since another one."""
     check_may_inspect(principal)
     found = await (await host.inspected(session_id, principal)).plain_state_at(number, since=since)
     return await _answer_aside(StateReply(at=found.at, state=dict(found.state), patch=found.patch))
 
 
 async def inspect_explanation(host: Host, principal: Principal, session_id: str, number: int) -> CallAnswer:
-    """GET /inspect/sessions/{id}/explain: what a record came to, and why."""
+    """GET /inspect/sessions/{id}/explain: the outcome of a record, and its reasons."""
     check_may_inspect(principal)
     return answer_with(await (await host.inspected(session_id, principal)).explain_record(number))
 

@@ -63,7 +63,7 @@ class FileAnswer:
 async def list_workspace(  # noqa: PLR0913 - a page of one directory of one session
     host: Host, principal: Principal, session_id: str, path: str = "", *, after: int = 0, limit: int = 1_000
 ) -> CallAnswer:
-    """GET /sessions/{id}/files?path=: `{entries, next}`; `next` is `after` of the page behind."""
+    """GET /sessions/{id}/files?path=: `{entries, next}`. `next` is `after` of the next page."""
     found = await host.list_files(session_id, principal, path)
     shown = found[after : after + limit]
     behind = after + len(shown)
@@ -81,7 +81,7 @@ async def read_workspace_file(host: Host, principal: Principal, session_id: str,
 
 
 async def forget_user(host: Host, principal: Principal) -> CallAnswer:
-    """DELETE /users/{user_id}/memory: what was erased, and what could not be."""
+    """DELETE /users/{user_id}/memory: erased data, and data that could not be erased."""
     told = await host.users.forget(principal)
     return answer_with(
         UserForgotten(

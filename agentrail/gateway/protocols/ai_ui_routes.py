@@ -274,7 +274,7 @@ class _UiStream:
 
 
 async def _answer_message(call: RouteCall) -> Result:
-    """Take what is new of a chat, and stream the response."""
+    """Submit the new messages of a chat, and stream the response."""
     body: UiChatBody = call.body
     agent_id = call.params["agent_id"]
     check_id("id", body.id, of_session=True)
@@ -398,7 +398,7 @@ async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...
 
 
 async def _answer_running(call: RouteCall) -> Result:
-    """Stream the response that runs or waits for the user, from its beginning; 204 without one, also for a new chat."""
+    """Stream the running or waiting response from its beginning. 204 without one, also for a new chat."""
     try:
         session = await _own(call)
     except SessionUnknown:
@@ -414,7 +414,7 @@ async def _answer_running(call: RouteCall) -> Result:
 
 
 async def _cancel(call: RouteCall) -> Result:
-    """Stop the response that runs, or waits for people."""
+    """Stop the running or waiting response."""
     body: CancelBody = call.body
     session = await _own(call)
     status = await session.status()
