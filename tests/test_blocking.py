@@ -236,7 +236,7 @@ def test_it_takes_what_open_supervisor_takes():
 
 def test_a_twin_tells_what_it_is():
     """`help` shows the words of the call; of one that waits for a cycle what cancelling does here."""
-    assert "Stop the cycle, now, in every phase." in blocking.Session.abort.__doc__
+    assert "Stop the cycle immediately, in any phase." in blocking.Session.abort.__doc__
     assert "Only the reply is lost" in AsyncSession.ask.__doc__
     for twin in (blocking.Session.ask, blocking.SessionFutures.ask):
         assert "the cycle of this very prompt is aborted" in twin.__doc__

@@ -349,7 +349,7 @@ async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_sess
             return call(self, *given)
 
         monkeypatch.setattr(QuietWatch, "__call__", noted)
-        answer = await supervisor._answer_of_ended(cell, child, "task", ChildUsage())  # noqa: SLF001
+        answer = await supervisor._children._answer_of_ended(cell, child, "task", ChildUsage())  # noqa: SLF001
         assert answer.text == "from the child"
         assert asked
         assert all(not is_main and watch is not cell.state.data.stack.ask for is_main, watch in asked)

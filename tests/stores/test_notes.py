@@ -59,7 +59,7 @@ class Shared(InMemoryNotes):
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"), [(Forgetful, "what edit was given"), (Shared, "no two of them have one file")]
+    ("broken", "said"), [(Forgetful, "what edit was given"), (Shared, "no two of them share a file")]
 )
 def test_a_store_that_breaks_a_rule_is_told_which(broken, said):
     """`check_notes` is able to fail."""

@@ -50,10 +50,7 @@ async def test_a_reader_finds_its_way(repository):
     )
     page = await use(repository, "read_file", path="agentrail/tools/read_file.py", limit=1)
     first, last = page.text.splitlines()
-    assert (
-        first
-        == '1\t"""The tool `read_file`: a text file of the workspace, in numbered lines and in pages."""'
-    )
+    assert first == '1\t"""The tool `read_file`: a text file of the workspace, in pages of numbered lines."""'
     assert re.fullmatch(r"\[Lines 1-1 of \d+\. Continue with offset=2\.\]", last)
     uses = await use(
         repository, "grep", pattern="^def render_page", path="agentrail", include="*.py", context_lines=0

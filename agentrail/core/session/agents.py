@@ -351,7 +351,7 @@ def _tell(step: StepContext, state: AgentState) -> None:
 
 def tell_or_wake(step: StepContext, source: str, text: str) -> None:
     """Queue background news as the next prompt of an idle session. Otherwise add a note that wakes it if no turn reads it."""
-    if _may_be_woken(step):
+    if may_be_woken(step):
         _wake(step, source, text)
         return
     add_note(step, text)
@@ -359,9 +359,8 @@ def tell_or_wake(step: StepContext, source: str, text: str) -> None:
 
 
 def wake_after_cycle(step: StepContext) -> None:
-    """Start another cycle for news of the last turn, unless a queued prompt includes them."""
-    if _may_be_woken(step):
-        _wake(step, "background", "\n\n".join(take_notes(step)))
+    """Start another cycle for news of the last turn. The caller has asked `may_be_woken`."""
+    _wake(step, "background", "\n\n".join(take_notes(step)))
 
 
 def take_notes(step: StepContext) -> tuple[str, ...]:
@@ -372,7 +371,8 @@ def take_notes(step: StepContext) -> tuple[str, ...]:
     return notes
 
 
-def _may_be_woken(step: StepContext) -> bool:
+def may_be_woken(step: StepContext) -> bool:
+    """Whether the session is idle, goes on, and has no queued prompt that would read the notes."""
     return step.data.cycle is None and step.data.stopping is None and not step.data.queue
 
 

@@ -667,7 +667,7 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
         step.reply(asker, ended.text)
     if step.data.steers:
         requeue_steers(step)
-    if step.data.agents.is_waking:
+    if step.data.agents.is_waking and agents.may_be_woken(step):
         agents.wake_after_cycle(step)
     return Phase.IDLE
 

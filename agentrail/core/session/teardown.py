@@ -132,8 +132,7 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
     if step.data.history.open and not step.data.batch:
         open_batch(step)
     committed, unknown = _break_off(step, reason, "killable")
-    if step.data.steers:
-        requeue_steers(step)
+    requeue_steers(step)
     if step.data.teardown is None:
         receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
         step.publish(AbortSettled(receipt=receipt))
