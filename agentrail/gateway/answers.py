@@ -1,8 +1,8 @@
 """Error responses: one table from codes to statuses, and the single format of an error.
 
 Pure: values in, a response out. Each public exception and each code of the gateway has a row, so no route
-    defines its own error format. Internal details of an exception are never sent: its row has a replacement
-    text.
+defines its own error format. Internal details of an exception are never sent: its row has a replacement
+text.
 """
 
 from collections.abc import Mapping

@@ -12,8 +12,7 @@ passed them, and does one thing:
         session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
         return answer_json({"name": await rename_session(session, call.body.name)})
 
-    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name",
-    body=NameBody),)
+    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name", body=NameBody),)
 
 - `call.params` has the parts of the path. Those with a name ending in `_id` were checked as ids, a
   `{path:path}` was not.

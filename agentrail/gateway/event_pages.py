@@ -1,7 +1,7 @@
 """Pages of events as JSON, bounded in size: large values are replaced by their size.
 
 Pure: events in, bytes out. A page is for scrolling, so it has room for many small events and omits large values
-    entirely. Clients request those separately. A page that would be too large ends earlier, and reports where.
+entirely. Clients request those separately. A page that would be too large ends earlier, and reports where.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Server-sent events: the exact bytes of events, snapshots and the end of a stream.
 
 Pure: values in, bytes out. `hub` manages readers and timing. A frame ends with an empty line. No session
-    content can end one early: the JSON is on one line, and characters that some parsers read as a line break
-    are escaped.
+content can end one early: the JSON is on one line, and characters that some parsers read as a line break
+are escaped.
 """
 
 import re

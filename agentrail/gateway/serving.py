@@ -269,7 +269,7 @@ class ConnectionLimits:
     """Limits on connections.
 
     Attributes:
-        max_connections: Limit on open connections; one more is closed at once.
+        max_connections: Limit on open connections. One more is closed at once.
         backlog: Connections that the system queues before they are accepted.
         idle_seconds: Time limit for a connection without a call, and for receiving the headers of a call.
         handshake_seconds: Time limit for the TLS handshake.
@@ -353,7 +353,7 @@ def addresses_of(listeners: Sequence[trio.SocketListener]) -> list[tuple[str, in
 def connection_cut(scope: Mapping[str, Any]) -> Callable[[], None] | None:
     """Return a function that closes the connection of a call at once. None if another server serves the application.
 
-    A writer that waits for a client that does not read ignores cancellation; this wakes it. Can be called
+    A writer that waits for a client that does not read ignores cancellation. This wakes it. Can be called
     repeatedly and from any task.
     """
     return cast("Callable[[], None] | None", scope.get("state", {}).get(_CUT))
@@ -376,7 +376,7 @@ async def serve_app(  # noqa: PLR0913 - the application, its address and its end
 
     Args:
         app: The application.
-        listeners: Listening sockets; they are closed at the end.
+        listeners: Listening sockets. They are closed at the end.
         stop: Returns when it is time to stop.
         tls: TLS context, or None for plain TCP.
         limits: Limits on connections.

@@ -1,7 +1,7 @@
 """Routes of sessions, their requests, their files and their inspection, and all socket commands.
 
 A route calls one function of `calls` and adds headers, or `passes` the call on to a session. This module only
-parses query parameters. `SESSION_ROUTES` declares the requirements of each route; see `endpoint`. A socket
+parses query parameters. `SESSION_ROUTES` declares the requirements of each route (see `endpoint`). A socket
 command is a row of `OFFERS` and runs its HTTP route. The host checks the ownership of a session for each call.
 """
 

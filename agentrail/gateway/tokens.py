@@ -50,9 +50,9 @@ class TokenEntry:
     Attributes:
         digest: SHA-256 of the token, 32 bytes.
         tenant_id: Tenant of the token.
-        user_id: User of the token; empty if it is valid for the whole tenant and the call names the user.
+        user_id: User of the token, or empty if it is valid for the whole tenant and the call names the user.
         scopes: Any of `use`, `inspect` and `decide`.
-        expires_at: Time of its expiry, in seconds since 1970; None for never.
+        expires_at: Time of its expiry, in seconds since 1970, or None for never.
     """
 
     digest: bytes = field(repr=False)
@@ -65,7 +65,7 @@ class TokenEntry:
         """Check the fields.
 
         Raises:
-            OptionError: The operator's move; all faults at once.
+            OptionError: The operator's move. Lists all faults at once.
         """
         faults = [*_faults_of_entry(self)]
         if faults:
@@ -88,7 +88,7 @@ class Tokens:
 
     Attributes:
         entries: Currently valid tokens. They can be replaced by others, or by none, which admits no caller.
-        path: The file they were read from by `read_token_file`; None for tokens that follow no file.
+        path: The file they were read from by `read_token_file`, or None for tokens that follow no file.
     """
 
     __slots__ = ("entries", "path")
@@ -110,7 +110,7 @@ class Tokens:
         return f"Tokens({len(self.entries)} entries)"
 
     def __call__(self, headers: Mapping[str, str]) -> Principal | None:
-        """Return the caller; see `Authenticate`.
+        """Return the caller. See `Authenticate`.
 
         Args:
             headers: Headers of the call, names in lower case.
@@ -168,7 +168,7 @@ def read_token_file(path: str | os.PathLike[str]) -> Tokens:
         OptionError: The operator's move: the file cannot be read, others may read it, or it is not a token
             file. All faults of its entries are reported at once, by their place.
 
-    Cancellation: Blocks and is not cancellable; meant for the start of a program.
+    Cancellation: Blocks and is not cancellable. Meant for the start of a program.
     """
     tokens = decode_tokens(read_private_file(Path(path)), f"{path}")
     tokens.path = Path(path).absolute()
@@ -317,7 +317,7 @@ class NewToken:
     """A new token, with its entry for the token file.
 
     Attributes:
-        token: The token for its caller; it is stored nowhere else.
+        token: The token for its caller. It is stored nowhere else.
         lines: Lines to add to the token file.
     """
 

@@ -1,7 +1,7 @@
 """Watches of all sockets: the rows of a tenant are read once, and sent to every socket that watches them.
 
 Uses Trio, without ASGI frames: each row goes to a function that queues it when there is room. `watch_window`
-    decides which row is next.
+chooses the next row.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

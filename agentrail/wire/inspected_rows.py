@@ -23,7 +23,7 @@ class Intensity(Value, frozen=True, kw_only=True):
 
     Attributes:
         used: Restarts within the last `within_ms`.
-        allowed: Allowed restarts; with one more, the supervisor gives up.
+        allowed: Allowed restarts. With one more, the supervisor gives up.
         within_ms: Length of the period in milliseconds.
     """
 
@@ -36,10 +36,10 @@ class TreeRow(Value, frozen=True, kw_only=True):
     """A node of the supervision tree.
 
     Attributes:
-        key: Position below the root, as numbers separated by dots; stable across restarts. For a session that was given up,
+        key: Position below the root, as numbers separated by dots. Stable across restarts. For a session that was given up,
             `parked:` and its id.
         parent: Key of the parent node, or None for the root.
-        name: Name of the node; the id for a session.
+        name: Name of the node, or the id of a session.
         kind: `supervisor`, `session` or `actor`.
         status: Status such as `running`, or `parked` for a session that was given up after too many crashes.
         phase: Phase of a session.
