@@ -102,7 +102,7 @@ def can_go_on(state: SessionState) -> bool:
 
 
 def timers_of(state: SessionState) -> list[EffectId]:
-    """Return the ids of all timers of a session: for interactions, pauses, and waiting hooks."""
+    """Return the ids of all timers of a session: for interactions, pauses, waiting hooks, and waits for agents."""
     data = state.data
     waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
     pausing = ids_of(call for call in data.batch if call.stage == "pausing")

@@ -116,7 +116,7 @@ def what_is_blocked_does_not_run(moment: PluginMoment) -> None:
 
 
 def no_call_gets_past_a_guard(moment: PluginMoment) -> None:
-    """A running call is one that every judging plugin would allow, whichever plugin rewrote its arguments, and when.
+    """Every judging plugin would allow each running call, regardless of which plugin rewrote its arguments, and when.
 
     A plugin that was called is called again with the model's arguments, and with the final ones. A safety plugin is
     called even if an earlier plugin ended the chain.

@@ -636,7 +636,7 @@ def combinations(pool: Sequence[PluginEntry], max_size: int) -> SearchStrategy[t
 
 @attrs.define
 class Tally:
-    """The result of a check, also during and after an interrupted run.
+    """The result of a check, readable while it runs and after an interruption.
 
     Attributes:
         runs: Number of completed sessions.
@@ -686,7 +686,7 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
         seed: Seed of the generator. The same seed generates the same runs.
         max_signals: Maximum length of a run.
         tours: Whether to start with the short runs that call every tool with every relevant word.
-        tally: Where to count, for a caller that watches the run.
+        tally: Tally to update, for a caller that reads it during the check.
 
     Returns:
         The tally.
@@ -755,7 +755,7 @@ def commute(
     examples: int = 200,
     seed: int | None = 0,
 ) -> Commutation:
-    """Check whether two plugins may change places: both stacks receive the same conversations, and are compared after each signal.
+    """Check whether two plugins may change places. Both stacks get the same conversations, and are compared after each signal.
 
     Args:
         a: The plugin that is called first: its priority is lower, or the same.

@@ -109,7 +109,7 @@ T = TypeVar("T")
 TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "ask", "front", "raed")
 MODEL: Final = "scripted:model"
 
-# Few ids, so that they collide: also an empty one, one that no vendor should send, and one that looks like ours.
+# Few ids, so that they collide. They include an empty id, an id that no vendor should send, and an id like ours.
 CALL_IDS: Final = ("c1", "c2", "c3", "", "c/1", "call_r1_1")
 _ARGUMENTS: Final = (
     *("{}", "{}", "{}", '{"path": "a"}', '{"question": "?", "options": ["left", "right"]}'),
@@ -228,7 +228,7 @@ def stacks(
     return drawn.map(tuple)
 
 
-# --- signals, whose ids are places until `fit` has seen the state
+# --- signals, with places instead of ids until `fit` gets the state
 
 
 def prompts() -> SearchStrategy[s.Prompt]:
@@ -632,7 +632,7 @@ def scripts(
     lengths = st.integers(0, max_size)
     for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
         if isinstance(drawn, s.EffectOutcome) and drawn.effect_id != "late" and not open_ids(drawn, state):
-            continue  # late ones are drawn on purpose; more of them would keep sessions from progressing
+            continue  # late ones are drawn on purpose, and more of them would keep sessions from progressing
         signal = fit(drawn, state, len(script) + 1)
         script.append(signal)
         try:

@@ -44,7 +44,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
         knowledge: The same as in `SharedStores`.
         embedder: The same as in `SharedStores`.
         store: The same as in `open_sessions`.
-        store_patience: The same as in `StoreOptions`.
+        store_patience: The same as `patience` in `StoreOptions`.
         resume: The same as in `StoreOptions`.
         revive: The same as in `StoreOptions`.
         on_drift: The same as in `StoreOptions`.

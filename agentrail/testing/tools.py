@@ -25,9 +25,9 @@ class _Fake:
         description: Its description for the model.
         parameters: The schema. By default any object is accepted.
         killable: Whether a default abort stops it.
-        effect_class: Its promise about repeated runs.
+        effect_class: Effect class: the tool's promise about repeated runs.
         timeout_seconds: Time limit per attempt. None for the session's own.
-        answered_by: The source of the result: its code, or the user, to whom each call is then a question.
+        answered_by: Source of the result: the tool's code, the user (each call becomes a question), or the client.
         started: Set when its first call starts.
         calls: Arguments of all calls so far, in order of their start.
         contexts: Contexts of these calls.

@@ -34,7 +34,7 @@ from agentrail.testing.promises.observed_step import Seen, newly_said, teardowns
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
-    """An accepted prompt waits, or enters the history in the step in which it leaves, or is dropped or taken by an event."""
+    """An accepted prompt waits, or enters the history in the step in which it leaves, or is dropped or taken, with an event."""
     came = [*_requeued(seen), *map(_ref_of, waiting_prompts(seen.before)), *_new_prompts(seen)]
     grown = newly_said(seen)
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
@@ -78,7 +78,7 @@ def a_cycle_without_words_answers_what_is_there(seen: Seen) -> None:
 
 
 def steers_are_never_lost(seen: Seen) -> None:
-    """An accepted steer waits, or enters the history in the step in which it leaves the queue, or becomes a prompt by an event."""
+    """An accepted steer waits, or enters the history in the step in which it leaves, or becomes a prompt, with an event."""
     came = [str(steer.ref) for steer in seen.before.data.steers]
     received = [event for event in seen.events if isinstance(event, SteeringReceived)]
     came += [str(event.ref) for event in received if event.status == "queued"]

@@ -337,7 +337,7 @@ def _check_verdict(seen: Seen, was: CallState) -> None:
 
 
 def the_host_hears_of_what_ran(seen: Seen) -> None:
-    """The host is notified of code that has ended, or has answered and continues, in that step, after its event. Of nothing else."""
+    """The host is notified only of code that has ended, or has answered and continues, in that step and after its event."""
     told = seen.of(TellHost)
     if "after_tool" not in seen.before.data.config.host_hooks:
         assert not told

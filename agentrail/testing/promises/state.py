@@ -55,7 +55,7 @@ def state_is_as_written(seen: Seen) -> None:
 
 
 def hold_rules(seen: Seen) -> None:
-    """A rule is removed when a user revokes it, and no other is removed with it. No rule is implied by another one."""
+    """A rule is removed when a user revokes it, and no other is removed with it. No two rules cover the same calls."""
     rules = seen.after.data.rules
     for gone in seen.before.data.rules - rules:
         assert isinstance(seen.signal, RevokeRule)

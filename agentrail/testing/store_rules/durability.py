@@ -74,7 +74,7 @@ def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
 
 
 def whole_trees_are_deleted(trial: StoreTrial) -> None:
-    """A root is deleted with its tree and all their data. Other sessions, and values that they share, stay."""
+    """A root is deleted with its tree and all its data. Other sessions, and values shared with them, stay."""
     shared, own = b"shared" * 999, _LARGE
     blobs = {blob_name(shared): shared, blob_name(own): own}
     author = trial.begin("r", "a", blobs=blobs)
@@ -179,7 +179,7 @@ def only_roots_are_deleted(trial: StoreTrial) -> None:
 
 
 def journals_are_trimmed(trial: StoreTrial) -> None:
-    """Records before a number are dropped, reading them is `Trimmed` with the first existing one, and the session continues."""
+    """Records before a number are dropped, reading them is `Trimmed` with the first one left, and the session continues."""
     author = trial.begin("s", *"abcdef")
     trial.store.put_snapshot(snapshot_behind(author.records[4]))
     expect_same(trial.store.trim("", author.session, 4), 3, "how many records were dropped")
@@ -210,7 +210,7 @@ def journals_are_trimmed(trial: StoreTrial) -> None:
 
 
 def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
-    """Without a sound snapshot at or after a number, no record before it is dropped. The end and records needed by a fork stay."""
+    """Trimming needs a sound snapshot at or after the number. It is refused beyond the end, and for records a fork needs."""
     author = trial.begin("s", *"abcdef")
     call = partial(trial.store.trim, "", author.session)
     expect_error(OptionError, partial(call, 3), "trimming without a snapshot")
@@ -260,7 +260,7 @@ def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
 
 
 def what_is_given_stays_what_is_kept(trial: StoreTrial) -> None:
-    """Values are kept as given, whatever happens to the mappings and lists that held them."""
+    """Stored values do not change when the caller changes the mappings and lists it passed."""
     author = Author("s")
     blobs = {blob_name(b"x"): b"x"}
     trial.store.create(author.opening(blobs=blobs))
@@ -324,7 +324,7 @@ _ENDED = Standing(has_ended=True)
 
 
 def what_was_said_is_erased(trial: StoreTrial) -> None:
-    """Each record of a tree keeps number, time, events, kind, length and hash. Snapshots, own values and the title are removed."""
+    """Erasing keeps number, time, events, kind, length and hash of each record. Snapshots, own values and the title are removed."""
     shared = b"shared" * 99
     blobs = {blob_name(_LARGE_BLOB): _LARGE_BLOB, blob_name(shared): shared}
     author = trial.begin("r", _SAID, "a", blobs=blobs, owner="ann")
@@ -366,7 +366,7 @@ def _without_content(was: Record) -> Record:
 
 
 def erasing_again_changes_nothing(trial: StoreTrial) -> None:
-    """Erasing again changes nothing and keeps the first reason. A journal's own content is not proof of its erasure."""
+    """Erasing again changes nothing and keeps the first reason. A journal that only claims to be erased is still erased."""
     author = trial.begin("s", _SAID)
     closing = closing_record(author.records[-1], "retention", AT_MS)
     draft = Draft(at_ms=AT_MS, kind=CLOSED, body=closing.body)
@@ -408,7 +408,7 @@ def nothing_comes_to_what_was_erased(trial: StoreTrial) -> None:
 
 
 def what_is_at_work_is_not_erased(trial: StoreTrial) -> None:
-    """Work of a living node is `StillNeeded`, and a child is `OptionError`. An ended tree is erased although its node lives."""
+    """Erasing a living node's work is `StillNeeded`, erasing a child `OptionError`. An ended tree can always be erased."""
     author = trial.begin("s", _SAID)
     trial.begin("child", root="s", parent="s", standing=_ENDED)
     trial.store.beat(Node(id="n1"))

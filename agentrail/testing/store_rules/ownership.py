@@ -56,7 +56,7 @@ def a_repeated_append_of_an_old_owner_is_refused(trial: StoreTrial) -> None:
 
 
 def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
-    """None of many records queued after a takeover is stored, whatever their numbers, one by one or together."""
+    """After a takeover, none of the old owner's queued records is stored, whatever their numbers, singly or together."""
     old = trial.begin("s", "a")
     queued = [old.write(f"queued {number}") for number in range(20)]
     (stored,) = take(trial, "s").sessions
@@ -151,7 +151,7 @@ def a_living_owner_keeps_its_tree(trial: StoreTrial) -> None:
 
 
 def a_beat_begins_the_lease_anew(trial: StoreTrial) -> None:
-    """A node with a new beat holds what it still owns. A node without any beat holds nothing."""
+    """A new beat renews a node's hold on the trees it still owns. A node without any beat holds no tree."""
     trial.begin("s")
     trial.store.beat(Node(id="n1"))
     trial.pass_lease()

@@ -267,7 +267,7 @@ class _CutOnce:
 
 @frozen
 class _CutByChance:
-    """Cuts about half of all calls."""
+    """Cuts about half of all calls, up to a maximum number of calls."""
 
     chance: random.Random
     seen: list[str]
