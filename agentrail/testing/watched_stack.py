@@ -23,8 +23,8 @@ from agentrail.testing.plugins import puppet_of
 
 # Calls that a pure function must not make, each with its line.
 #
-# The interpreter's profile hook sees every call into C, however the function was imported. It also sees `from time import
-# time`, `datetime.now` and the methods of a random generator, which a patched module would miss.
+# The interpreter's profile hook sees every call into C, however the function was imported. It also sees names imported with
+# `from time import time`, `datetime.now` and the methods of a random generator, which a patched module would miss.
 
 _READS_A_CLOCK: Final = frozenset(
     {

@@ -324,7 +324,7 @@ _ENDED = Standing(has_ended=True)
 
 
 def what_was_said_is_erased(trial: StoreTrial) -> None:
-    """Erasing keeps number, time, events, kind, length and hash of each record. Snapshots, own values and the title are removed."""
+    """Erasing keeps each record's number, time, events, kind, length and hash. Snapshots, own values and title are removed."""
     shared = b"shared" * 99
     blobs = {blob_name(_LARGE_BLOB): _LARGE_BLOB, blob_name(shared): shared}
     author = trial.begin("r", _SAID, "a", blobs=blobs, owner="ann")
