@@ -1,7 +1,7 @@
 """The operations of a session, one entry each, as shared by handles, sockets and routes.
 
-Entries are independent of HTTP: `agentrail.gateway.offers` defines how a server offers an operation. Its signature and docstring are in
-`agentrail.runtime.session_calls`. A test checks that both have the same arguments and defaults.
+Entries are independent of HTTP: `OFFERS` in `agentrail.gateway.session_routes` defines how a server offers an operation. Its
+signature and docstring are in `agentrail.runtime.session_calls`. A test checks that both have the same arguments and defaults.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -23,7 +23,7 @@ def test_the_built_ins_stand_in_the_order_in_which_they_are_asked():
 def test_a_plugin_is_shown_with_hooks_and_options():
     """What it is for, when it is asked, what can be set."""
     assert show_plugin(p.OutputFilter) == (
-        " 110 OutputFilter: Takes out of responses what must not be read.\n"
+        " 110 OutputFilter: Removes text from responses that users must not read.\n"
         "     hooks: AfterResponse\n"
         "     options: patterns=(), keywords=(), replacement='[filtered]', action='replace'"
     )
