@@ -52,7 +52,10 @@ WholeT = TypeVar("WholeT")
 def of_part(
     part_of: Callable[[WholeT], PartT], call: Callable[Concatenate[PartT, P], R]
 ) -> Callable[Concatenate[WholeT, P], R]:
-    """Create a method that calls a method of a part, with the same name, signature and docstring."""
+    """Create a method that calls a method of a part, with the same name, signature and docstring.
+
+    Assign it as `Final`: type checkers then take the inferred signature as the declared one.
+    """
 
     @wraps(call)
     def method(self: WholeT, *args: P.args, **kwargs: P.kwargs) -> R:
