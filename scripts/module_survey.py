@@ -160,7 +160,10 @@ def similar_classes(package: Path) -> Iterator[tuple[str, str]]:
                 fields = frozenset(
                     line.target.id
                     for line in node.body
-                    if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+                    if isinstance(line, ast.AnnAssign)
+                    and isinstance(line.target, ast.Name)
+                    # A constant or a method of a part, and no field.
+                    and not (isinstance(line.annotation, ast.Name) and line.annotation.id == "Final")
                 )
                 if len(fields) >= MIN_SHARED_FIELDS:
                     found.append((f"{path.relative_to(package.parent).as_posix()} {node.name}", fields))
