@@ -157,7 +157,7 @@ def _contents(sections: Mapping[str, str]) -> Iterator[str]:
 
 
 def _class_lines(kind: type) -> Iterator[str]:
-    yield from _doc_lines(inspect.getdoc(kind) or "")
+    yield from _doc_lines(_docstring(kind))
 
 
 def _function_lines(function: Any) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _function_lines(function: Any) -> Iterator[str]:
     is_block = any("contextmanager" in ast.unparse(one) for one in source.decorator_list)
     yield from (f"### `{function.__name__}`", "", "```text")
     yield from (_signature(source, "async with" if is_block else ""), "```", "")
-    yield from _doc_lines(inspect.getdoc(function) or "")
+    yield from _doc_lines(_docstring(function))
 
 
 def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Ite
         )
     elif name not in _SPOKEN:
         yield from ("```text", *(_signature(source) for source in signatures), "```", "")
-    yield from _doc_lines(inspect.getdoc(member) or "")
+    yield from _doc_lines(_docstring(member))
 
 
 _SPOKEN: Final = MappingProxyType({"__aenter__": "async with", "__anext__": "async for"})
@@ -250,6 +250,14 @@ def _split(arguments: str) -> Iterator[str]:
             yield arguments[begun:place].strip()
             begun = place + 1
     yield arguments[begun:].strip()
+
+
+def _docstring(thing: object) -> str:
+    """Return the docstring of a public thing. Raises ValueError if it has none."""
+    text = inspect.getdoc(thing)
+    if not text:
+        raise ValueError(f"the reference has nothing to say about {thing!r}: give it a docstring")
+    return text
 
 
 def _doc_lines(text: str) -> Iterator[str]:
