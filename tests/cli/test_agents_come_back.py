@@ -9,7 +9,9 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
+from agentrail.abc import name_of
 from agentrail.app import ChosenModel
+from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.building import faults_of_building
 from agentrail.cli.choices import Choices
 from agentrail.cli.command_options import decide_session, with_origin
@@ -429,3 +431,38 @@ def test_the_data_directory_of_the_host_counts_behind_the_flag_and_the_variable(
     assert decide_place("memories", "sqlite:x", None, os.environ) == ("sqlite:x", None)
     monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
     assert shared_stores(None, setup)["data_dir"] == tmp_path / "data"
+
+
+OF_FILES = """version = 1
+default_agent = "coding"
+[agents.coding]
+tools = ["sleep"]
+[defaults]
+tools = ["glob"]
+plugins = ["Planning"]
+[permissions]
+deny = ["shell(rm *)"]
+"""
+
+
+@pytest.mark.parametrize("said", [None, OF_FILES])
+async def test_the_coding_agent_asks_and_comes_back_as_itself(project, said):
+    """Without files, and beside an agent of files that has its name: their rules hold for it, their tools are not its tools."""
+    directory, _ = project
+    (directory / "agentrail.toml").unlink()
+    if said is not None:
+        (directory / "agentrail.toml").write_text(said)
+    lines = ("/tools", "clean build", *(("/reject",) if said is None else ()))
+    given = ("--trust-project", "--model", "demo:coder")
+    began = await chat(project, *given, "--coding", lines=lines)
+    assert began.code == 0, began.err
+    (tools,) = [line for line in began.err.splitlines() if line.startswith("tools: ")]
+    named = [one.strip() for one in tools.removeprefix("tools: ").split(",")]
+    assert named == sorted(name_of(tool) for tool in Blueprint.coding().options()["tools"])
+    assert ("may shell run" in began.err) is (said is None)
+    for place in (directory, directory.parent / "elsewhere"):
+        back = await chat(project, *given, "--resume", LATEST, lines=lines, place=place)
+        assert back.code == 0, back.err
+        assert tools in back.err.splitlines()
+        assert ("may shell run" in back.err) is (said is None)
+        assert back.out.rstrip().endswith("I leave the old build alone.")

@@ -461,3 +461,14 @@ def test_after_a_folder_is_added_again_exactly_its_files_are_in_the_base(before,
                 (docs / name).with_name("not_empty").touch()
             assert add_documents("handbook", str(docs), reader=("*",), place=place) is Exit.DONE
         assert found_for(place, "md txt html") == {str(docs / name) for name in {*after, "kept.md"}}
+
+
+def test_a_folder_that_no_longer_exists_is_wrong_input_and_its_documents_are_kept(place, added, capfd):
+    """The words say how many, and both ways out."""
+    added.rename(added.parent / "elsewhere")
+    assert add_documents("handbook", "docs", place=place) is Exit.USAGE
+    assert capfd.readouterr().err == (
+        "agentrail: there is no 'docs' now, and its 3 documents in 'handbook' can still be found: mount the disk that it is on, "
+        "or run: agentrail kb remove handbook docs.\n"
+    )
+    assert len(found_for(place, ALL_WORDS)) == 3

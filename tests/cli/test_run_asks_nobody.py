@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from agentrail.cli.run import is_pre_approved
 from tests.cli.test_config import run_in, write
 
 ASKS = 'version = 1\n[defaults]\nplugins = [{ use = "HumanApproval" }]\n'
@@ -38,3 +39,17 @@ async def test_a_list_without_names_is_refused(place):
         ended = await run_in(place, "run", "Hi", "--model", "demo:fast", "--approve", "shell,,")
     assert ended.code == 2
     assert "--approve is 'shell,,'" in ended.err
+
+
+def test_names_are_patterns():
+    """`*` stands for all; without the option there are none."""
+    assert [
+        is_pre_approved("shell", one) for one in (None, "shell", "sh*", "*", "edit_file, shell", "hell")
+    ] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]

@@ -15,7 +15,8 @@ from agentrail.core.session.owners import OfHostCheck, OfHostReport
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from tests.core.journal.recorded import Told, call, folds_to_what_was_lived
+from agentrail.events import ToolBlocked
+from tests.core.journal.recorded import Told, call, committed, folds_to_what_was_lived
 from tests.core.worlds import TOOLS, config
 
 PRIORITIES = st.sampled_from([1, 40, 60, 99, 100, 300, 500, 900])
@@ -194,4 +195,70 @@ def test_an_edit_in_a_journal_of_before_is_judged_by_the_guards_alone():
     told.complete("Now.", call("pay", cents=1))
     decide(told, "once", 60)
     assert ran(told) == []
+    folds_to_what_was_lived(told.life)
+
+
+def blocked(told: Told) -> list[ToolBlocked]:
+    """Who refused what."""
+    events = [event for _, done in told.life.steps for event in committed(done)]
+    return [event for event in events if isinstance(event, ToolBlocked)]
+
+
+@pytest.mark.parametrize("priority", [1, 40, 60, 100, 500, 900])
+@pytest.mark.parametrize("edited", [None, 60])
+def test_a_refusal_wins_over_the_approval_and_is_told(priority, edited):
+    """The call is answered with the reason, and the event says that a person had allowed it."""
+    told = begun(limit(priority), asks(5))
+    told.complete("Now.", call("pay", cents=60 if edited is None else 1))
+    was_asked = bool(told.life.state.data.interactions)
+    decide(told, "once", edited)
+    (refusal,) = blocked(told)
+    assert (refusal.reason, refusal.by, refusal.approved) == ("too much", "limit", was_asked)
+    assert ran(told) == []
+
+
+def test_who_has_judged_the_call_as_it_runs_is_not_asked_again():
+    """One question for each plugin: those in front of the approval before it, the others behind it."""
+    told = begun(limit(20), asks(50), limit_named("late", 700))
+    told.complete("Now.", call("pay", cents=9))
+    decide(told, "once", None)
+    states = told.life.state.data.plugin_states
+    assert {name: state.asked for name, state in states.items()} == {"limit": 1, "asks": 1, "late": 1}
+    assert ran(told) == [9]
+
+
+def limit_named(name: str, priority: int) -> Judge:
+    """Another one."""
+    other = limit(priority)
+    other.name = name
+    return other
+
+
+def test_what_a_plugin_makes_of_an_approved_call_is_shown_again():
+    """What runs is what was shown last; the plugin is not asked without end."""
+    told = begun(asks(50), raises_to(500, 7))
+    told.complete("Now.", call("pay", cents=1))
+    told.approve("once")
+    (again,) = told.life.state.data.interactions
+    assert (again.asked.arguments, again.asked.hint) == ({"cents": 7}, "raises changed what you allowed")
+    told.approve("once")
+    assert ran(told) == [7]
+
+
+def test_a_rule_stands_for_nothing_that_a_later_plugin_made():
+    """The words of the call are others then, and a person is asked about them."""
+    told = begun(asks(50), limit(300))
+    told.complete("Now.", call("pay", cents=9))
+    told.approve("always")
+    told.finish_tools()
+    told.complete("Now.", call("pay", "c2", cents=60))
+    assert (ran(told), [one.approved for one in blocked(told)]) == ([9], [True])
+
+
+def test_a_journal_of_before_keeps_the_last_word_of_an_approval():
+    """It folds as it was lived."""
+    told = begun(limit(500), asks(5), semantics=0)
+    told.complete("Now.", call("pay", cents=60))
+    decide(told, "once", None)
+    assert ran(told) == [60]
     folds_to_what_was_lived(told.life)

@@ -6,20 +6,26 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from agentrail.core.policy.budget import Budget, Ledger, spent_of
+from agentrail.core.policy.budget import Budget, Ledger, Price, spent_of
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild
 from agentrail.core.protocol.hooks import RequestFailed
-from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.protocol.signals import (
+    AbortCycle,
+    ChunksArrived,
     PluginRequestFinished,
     Prompt,
     SignalId,
+    StreamFailed,
+    StreamStarted,
     ToolFinished,
 )
 from agentrail.core.session.machine import new_session as make_session
+from agentrail.core.session.projection import status_of
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
 from agentrail.messages import PromptRef, Text, TokenUsage
 from agentrail.plugins import (
@@ -35,7 +41,7 @@ from agentrail.plugins import (
 )
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
-from tests.core.worlds import completed, config, new_session, run, walk
+from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
 
 PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))
 SMALL: dict[str, Any] = {
@@ -186,3 +192,47 @@ def test_a_call_whose_child_cannot_be_paid_is_answered():
     (end,) = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
     assert end.result.text.startswith("nothing of 100 tokens is left to lend to a sub-agent")
     assert isinstance(seen.events[-1], AgentError)
+
+
+DOLLARS = msgspec.structs.replace(
+    config(budget=Budget(max_cost_usd=1.0), max_output_tokens=1000),
+    model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("ends", "spent_nano_usd"),
+    [
+        ([completed("r1", Text(text="Hi."))], 0),  # the shell says that it was free
+        ([AbortCycle(at_ms=2, signal_id=SignalId("a1"))], None),
+        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"))],
+         None),
+        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"),
+                       usage=TokenUsage(input=5, output=1, cost_usd=0.25))], 250_000_000),
+    ],
+)  # fmt: skip
+def test_an_end_that_nobody_reports_counts_as_it_was_reserved(ends, spent_nano_usd):
+    """A response that breaks off costs all that was promised to it (None); one that the server reports costs what it says."""
+    begun = [
+        PROMPT,
+        StreamStarted(at_ms=1, effect_id="r1"),
+        ChunksArrived(at_ms=1, effect_id="r1", chunks=(TextDelta("Hi."),)),
+    ]
+    if spent_nano_usd is None:
+        ((_, bound),) = run(begun, make_session(DOLLARS, TOOLS)).data.ledger.open
+        spent_nano_usd = bound.nano_usd
+    state = run([*begun, *ends], make_session(DOLLARS, TOOLS))
+    assert state.data.ledger.open == ()
+    assert state.data.ledger.spent_nano_usd == spent_nano_usd
+    left = status_of(state.phase, state.data, at_ms=3).budget_left
+    assert left.cost_usd == pytest.approx(1.0 - spent_nano_usd / 1e9)
+
+
+def test_a_journal_of_before_counts_what_was_cut_as_it_did():
+    """As an estimate. With another sum its fold could refuse a request that was made."""
+    begun = make_session(DOLLARS, TOOLS)
+    old = msgspec.structs.replace(begun, data=msgspec.structs.replace(begun.data, semantics=0))
+    script = [PROMPT, StreamStarted(at_ms=1, effect_id="r1"), AbortCycle(at_ms=2, signal_id=SignalId("a1"))]
+    before, after = run(script, old).data, run(script, begun).data
+    assert before.usage == after.usage
+    assert before.ledger.spent_nano_usd == round(before.usage.cost_usd * 1e9) < after.ledger.spent_nano_usd

@@ -9,10 +9,12 @@ from agentrail.host import AgentProfile
 from agentrail.host.payloads import Principal
 from agentrail.host.profiles import ProfileContext, check_agent_profiles, resolve_profile
 from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from tests.gateway.socket_client import socket_of
+from tests.gateway.test_session_routes import ON_A_SESSION, call
 from tests.gateway.test_sockets import EACH_COMMAND
 from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving
@@ -137,3 +139,29 @@ async def test_a_profile_that_a_function_finds_has_no_approvers():
     context = ProfileContext(tenant_id="acme", user_id="ann", session_id="s", agent_id="desk")
     with pytest.raises(ProfileFailed, match="tokens with the scope `decide`"):
         await resolve_profile(profiles, context)
+
+
+@pytest.mark.parametrize("name", DECIDERS)
+async def test_who_may_decide_may_do_nothing_else_with_the_session_of_another(name):
+    """Each command but those that decide, and each route: unknown as ever, or forbidden where the token may not use it at all."""
+    async with serving(
+        auth=auth,
+        profiles=[attrs.evolve(profile(answering()), approvers=("lea",))],
+        store=MemoryStore(),
+    ) as web:
+        made = await web.client.post("/sessions", json={"session_id": "main"}, headers=by("ann"))
+        made.raise_for_status()
+        async with socket_of(web, by=name) as client:
+            for command, fields in EACH_COMMAND.items():
+                found = await client.refused(command, session_id="main", **fields)
+                expected = {(404, "approval_unknown")}
+                if command not in DECIDING:
+                    expected = {(404, "session_unknown"), (403, "forbidden")}
+                assert found in expected, command
+        for route in ON_A_SESSION:
+            answer = await call(web, route, "main", by(name))
+            if route.also == "decide":
+                error_of(answer, 404, "approval_unknown")
+            else:
+                assert answer.status_code in (403, 404), route
+                assert answer.json()["error"]["code"] in ("session_unknown", "forbidden"), route

@@ -1,17 +1,24 @@
 """A token that expires, or is revoked, ends everywhere: commands and streams of open sockets, streams of routes, and the UI stream."""
 
+import math
+
 import pytest
 import trio
 
-from agentrail import outside
+from agentrail import outside, tool
 from agentrail.gateway import open_calls as open_calls_module
+from agentrail.gateway.access import AccessRules, CallerCheck, CallHead
+from agentrail.gateway.answers import ErrorAnswer
 from agentrail.gateway.tokens import decode_tokens, make_token
 from agentrail.host.payloads import Principal
 from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.socket_client import socket_of
+from tests.gateway.test_sockets import EACH_COMMAND, EACH_INSPECTION
 from tests.gateway.test_tokens import At
+from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 
@@ -145,3 +152,138 @@ async def test_a_stream_of_a_request_ends_and_its_request_goes_on(hurry):
 
 
 # --- how a caller is judged again
+
+
+async def test_a_prompt_and_an_approval_of_an_expired_token_are_refused_and_close_the_socket(monkeypatch):
+    """The clock alone ends it, before any watcher has looked: nothing was run, and what waited still waits."""
+    monkeypatch.setattr(open_calls_module, "EXPIRY_SECONDS", DAY)
+    made = make_token("acme", "ann", days=1, now=NOW)
+    clock, (model, options) = At(NOW), asking()
+    auth = decode_tokens(made.lines.encode(), "tokens.toml")
+    with outside.installed(clock):
+        async with serving(model, auth=auth, **options) as web:
+            session = await web.host.create(ANN, session_id="main")
+            await session.prompt("Pay")
+            async with socket_of(web, by=made.token) as one, socket_of(web) as other:
+                await other.greet(made.token)
+                (asked,) = (await one.done("snapshot", session_id="main"))["status"]["approvals"] or [None]
+                clock.seconds = NOW + DAY
+                said = {"session_id": "main", "approval_id": asked["id"]}
+                assert await one.refused("approve", **said) == (401, "unauthorized")
+                assert await one.closed() == 4401
+                refused = await other.refused("prompt", session_id="main", message="Hi")
+                assert refused == (401, "unauthorized")
+                assert await other.closed() == 4401
+            assert [one.id for one in (await session.status()).approvals] == [asked["id"]]
+
+
+@pytest.mark.parametrize(
+    "name", sorted({**EACH_COMMAND, **EACH_INSPECTION, "create": {}, "sessions": {}, "watch": {}})
+)
+async def test_every_command_is_judged_as_a_request_is(name):
+    """Each kind of frame that asks for something, once the token is revoked."""
+    door = Door()
+    fields = {**EACH_COMMAND, **EACH_INSPECTION}.get(name, {})
+    fields = {**fields, "what": "sessions"} if name == "watch" else {**fields, "session_id": "mine"}
+    async with serving(answering(), auth=door) as web, socket_of(web, by="ann") as client:
+        if name not in ("create", "sessions"):
+            await client.done("create", session_id="mine")
+        if name == "sessions":
+            del fields["session_id"]
+        del door.known["ann"]
+        assert await client.refused(name, **fields) == (401, "unauthorized")
+        assert await client.closed() == 4401
+
+
+async def test_a_scope_that_was_taken_away_is_missing_at_the_next_command():
+    """And one that was given is there."""
+    door = Door()
+    async with (
+        serving(answering(), auth=door, store=MemoryStore()) as web,
+        socket_of(web, by="ann") as client,
+    ):
+        await client.done("create", session_id="main")
+        await client.done("journal", session_id="main", limit=1)
+        door.known["ann"] = Principal(tenant_id="acme", user_id="ann")
+        assert await client.refused("journal", session_id="main") == (403, "forbidden")
+        door.known["ann"] = ANN
+        await client.done("journal", session_id="main", limit=1)
+
+
+async def test_what_a_socket_only_reads_ends_with_its_token(hurry):
+    """A subscription, a watch, a client that sends nothing but pings: closed with 4401."""
+    door = Door()
+    async with serving(answering(), auth=door) as web:
+        async with socket_of(web, by="ann") as owner:
+            await owner.done("create", session_id="main")
+        async with (
+            socket_of(web, by="ann") as reads,
+            socket_of(web, by="ann") as watches,
+            socket_of(web) as idle,
+        ):
+            await reads.send(type="subscribe", id="s", session_id="main")
+            await reads.until("subscribed")
+            await Rows(watches).begin()
+            await idle.greet("ann")
+            del door.known["ann"]
+            for client in (reads, watches, idle):
+                assert await client.closed() == 4401
+
+
+async def test_the_ui_stream_ends_too(hurry):
+    """With an error part that says so."""
+
+    @tool
+    async def wait() -> str:
+        """Wait for what never comes."""
+        await trio.sleep(math.inf)
+        return ""
+
+    door = Door()
+    async with serving(
+        ScriptedModel([calls(("wait", {}))]), auth=door, protocols=["ai-ui"], session_tools=[wait]
+    ) as web:
+        said = {
+            "id": "c",
+            "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "Go"}]}],
+        }
+        async with web.client.stream("POST", "/ai-ui/desk", json=said, headers=by("ann")) as response:
+            assert response.status_code == 200, await response.aread()
+            door.known.pop("ann")
+            text = "".join([piece async for piece in response.aiter_text()])
+        assert "the token expired or was revoked" in text
+        assert "[DONE]" in text
+
+
+def check_of(auth):
+    """Who may call, by this `auth`."""
+    return CallerCheck(auth, AccessRules(allowed_hosts=("h",)))
+
+
+async def test_a_token_that_ended_is_not_counted_among_the_failures_of_its_address():
+    """A reader whose token ends must not lock the address out, and 401 stays 401 however often it is asked."""
+    door = Door()
+    check = check_of(door)
+    head = CallHead(method="GET", path="/ws", headers=by("ann", host="h"), peer="10.0.0.1", is_websocket=True)
+    del door.known["ann"]
+    for _ in range(50):
+        found = await check.check_again(head, ANN)
+        assert isinstance(found, ErrorAnswer)
+        assert found.status == 401
+    door.known["ann"] = ANN
+    assert await check.check_again(head, ANN) == ANN
+
+
+async def test_a_token_of_a_tenant_goes_on_for_the_user_that_its_call_named():
+    """The user came with the header or the body; the token names none."""
+    head = CallHead(
+        method="GET", path="/ws", headers=by("team", host="h"), peer="10.0.0.1", is_websocket=True
+    )
+    named = Principal(tenant_id="acme", user_id="bob")
+    assert await check_of(Door()).check_again(head, named) == named
+
+
+async def test_without_auth_nothing_ends():
+    """This machine alone calls."""
+    head = CallHead(method="GET", path="/ws", headers={"host": "h"}, peer="127.0.0.1", is_websocket=True)
+    assert await check_of(None).check_again(head, ANN) == ANN

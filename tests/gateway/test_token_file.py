@@ -1,16 +1,22 @@
 """A token file that changes while a server runs: who is added is let in, who is taken out is refused and their sockets and streams end."""
 
+import logging
+import os
+import threading
+
 import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
+from agentrail import outside
 from agentrail.gateway import open_calls as open_calls_module, token_file as token_file_module
 from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.token_file import TokenFile
 from agentrail.gateway.tokens import make_token, read_token_file
 from agentrail.host.limits import Limits
 from tests.gateway.socket_client import socket_of
-from tests.gateway.web import serving
+from tests.gateway.test_watches import Rows
+from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 
 NOW = 1_700_000_000.0
@@ -118,3 +124,132 @@ def test_what_settled_last_and_can_be_used_holds(tmp_path_factory, steps):
             last = name
             assert len(tokens.entries) == USERS[expected]
             assert (tokens.find(ANN.token, NOW) is not None) is (expected in ("both", "ann"))
+
+
+async def test_a_token_that_is_taken_out_of_the_file_ends_everywhere_and_an_added_one_is_let_in(hurry, path):
+    """No restart: requests get 401, the stream ends with one `done`, a socket that asks nothing is closed. The other user goes on."""
+    put(path, BOB.lines)
+    tokens = read_token_file(path)
+    async with serving(answering("Hello"), auth=tokens, limits=ANY_FAILURES) as web:
+        error_of(await web.client.get("/sessions", headers=by(ANN)), 401, "unauthorized")
+        put(path, f"{ANN.lines}\n{BOB.lines}")
+        await until(web, ANN, 200)
+        async with socket_of(web, by=ANN.token) as owner:
+            await owner.done("create", session_id="main")
+        async with (
+            socket_of(web, by=ANN.token) as watches,
+            socket_of(web, by=BOB.token) as other,
+            web.client.stream("GET", "/sessions/main/events", headers=by(ANN)) as response,
+        ):
+            await Rows(watches).begin()
+            text, frames = "", response.aiter_text()
+            while "event: snapshot" not in text:
+                text += await anext(frames)
+            put(path, BOB.lines)
+            assert await watches.closed() == 4401
+            text += "".join([piece async for piece in frames])
+            assert text.count("event: done") == 1
+            assert '"reason":"unauthorized"' in text
+            await until(web, ANN, 401)
+            await other.done("create", session_id="mine")
+
+
+async def test_a_file_without_tokens_lets_no_caller_in(hurry, path):
+    """The last token can be revoked too, and nobody becomes everybody."""
+    async with serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web:
+        put(path, NOBODY)
+        await until(web, ANN, 401)
+        error_of(await web.client.get("/sessions", headers=by(BOB)), 401, "unauthorized")
+        error_of(await web.client.get("/sessions"), 401, "unauthorized")
+        put(path, ANN.lines)
+        await until(web, ANN, 200)
+
+
+async def test_the_file_is_read_in_a_thread_and_by_no_call(hurry, path):
+    """A disk that hangs delays no request."""
+    read_in, hangs = set(), threading.Event()
+
+    class Disk(outside.RealMachine):
+        """A disk that answers when the test says so."""
+
+        async def offload(self, function, /, *args, **options):
+            if getattr(function, "__self__", None).__class__ is not TokenFile:
+                return await super().offload(function, *args, **options)
+
+            def slowly():
+                read_in.add(threading.get_ident())
+                hangs.wait()
+                return function(*args)
+
+            return await super().offload(slowly, **options)
+
+    with outside.installed(Disk()):
+        try:
+            async with serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web:
+                with trio.fail_after(30):
+                    while not read_in:
+                        await until(web, ANN, 200)
+                await until(web, BOB, 200)
+        finally:
+            hangs.set()
+    assert read_in
+    assert threading.get_ident() not in read_in
+
+
+def settle(file):
+    """Look as often as it takes until what stands in the file holds, and say whether that changed who is let in."""
+    return [file.look() for _ in range(3)].count(True)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda path: put(path, "[[token]\n"), "is no TOML"),
+        (lambda path: put(path, "[[token]]\ntenant = 'acme'\n"), "`digest` is no sha256"),
+        (lambda path: put(path, f"{ANN.lines}\n{ANN.lines}"), "two entries have one digest"),
+        (lambda path: put(path, "x" * (1 << 20 | 1)), "has more than"),
+        (lambda path: path.unlink(), "cannot be read: No such file"),
+        (lambda path: path.chmod(0o644), "may be read or changed by others"),
+        (lambda path: (path.unlink(), path.mkdir()), "is no file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_keeps_the_tokens_and_is_logged_once(path, caplog, spoil, why):
+    """It says why, and when it can be used again; no word of the file is repeated."""
+    tokens = read_token_file(path)
+    before, file = tokens.entries, TokenFile(tokens, path)
+    with caplog.at_level(logging.INFO, "agentrail.gateway"):
+        assert not settle(file)
+        assert not caplog.records
+        spoil(path)
+        assert not settle(file) + settle(file)
+        assert tokens.entries == before
+        (told,) = [record.getMessage() for record in caplog.records]
+        assert why in told
+        assert "still hold" in told
+        assert ANN.lines.splitlines()[1] not in told
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        put(path, BOB.lines)
+        assert settle(file) == 1
+        assert "was read again: 1 tokens hold" in caplog.messages[-1]
+    assert tokens(by(ANN)) is None
+
+
+def test_a_file_that_is_being_written_is_not_taken(path):
+    """What one look found and the next did not was half of a change."""
+    tokens = read_token_file(path)
+    before, file = tokens.entries, TokenFile(tokens, path)
+    for half in ("", f"{ANN.lines}\n", f"{ANN.lines}\n{BOB.lines}"):
+        put(path, half)
+        assert not file.look()
+        assert tokens.entries == before
+
+
+def test_a_file_of_the_same_size_and_time_is_seen(path):
+    """Its text is compared, and not what the file system says of it."""
+    tokens = read_token_file(path)
+    file, found = TokenFile(tokens, path), path.stat()
+    settle(file)
+    put(path, path.read_text().replace('user = "ann"', 'user = "eve"'))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert settle(file) == 1
+    assert tokens(by(ANN)).user_id == "eve"

@@ -2,15 +2,20 @@
 
 import msgspec
 import pytest
+import trio
 
+from agentrail import open_supervisor
 from agentrail.core.protocol.effects import Publish, SetTimer
 from agentrail.core.protocol.signals import Prompt, SessionBegan
 from agentrail.core.protocol.stamped import SignalId
 from agentrail.core.session import machine
 from agentrail.core.stack.loading import load_stack
-from agentrail.events import AgentSuspended
+from agentrail.events import AgentSuspended, ApprovalRequired
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
 from agentrail.plugins import HumanApproval, Permissions
+from agentrail.runtime.session_options import SessionOptions
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
 from tests.core.worlds import TOOLS, completed, config, stream_of
 
 ASKERS = [HumanApproval, Permissions]
@@ -36,3 +41,37 @@ def test_a_journal_of_before_folds_with_the_deadline_that_it_was_lived_with(plug
     timers = [one.at_ms for one in effects if isinstance(one, SetTimer)]
     assert [type(one.event) for one in effects if isinstance(one, Publish)][-1] is AgentSuspended
     assert timers == ([120_010] if semantics == 0 else [])
+
+
+@pytest.mark.parametrize("plugin", ASKERS)
+async def test_the_deadline_of_the_session_is_that_of_its_plugins(plugin, autojump_clock):
+    """`approval_timeout_seconds`, and no number of a plugin."""
+    model = ScriptedModel([calls(("shell", {"command": "make"})), says("x")])
+    async with open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=[RecordingTool(name="shell")], plugins=[plugin], approval_timeout_seconds=7
+        )
+        async with session.subscribe(kinds=[ApprovalRequired]) as events:
+            began = trio.current_time()
+            assert await session.ask("Go") == "x"
+            assert 7 <= trio.current_time() - began < 8
+            asked = (await anext(events)).approval
+        assert asked.expires_at_ms - asked.requested_at_ms == 7_000
+
+
+@pytest.mark.parametrize("plugin", ASKERS)
+async def test_without_a_word_of_an_operator_an_approval_waits_until_it_is_decided(plugin, autojump_clock):
+    """A day is nothing."""
+    assert SessionOptions(model="demo:").approval_timeout_seconds == 0
+    model = ScriptedModel([calls(("shell", {"command": "make"})), says("x")])
+    async with open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=[RecordingTool(name="shell")], plugins=[plugin]
+        )
+        await session.prompt("Go")
+        await session.wait_for(AgentSuspended)
+        await trio.sleep(86_400)
+        (asked,) = (await session.status()).approvals
+        assert asked.expires_at_ms is None
+        await session.approve(asked.id)
+        assert await session.collect_reply() == "x"

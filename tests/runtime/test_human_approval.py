@@ -99,3 +99,16 @@ async def test_a_rule_of_a_child_is_listed_and_revoked_through_its_parent(superv
         await session.revoke_rule(rule.rule_id)
         assert await session.rules() == ()
         await session.abort(kill_tools="all")
+
+
+async def test_always_is_a_rule_for_the_very_words(supervisor):
+    """The same call of the batch and of the next turn runs without asking; twice at once is asked twice."""
+    turns = (calls(LS, LS), calls(LS), says("done"))
+    async with asking(supervisor, *turns) as (session, tool, events, answers):
+        first, second = (await anext(events)).approval, (await anext(events)).approval
+        assert first.id != second.id
+        await session.approve(first.id, kind="always")
+        resolved = [await anext(events) for _ in range(2)]
+        assert [(one.approval.id, one.by) for one in resolved] == [(first.id, "user"), (second.id, "rule")]
+    assert answers == ["done"]
+    assert len(tool.calls) == 3

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from agentrail.abc.store import Node
-from agentrail.errors import HeldBy
+from agentrail.core.journal.record import TAKEN
+from agentrail.errors import HeldBy, StoreUnavailable
 from agentrail.outside import RealMachine, installed
 from agentrail.runtime.hibernation import RESUMED_AT_ONCE
 from agentrail.stores.memory import MemoryStore
@@ -159,3 +160,29 @@ async def test_wherever_it_is_cancelled_no_tree_has_an_owner_that_does_not_run_i
         if not scope.cancel_called:
             break
     assert number > 5
+
+
+async def test_what_cannot_be_read_once_it_is_taken_is_given_back(monkeypatch):
+    """The store goes away between the two: nobody runs it, and nobody owns it when the store is back."""
+    inner = await stored(1)
+    store = FaultyStore(inner)
+
+    read, failed = inner.read, list[int]()
+
+    def fail(*given, **rest):
+        if "take" in store.calls and not failed:
+            failed.append(1)
+            message = "the disk is full"
+            raise StoreUnavailable(message)
+        return read(*given, **rest)
+
+    monkeypatch.setattr(inner, "read", fail)
+    with installed(Inline()):
+        async with open_bare_over(store, revive=give) as supervisor:
+            with pytest.raises(StoreUnavailable, match="the disk is full"):
+                await supervisor.resume_session("s-00000", model=saying("b"))
+            await supervisor._shared.keeping.writer.wait_empty()  # noqa: SLF001 - for what is given back
+            assert inner.read("", "s-00000")[-1].kind == TAKEN
+            assert inner.get("", "s-00000").node == ""
+            session = await supervisor.resume_session("s-00000", model=saying("b"))
+            assert await session.ask("Hi") == "b"

@@ -1,6 +1,7 @@
 """What sessions have used is what their journals say, to a billionth, however it is added up (13.4)."""
 
 import datetime
+import random
 from fractions import Fraction
 
 import pytest
@@ -339,3 +340,43 @@ async def test_a_summary_that_is_cut_costs_what_it_sent(turn, used):
     spent = before.budget_left.cost_usd - after.budget_left.cost_usd
     assert (sent > 300, after.usage.estimated, spent > 0.01) == (used, used, used)
     assert after.usage.cost_usd == pytest.approx(before.usage.cost_usd + sent * 1e-6)
+
+
+@on_virtual_time
+async def test_a_response_without_a_cost_costs_what_the_model_says():
+    """It is not free: the session and its budget count its tokens at the price of the model."""
+    used = TokenUsage(input=100_000, output=10_000)
+    model = PricedByTheToken(lambda _: Turn(text="Yes.", usage=used))
+    async with open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=model, budget=Budget(max_cost_usd=1.0), max_output_tokens=20_000
+        )
+        await session.ask("Hi")
+        status = await session.status()
+    assert status.usage.cost_usd == pytest.approx(0.2)
+    assert status.budget_left.cost_usd == pytest.approx(0.8)
+
+
+@on_virtual_time
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_budget_counts_what_was_cut_off(seed):
+    """However often requests are cut at random, all that their server may charge for stays within the budget."""
+    chance = random.Random(seed)  # noqa: S311 - a test's
+    limit = chance.choice((2_000, 5_000))
+    charged = 0
+
+    def answer(request):
+        nonlocal charged
+        used = TokenUsage(input=10, output=chance.randint(1, 400))
+        charged += used.total  # whether or not anybody waits for its end
+        return Turn(text="word " * 9, usage=used, pause_seconds=0.3)
+
+    async with open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=FunctionModel(answer), budget=Budget(max_total_tokens=limit), max_output_tokens=400
+        )
+        for _ in range(60):
+            await session.prompt("Go.")
+            await trio.sleep(chance.choice((0.01, 0.35, 0.7, 5)))
+            await session.abort("x")
+    assert charged <= limit

@@ -357,3 +357,13 @@ async def test_what_takes_no_time_is_done_in_the_thread_of_the_loop():
         assert await session.ask("Hi") == "a"
     assert len(threads) > 2
     assert set(threads) == {threading.get_ident()}
+
+
+@on_virtual_time
+async def test_a_tree_that_the_store_cannot_bear_keeps_no_other_from_being_taken():
+    """They are tried one by one, and who asked for it hears why."""
+    store = TakingStore(bad=["b"])
+    found = await taken_by(store, "a", "b", "c")
+    assert store.asked == ["a+b+c", "a", "b", "c"]
+    assert str(found.pop("b")) == "['b'] cannot be read"
+    assert list(map(type, found.values())) == [Taken, Taken]

@@ -21,6 +21,7 @@ from agentrail.sandboxes.remote.container import (
     ContainerLimits,
     ContainerSandbox,
     decide_command,
+    decide_variables,
 )
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.orphans import no_orphans
@@ -201,3 +202,21 @@ def test_the_search_path_has_no_entry_that_a_model_can_write_to(tmp_path, monkey
     entries = [".", "", "bin", *(str(tmp_path / name) for name in ("two", "root/bin", "none", "link", "one"))]
     monkeypatch.setenv("PATH", ":".join(entries))
     assert safe_search_path(tmp_path / "root") == f"{tmp_path}/two:{tmp_path}/one"
+
+
+def test_what_starts_containers_gets_no_keys(tmp_path):
+    """Only what it needs to find its server; helpers are looked for in absolute directories."""
+    environ = {
+        "OPENAI_API_KEY": "sk-1",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "HOME": "/h",
+        "DOCKER_HOST": "ssh://a",
+        "LC_ALL": "C",
+        "PATH": ".",
+    }
+    assert decide_variables(environ, "/usr/bin") == {
+        "HOME": "/h",
+        "DOCKER_HOST": "ssh://a",
+        "LC_ALL": "C",
+        "PATH": "/usr/bin",
+    }
