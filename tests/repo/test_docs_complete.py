@@ -1,7 +1,9 @@
 """What a user can meet has its line in the reference."""
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -27,6 +29,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.server_frames import CloseCode
 from scripts import api_pages
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in
+from scripts.names_pages import public_names
 from tests.thinned import each
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -185,3 +188,23 @@ def test_what_the_pages_of_calls_link_to_is_there(page):
     links = re.findall(r"\]\(#(\w+)\)", text)
     assert links
     assert set(links) <= headings
+
+
+def test_every_public_name_and_method_has_a_docstring():
+    """The linter asks no docstring of an internal name, so this asks one of each public class, function, method and property."""
+    for one in public_names():
+        thing = getattr(import_module(one.module), one.name)
+        ours = inspect.isroutine(thing) or inspect.isclass(thing)
+        if not ours or not thing.__module__.startswith("agentrail"):
+            continue
+        assert inspect.getdoc(thing), f"{one.module}.{one.name}"
+        for name, member in inspect.getmembers(thing, inspect.isfunction) + inspect.getmembers(
+            thing, inspect.isdatadescriptor
+        ):
+            code = member.fget if isinstance(member, property) else member
+            if (
+                not name.startswith("_")
+                and inspect.isfunction(code)
+                and code.__module__.startswith("agentrail")
+            ):
+                assert inspect.getdoc(member), f"{one.module}.{one.name}.{name}"
