@@ -4,7 +4,8 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -75,6 +76,8 @@ OF_A_SUBSCRIPTION: Final = frozenset({"begin", "begin_anew", "offer", "offer_del
 """What the session that it reads calls on it."""
 
 MAX_SIGNATURE_WIDTH: Final = 110
+MIN_USUAL: Final = 3
+"""Calls that describe an argument or an error in the same words, from which on the page describes it once."""
 
 _SECTION: Final = re.compile(
     r"^(Args|Attributes|Returns|Yields|Raises|Cancellation):[ ]?(.*?)(?=^(?:Args|Attributes|Returns|Yields|Raises|Cancellation):|\Z)",
@@ -86,6 +89,7 @@ _ENTRY: Final = re.compile(rf"^({_NAMES}): (.*?)(?=^{_NAMES}: |\Z)", re.MULTILIN
 
 def session_api_page() -> str:
     """All that a handle to a session has, and what its calls give."""
+    usual = _usual(_member(Session, name) for names in SESSION.values() for name in names.split())
     lines = [
         "# `Session`, call by call",
         "",
@@ -97,21 +101,24 @@ def session_api_page() -> str:
         "[options](session.md) and the [errors](errors.md).",
         "",
         *_contents(SESSION),
+        *_usual_lines(usual),
     ]
     for title, names in SESSION.items():
         lines += [f"## {title}", ""]
         for name in names.split():
-            lines += _member_lines(Session, name, name)
+            lines += _member_lines(Session, name, name, usual)
     lines += ["## Returned objects", ""]
     for kind, names in GIVEN.items():
         lines += [f"### `{kind.__name__}`", "", *_class_lines(kind)]
         for name in names.split():
-            lines += _member_lines(kind, name, f"{kind.__name__}.{name}", depth=4)
+            lines += _member_lines(kind, name, f"{kind.__name__}.{name}", usual, depth=4)
     return "\n".join(lines)
 
 
 def supervisor_api_page() -> str:
     """How a supervisor is opened, and all that it has."""
+    members = (_member(SessionSupervisor, name) for names in SUPERVISOR.values() for name in names.split())
+    usual = _usual((app.open_supervisor, app.open_session, *members))
     lines = [
         "# `SessionSupervisor`, call by call",
         "",
@@ -122,15 +129,16 @@ def supervisor_api_page() -> str:
         "Programs without Trio use [`agentrail.blocking`](../how-to/from-asyncio.md).",
         "",
         *_contents({"Open": "open_supervisor open_session", **SUPERVISOR}),
+        *_usual_lines(usual),
         "## Open",
         "",
-        *_function_lines(app.open_supervisor),
-        *_function_lines(app.open_session),
+        *_function_lines(app.open_supervisor, usual),
+        *_function_lines(app.open_session, usual),
     ]
     for title, names in SUPERVISOR.items():
         lines += [f"## {title}", ""]
         for name in names.split():
-            lines += _member_lines(SessionSupervisor, name, name)
+            lines += _member_lines(SessionSupervisor, name, name, usual)
     lines += ["## Returned objects", "", "### `ManySubscription`", "", *_class_lines(ManySubscription)]
     lines += [
         "Use it like a [`Subscription`](session-api.md#subscription).",
@@ -160,18 +168,20 @@ def _class_lines(kind: type) -> Iterator[str]:
     yield from _doc_lines(_docstring(kind))
 
 
-def _function_lines(function: Any) -> Iterator[str]:
+def _function_lines(function: Any, usual: Mapping[str, str]) -> Iterator[str]:
     source = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     assert isinstance(source, ast.FunctionDef | ast.AsyncFunctionDef)  # noqa: S101 - what `def` makes
     is_block = any("contextmanager" in ast.unparse(one) for one in source.decorator_list)
     yield from (f"### `{function.__name__}`", "", "```text")
     yield from (_signature(source, "async with" if is_block else ""), "```", "")
-    yield from _doc_lines(_docstring(function))
+    yield from _doc_lines(_docstring(function), usual)
 
 
-def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Iterator[str]:
+def _member_lines(
+    kind: type, name: str, heading: str, usual: Mapping[str, str], *, depth: int = 3
+) -> Iterator[str]:
     owner = next(one for one in kind.__mro__ if name in vars(one))
-    member = vars(owner)[name]
+    member = _member(kind, name)
     owner = _owner_of_source(member) or owner
     signatures = _signatures_in(owner, name)
     shown = f"`{_SPOKEN[name]}` a `{kind.__name__}`" if name in _SPOKEN else f"`{heading}`"
@@ -186,7 +196,11 @@ def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Ite
         )
     elif name not in _SPOKEN:
         yield from ("```text", *(_signature(source) for source in signatures), "```", "")
-    yield from _doc_lines(_docstring(member))
+    yield from _doc_lines(_docstring(member), usual)
+
+
+def _member(kind: type, name: str) -> Any:
+    return next(vars(one)[name] for one in kind.__mro__ if name in vars(one))
 
 
 _SPOKEN: Final = MappingProxyType({"__aenter__": "async with", "__anext__": "async for"})
@@ -256,12 +270,16 @@ def _docstring(thing: object) -> str:
     """Return the docstring of a public thing. Raises ValueError if it has none."""
     text = inspect.getdoc(thing)
     if not text:
-        raise ValueError(f"the reference has nothing to say about {thing!r}: give it a docstring")
+        message = f"{thing!r} is on a reference page and has no docstring; write one"
+        raise ValueError(message)
     return text
 
 
-def _doc_lines(text: str) -> Iterator[str]:
-    """A docstring as Markdown: its paragraphs, and a list for each of its sections."""
+def _doc_lines(text: str, known: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """Return a docstring as Markdown: its paragraphs, and a list for each section.
+
+    Entries that only refer to another call share a line, and so do those of `known`, which the page explains at its top.
+    """
     first = _SECTION.search(text)
     yield from (*text[: first.start() if first else None].strip().splitlines(), "")
     for found in _SECTION.finditer(text):
@@ -270,11 +288,52 @@ def _doc_lines(text: str) -> Iterator[str]:
         if not entries:
             yield from (f"**{title}**: {' '.join(said.split())}", "")
             continue
-        yield from (f"**{title}**", "")
-        for names, meaning in entries:
+        lines, usual = [], []
+        for names, meaning in _joined(entries):
             shown = ", ".join(f"`{name}`" for name in names.split(", "))
-            yield f"- {shown}: {' '.join(meaning.split())}"
+            if known.get(names) == meaning:
+                usual.append(shown)
+            else:
+                lines.append(f"- {shown}: {meaning}")
+        if usual and not lines:
+            yield from (f"**{title}**: {', '.join(usual)}", "")
+            continue
+        yield from (f"**{title}**", "", *lines)
+        if usual:
+            yield f"- {', '.join(usual)}"
         yield ""
+
+
+def _joined(entries: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Drop the mark of a caller's fault, and join the entries of a section with the same meaning, such as "See `ask`"."""
+    names_of: dict[str, list[str]] = {}
+    for names, meaning in entries:
+        said = " ".join(meaning.split()).removeprefix("Your move: ")
+        names_of.setdefault(f"{said[:1].upper()}{said[1:]}", []).append(names)
+    return [(", ".join(names), meaning) for meaning, names in names_of.items()]
+
+
+def _usual(members: Iterable[object]) -> dict[str, str]:
+    """Return the arguments and errors that `MIN_USUAL` or more members describe in the same words."""
+    counts = Counter(
+        entry
+        for member in members
+        for found in _SECTION.finditer(_docstring(member))
+        if found[1] not in _IN_WORDS
+        for entry in _joined(_ENTRY.findall(f"{textwrap.dedent(found[2]).strip()}\n"))
+    )
+    usual: dict[str, str] = {}
+    for (names, meaning), count in counts.most_common():
+        if count >= MIN_USUAL and not meaning.startswith("See "):
+            usual.setdefault(names, meaning)
+    return usual
+
+
+def _usual_lines(usual: Mapping[str, str]) -> Iterator[str]:
+    yield from ("## Usual arguments and errors", "", "Calls name these without a description:", "")
+    for names, meaning in usual.items():
+        yield f"- {', '.join(f'`{name}`' for name in names.split(', '))}: {meaning}"
+    yield ""
 
 
 _IN_WORDS: Final = frozenset({"Returns", "Yields", "Cancellation"})

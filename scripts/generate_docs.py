@@ -9,7 +9,8 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -26,7 +27,6 @@ from agentrail.core.session.legality import LEGALITY, Cell, Verdict
 from agentrail.core.session.state import Phase
 from agentrail.core.stack import plugin
 from agentrail.core.wire import codec
-from agentrail.errors.advice import Advice, setting
 from agentrail.gateway.app import ALL_ROUTES
 from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.plugins.base import Plugin
@@ -50,6 +50,8 @@ REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 MAX_EVENT_WIDTH: Final = 110
+MIN_SHARED: Final = 10
+"""Classes with the same field from which on a page describes it once."""
 
 
 # --- pages
@@ -153,8 +155,8 @@ def events_page() -> str:
         lines += [
             f"## {title}",
             "",
-            "| event | fields | when |",
-            "|---|---|---|",
+            "| event | when |",
+            "|---|---|",
             *map(event_row, get_args(union)),
             "",
         ]
@@ -210,11 +212,10 @@ def sequence_lines(scenario: str) -> Iterator[str]:
 
 
 def event_row(event: type) -> str:
-    """One event as the row of a table: its name, its fields, and the first sentence about it."""
+    """One event as the row of a table: its name, and its summary."""
     star = "\\*" if event in events.EPHEMERAL else ""
-    fields = ", ".join(f"`{name}`" for name, _ in fields_in(event))
     when = summary(event).removesuffix(" Ephemeral.").replace("\n", " ").replace("|", "\\|")
-    return f"| `{event.__name__}`{star} | {fields} | {when} |"
+    return f"| `{event.__name__}`{star} | {when} |"
 
 
 def events_schema() -> str:
@@ -249,12 +250,28 @@ def openapi_page() -> str:
 
 
 def signals_page() -> str:
-    """Every signal and every effect."""
-    lines = ["# Signals and effects", "", DRAWN, "", "Signals enter `step`, and effects leave it.", ""]
-    for title, union in (("Signals", Signal), ("Effects", Effect)):
-        lines += [f"## {title}", ""]
-        for member in get_args(union):
-            lines += [f"### `{member.__name__}`", "", summary(member), "", *field_lines(member)]
+    """Every signal with its fields, and every effect with the names of its fields."""
+    shared = shared_fields(get_args(Signal))
+    lines = [
+        "# Signals and effects",
+        "",
+        DRAWN,
+        "",
+        "Signals enter `step`, and effects leave it. [The journal](journal.md) records signals.",
+        "",
+        "## Signals",
+        "",
+        "All signals have `at_ms`, those of a caller `signal_id`, and those about an effect `effect_id`:",
+        "",
+        *(f"- `{name}`: {meaning}" for name, meaning in shared.items()),
+        "",
+    ]
+    for member in get_args(Signal):
+        lines += [f"### `{member.__name__}`", "", summary(member), "", *field_lines(member, shared.items())]
+    lines += ["## Effects", ""]
+    for member in get_args(Effect):
+        names = ", ".join(f"`{name}`" for name, _ in fields_in(member))
+        lines += [f"### `{member.__name__}`", "", summary(member), "", f"Fields: {names}.", ""]
     return "\n".join(lines)
 
 
@@ -288,8 +305,19 @@ def errors_page() -> str:
     lines += ["## The tree", "", about, "", "```text", inspect.cleandoc(tree), "```", ""]
     for error in known:
         lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
-        lines += [line for line in field_lines(error) if not line.startswith("- `code`: snake_case")]
-    return "\n".join([*lines, *advice_lines()])
+        lines += error_field_lines(error)
+    return "\n".join(lines)
+
+
+def error_field_lines(error: type) -> Iterator[str]:
+    """Yield the fields that an error adds to its base class, and a link to the others."""
+    base = error.__base__ or error
+    inherited = [field for field in fields_in(base) if field[0] != "code"]
+    if len(inherited) > 1:
+        yield f"It also has the fields of [`{base.__name__}`](#{base.__name__.lower()})."
+        yield ""
+    known = {*fields_in(base)} if len(inherited) > 1 else ()
+    yield from (line for line in field_lines(error, known) if not line.startswith("- `code`: snake_case"))
 
 
 CODES_WITHOUT_A_CLASS: Final = (
@@ -305,23 +333,6 @@ CODES_WITHOUT_A_CLASS: Final = (
     ),
 )
 """A heading, what these codes are, and the entries."""
-
-
-def advice_lines() -> Iterator[str]:
-    """What is advised, by what the user did; in braces stands what is known only then."""
-    yield from (
-        "## Advice",
-        "",
-        "The message of a failed request ends with `What to do:` if the cause is known, or with all likely causes.",
-        "Braces mark values of the moment. A `{setting}` shows the option to set, such as",
-        f"`{setting('stall_seconds', 60)}`.",
-        "",
-        "| what happened | what to do |",
-        "|---|---|",
-    )
-    for row in Advice:
-        yield f"| {row.cause} | {row.words.replace('!r}', '}')} |"
-    yield ""
 
 
 def plugins_page() -> str:
@@ -363,8 +374,22 @@ def plugins_page() -> str:
     )
     for title, members in sections:
         lines += [f"## {title}", ""]
+        shared = shared_fields(members)
+        if shared:
+            lines += [
+                "Every action has these fields, except `Emit`, which has only `emits`:",
+                "",
+                *(f"- `{name}`: {meaning}" for name, meaning in shared.items()),
+                "",
+            ]
         for member in members:
-            lines += [f"### `{member.__name__}`", "", summary(member), "", *field_lines(member)]
+            lines += [
+                f"### `{member.__name__}`",
+                "",
+                summary(member),
+                "",
+                *field_lines(member, shared.items()),
+            ]
     return "\n".join(lines)
 
 
@@ -493,10 +518,16 @@ def fields_in(thing: type) -> list[tuple[str, str]]:
     return [(name, meaning) for name, meaning in found.items() if name != "meta"]
 
 
-def field_lines(thing: type) -> list[str]:
-    """One line for each field, and a blank one behind them."""
-    lines = [f"- `{name}`: {meaning}" for name, meaning in fields_in(thing)]
+def field_lines(thing: type, known: Collection[tuple[str, str]] = ()) -> list[str]:
+    """Return one line per field, then a blank line. Fields in `known` are described elsewhere on the page."""
+    lines = [f"- `{name}`: {meaning}" for name, meaning in fields_in(thing) if (name, meaning) not in known]
     return [*lines, ""] if lines else []
+
+
+def shared_fields(things: Iterable[type]) -> dict[str, str]:
+    """Return the fields that at least `MIN_SHARED` of several classes describe in the same words."""
+    counts = Counter(field for thing in things for field in fields_in(thing))
+    return {name: meaning for (name, meaning), count in counts.items() if count >= MIN_SHARED}
 
 
 def enum_doc(member: enum.Enum) -> str:

@@ -5,8 +5,9 @@ of options. What is said in words stands here once, and what is a number is read
 """
 
 import inspect
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -27,6 +28,22 @@ NO_SCOPE: Final = "–"
 USER_HEADER: Final = "X-Agentrail-User"
 MANY: Final = 1 << 31
 """A bound above this one is none to a reader."""
+
+ON_THE_PAGE_OF_EVENTS: Final = frozenset(
+    {
+        "Event",
+        "AbortReceipt",
+        "Amount",
+        "Approval",
+        "ErrorInfo",
+        "Plan",
+        "PlanStep",
+        "Question",
+        "RecoveryDecision",
+        "Todo",
+    }
+)
+"""Schemas that the page of events describes."""
 
 _REFS: Final = "#/components/schemas/"
 
@@ -62,43 +79,71 @@ def routes_page() -> str:
         "",
     ]
     common = common_to(operation for _, _, operation in operations)
-    codes = sorted(common & {code for _, _, operation in operations for code in codes_of(operation)})
-    if codes:
-        shown = ", ".join(f"`{code}`" for code in codes)
-        lines += [
-            f"Every route with a token can refuse with {shown}. Each route lists its other errors.",
-            "",
-        ]
-    lines += [f"A token without a user names one in the header `{USER_HEADER}`.", ""]
+    groups = code_groups(operations, common)
+    lines += [
+        f"A token without a user names one in the header `{USER_HEADER}`. Each route lists its errors, some as a group:",
+        "",
+        f"- every route with a token: {code_list(sorted(common))}",
+        *(f"- *{title}*: {code_list(codes)}" for title, codes in groups.items()),
+        "",
+    ]
     for method, path, operation in operations:
-        lines += [*operation_lines(method, path, operation, common)]
+        lines += [*operation_lines(method, path, operation, common, groups)]
     taken = below({name for _, _, operation in operations for name in bodies_of(operation)}, schemas)
     given = below({name for _, _, operation in operations for name in replies_of(operation)}, schemas)
-    for title, names in (("Request bodies", taken), ("Responses", given - taken)):
-        lines += [f"## {title}", ""]
-        for name in sorted(names):
-            lines += [f"### {name}", "", *schema_lines(schemas[name])]
+    lines += ["## Request bodies", ""]
+    for name in sorted(taken):
+        lines += [f"### {name}", "", *schema_lines(schemas[name])]
+    lines += ["## Responses", "", "Fields with a `?` can be missing.", ""]
+    for name in sorted(given - taken):
+        lines += [f"### {name}", "", *schema_lines(schemas[name], is_given=True)]
     return "\n".join([*lines, *error_lines()])
 
 
 def operation_lines(
-    method: str, path: str, operation: Mapping[str, Any], common: frozenset[str]
+    method: str,
+    path: str,
+    operation: Mapping[str, Any],
+    common: frozenset[str],
+    groups: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """One route."""
-    yield from (f"### `{method} {path}`", "", f"{capital(operation['summary'])}.", "")
+    """One route. Its action is in the table at the top of the page."""
+    yield from (f"### `{method} {path}`", "")
     for one in operation.get("parameters", ()):
         if one["in"] in {"query", "header"} and one["name"] != USER_HEADER:
             said = f": {in_json(one['description'])}" if one.get("description") else ""
             yield f"- {one['in']} `{one['name']}`, {bounded(one['schema'])}{said}"
     for name in bodies_of(operation):
-        yield f"- body: [{name}](#{name.lower()})"
+        yield f"- body: {link(name)}"
+    statuses: dict[str, list[str]] = {}
     for status, answer in operation["responses"].items():
         if status.isdigit() and int(status) < HTTPStatus.BAD_REQUEST:
-            yield f"- {status}: {answer_text(status, answer)}"
-    own = [f"`{code}`" for code in dict.fromkeys(codes_of(operation)) if code not in common]
-    if own:
-        yield f"- [errors](#errors): {', '.join(own)}"
+            statuses.setdefault(answer_text(status, answer), []).append(status)
+    yield from (f"- {', '.join(same)}: {text}" for text, same in statuses.items())
+    own = [code for code in dict.fromkeys(codes_of(operation)) if code not in common]
+    titles = []
+    for title, codes in groups.items():
+        if {*codes} <= {*own}:
+            titles.append(f"*{title}*")
+            own = [code for code in own if code not in codes]
+    if titles or own:
+        yield f"- [errors](#errors): {', '.join([*titles, *(f'`{code}`' for code in own)])}"
     yield ""
+
+
+def code_groups(
+    operations: Iterable[tuple[str, str, Mapping[str, Any]]], common: frozenset[str]
+) -> Mapping[str, Sequence[str]]:
+    """Return the codes that many routes share, by the name of the group on the page."""
+    codes = {f"{method} {path}": codes_of(operation) for method, path, operation in operations}
+    message = [code for code in codes["POST /sessions/{session_id}/prompt"] if code not in common]
+    session = [code for code in codes["GET /sessions/{session_id}"] if code in message]
+    return {"session": session, "message": [code for code in message if code not in session]}
+
+
+def code_list(codes: Iterable[str]) -> str:
+    """Write codes of errors in a sentence."""
+    return ", ".join(f"`{code}`" for code in codes)
 
 
 def codes_of(operation: Mapping[str, Any]) -> list[str]:
@@ -136,7 +181,7 @@ def answer_text(status: str, answer: Mapping[str, Any]) -> str:
     if "application/octet-stream" in content:
         return "the file"
     names = [name for kind in content.values() for name in refs_in(kind.get("schema", {}))]
-    linked = ", or ".join(f"[{name}](#{name.lower()})" for name in dict.fromkeys(names))
+    linked = ", or ".join(map(link, dict.fromkeys(names)))
     return linked or ("a JSON object" if content else "nothing")
 
 
@@ -157,7 +202,7 @@ def below(names: Iterable[str], schemas: Mapping[str, Any]) -> set[str]:
     left = [*names]
     while left:
         name = left.pop()
-        if name not in found and name != "Event":
+        if name not in found and name not in ON_THE_PAGE_OF_EVENTS:
             found.add(name)
             left += refs_in(schemas[name])
     return found
@@ -177,7 +222,7 @@ def refs_in(schema: Any) -> list[str]:
             return []
 
 
-def schema_lines(schema: Mapping[str, Any]) -> Iterator[str]:
+def schema_lines(schema: Mapping[str, Any], *, is_given: bool = False) -> Iterator[str]:
     """The fields of an object, as rows; of anything else its type."""
     if schema.get("description"):
         yield from (schema["description"], "")
@@ -187,8 +232,9 @@ def schema_lines(schema: Mapping[str, Any]) -> Iterator[str]:
     yield from ("| field | type | meaning |", "|---|---|---|")
     required = schema.get("required", ())
     for name, rules in schema["properties"].items():
-        optional = "" if name in required else f", {default_text(rules)}"
-        yield f"| `{name}` | {type_text(rules)}{optional} | {in_json(rules.get('description', ''))} |"
+        optional = "" if is_given or name in required else f", {default_text(rules)}"
+        mark = "?" if is_given and name not in required else ""
+        yield f"| `{name}`{mark} | {type_text(rules)}{optional} | {in_json(rules.get('description', ''))} |"
     yield ""
 
 
@@ -200,26 +246,32 @@ def in_json(said: str) -> str:
 def default_text(rules: Mapping[str, Any]) -> str:
     """Say what stands in for what is left out."""
     default = rules.get("default")
-    return "optional" if default in (None, [], (), {}, "") else f"`{default!r}`".replace("'", '"')
+    return "optional" if default in (None, [], (), {}, "") else f"default `{json.dumps(default)}`"
 
 
 def type_text(rules: Mapping[str, Any]) -> str:
     """Say what may stand there."""
     if "$ref" in rules:
         name = rules["$ref"].removeprefix(_REFS)
-        return "[event](events.md)" if name == "Event" else f"[{name}](#{name.lower()})"
+        return "[event](events.md)" if name == "Event" else link(name)
     several = rules.get("anyOf") or rules.get("oneOf")
     if several:
         return " or ".join(dict.fromkeys(map(type_text, several)))
     if "enum" in rules:
-        return " or ".join(f"`{one}`" for one in rules["enum"])
+        return ", ".join(f"`{one}`" for one in rules["enum"])
     if "const" in rules:
         return f"`{rules['const']}`"
     kind = rules.get("type", "anything")
     if kind == "array":
         items = rules.get("items") or (rules.get("prefixItems") or [{}])[0]
-        return f"list of {type_text(items) if isinstance(items, dict) else 'anything'}"
-    return {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(f"{kind}", f"{kind}")
+        inner = type_text(items) if isinstance(items, dict) else "anything"
+        return f"({inner})[]" if " or " in inner or ", " in inner else f"{inner}[]"
+    return f"{kind}"
+
+
+def link(name: str) -> str:
+    """Link to a schema."""
+    return f"[{name}]({'events.md' * (name in ON_THE_PAGE_OF_EVENTS)}#{name.lower()})"
 
 
 def scope_of(operation: Mapping[str, Any]) -> str:
