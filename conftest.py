@@ -39,8 +39,8 @@ import tests.rewriting  # noqa: F401 - for what it does, and before what it is a
 # isort: split
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
+from agentrail.gc_settings import THRESHOLDS
 from agentrail.runtime.loop_watch import HELD_SECONDS, LoopWatch, SlowStep, describe_held
-from agentrail.tuning import THRESHOLDS
 from tests.spread import Rules, Shares, collected_by_one, file_of
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends

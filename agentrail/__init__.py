@@ -88,10 +88,10 @@ if TYPE_CHECKING:
         TokenUsage as TokenUsage,
         UserMessage as UserMessage,
     )
-    from agentrail.remote.connecting import connect as connect
+    from agentrail.remote.connect import connect as connect
     from agentrail.runtime.agent import Agent as Agent
-    from agentrail.runtime.answers import CycleReply as CycleReply
-    from agentrail.runtime.handle import Session as Session
+    from agentrail.runtime.cycle_reply import CycleReply as CycleReply
+    from agentrail.runtime.session_handle import Session as Session
     from agentrail.runtime.session_options import SessionOptions as SessionOptions
     from agentrail.runtime.supervisor import SessionSupervisor as SessionSupervisor
     from agentrail.structs import replace as replace
@@ -169,10 +169,10 @@ _HOMES: Final = {
         "TokenUsage",
         "UserMessage",
     ),
-    "agentrail.remote.connecting": ("connect",),
+    "agentrail.remote.connect": ("connect",),
     "agentrail.runtime.agent": ("Agent",),
-    "agentrail.runtime.answers": ("CycleReply",),
-    "agentrail.runtime.handle": ("Session",),
+    "agentrail.runtime.cycle_reply": ("CycleReply",),
+    "agentrail.runtime.session_handle": ("Session",),
     "agentrail.runtime.session_options": ("SessionOptions",),
     "agentrail.runtime.supervisor": ("SessionSupervisor",),
     "agentrail.structs": ("replace",),

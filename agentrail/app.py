@@ -18,7 +18,7 @@ from attrs import frozen
 
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
-from agentrail.actors.trio_only import need_trio
+from agentrail.actors.trio_check import need_trio
 from agentrail.core.values.offered import offers
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
@@ -31,16 +31,16 @@ from agentrail.providers.options import ProviderOptions
 from agentrail.providers.profiles import Profiles
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.handle import Session
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.keeper import StoreOptions, open_sessions
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
-from agentrail.runtime.own_stores import SharedStores
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_sandbox import OwnSandbox
+from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.runtime.workspace import OwnSandbox
+from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
 from agentrail.sandboxes.confinement import check_choice
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.instruction_lookup import FilesAbove

@@ -208,7 +208,7 @@ def ids(size_bytes: int) -> str:
 
 
 def wall() -> float:
-    """Read the wall clock. See `Outside.wall`. Signals use `runtime.clock.now_ms`, which never goes backwards."""
+    """Read the wall clock. See `Outside.wall`. Signals use `runtime.session_clock.now_ms`, which never goes backwards."""
     return _IN_PLACE.get().wall()
 
 

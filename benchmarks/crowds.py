@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 import agentrail
-from agentrail.tuning import many_sessions
+from agentrail.gc_settings import many_sessions
 from benchmarks import bare
 from benchmarks.bars import target_of
 from benchmarks.explain import slowest_functions

@@ -13,7 +13,7 @@ import apsw
 
 from agentrail.abc.recall import MemoryOwner
 from agentrail.core.values.ranking import FUSED_FROM_EACH, pack_vector
-from agentrail.runtime.own_stores import search_passages
+from agentrail.runtime.session_stores import search_passages
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.vectors import has_numpy
 from benchmarks.bars import target_of

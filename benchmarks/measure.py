@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import trio
 from attrs import frozen
 
-from agentrail.tuning import CollectorState, collector_state
+from agentrail.gc_settings import CollectorState, collector_state
 from benchmarks.explain import Explanation, slowest_functions
 
 Sample: TypeAlias = Mapping[str, float]

@@ -25,8 +25,8 @@ from agentrail import decode_event, encode_event, open_supervisor
 from agentrail.core.journal.exports import read_export
 from agentrail.errors import AgentrailError
 from agentrail.messages import ToolMessage
-from agentrail.runtime import last_words
-from agentrail.runtime.keeping import MAX_FOLDS
+from agentrail.runtime import ended_sessions
+from agentrail.runtime.persistence import MAX_FOLDS
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import FunctionModel, calls, says
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     sys.setswitchinterval(SWITCH_SECONDS)
-    with mock.patch.multiple(last_words, **KEPT):
+    with mock.patch.multiple(ended_sessions, **KEPT):
         return trio.run(partial(soak, given.seconds, given.sessions, given.seed))
 
 

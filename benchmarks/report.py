@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from agentrail.tuning import collector_state
+from agentrail.gc_settings import collector_state
 from benchmarks.bars import build_in_use
 from benchmarks.explain import Explanation
 from benchmarks.measure import Effort, Row, Spread, Target, describe_collector

@@ -34,8 +34,8 @@ from agentrail.errors import AgentrailError
 from agentrail.events import ApprovalRequired
 from agentrail.messages import ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime import last_words
-from agentrail.runtime.handle import Session
+from agentrail.runtime import ended_sessions
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.cancelling import crash
@@ -447,7 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, and run."""
     given = parser_of("soak", __doc__).parse_args(arguments)
     logging.disable(logging.CRITICAL)  # thousands of crashes on purpose, each with its traceback
-    with mock.patch.multiple(last_words, **KEPT):
+    with mock.patch.multiple(ended_sessions, **KEPT):
         return trio.run(soak, given.seconds, given.seed)
 
 

@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 from agentrail.actors import Behaviour, get_status, machine, open_supervisor
+from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.deadlines import Deadlines
-from agentrail.actors.handle import ActorHandle
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.statem import Call, CancelTimer, Init, Keep, MachineEvent, NamedTimeout, Reply, Transition
 from benchmarks.measure import Effort, Row, Sample, Target, interleave

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from agentrail import app
-from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.cycle_reply import CycleReply
 from agentrail.runtime.cycle_stream import CycleStream
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.fan_in import ManySubscription
-from agentrail.runtime.handle import Session
-from agentrail.runtime.monitoring import SessionMonitor
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_monitor import SessionMonitor
 from agentrail.runtime.supervisor import SessionSupervisor
 
 DRAWN: Final = "<!-- Drawn from the docstrings by `make docs`; edit those. -->"

@@ -22,7 +22,7 @@ from agentrail.abc import Ok, ToolContext, ToolOutcome
 from agentrail.abc.store import Filters
 from agentrail.errors import AlreadyStarted
 from agentrail.messages import JsonObject, Text, ToolMessage, UserMessage
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import FunctionModel, calls, says

@@ -126,7 +126,7 @@ class _Classes:
 
     _lines: dict[str, int] = field(
         factory=dict
-    )  # by file and name, as in `agentrail/runtime/handle.py Session`
+    )  # by file and name, as in `agentrail/runtime/session_handle.py Session`
     _bases: dict[str, list[str]] = field(factory=dict)
 
     def add(

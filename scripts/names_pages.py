@@ -103,7 +103,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "others": (
             "Other modules",
             (
-                "agentrail.tuning agentrail.runtime.loop_watch agentrail.runtime.reviving agentrail.web.rules agentrail.web.engines.brave "
+                "agentrail.gc_settings agentrail.runtime.loop_watch agentrail.runtime.session_loader agentrail.web.rules agentrail.web.engines.brave "
                 "agentrail.otp.exits"
             ),
         ),

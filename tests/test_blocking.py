@@ -21,8 +21,8 @@ import trio
 
 import agentrail
 from agentrail import blocking, plugins as p
-from agentrail.blocking.reading import MAX_TAKEN
-from agentrail.blocking.thread import SupervisorThread
+from agentrail.blocking.iterators import MAX_TAKEN
+from agentrail.blocking.supervisor_thread import SupervisorThread
 from agentrail.errors import (
     AlreadyStarted,
     CallingSelf,
@@ -37,11 +37,11 @@ from agentrail.errors import (
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentStart, MessageDelta, PromptDropped, SessionEnd
 from agentrail.messages import ToolMessage
+from agentrail.runtime.cancellable_prompts import OwnPrompts
 from agentrail.runtime.cycle_stream import CycleStream as AsyncStream
-from agentrail.runtime.handle import Session as AsyncSession
-from agentrail.runtime.own_prompts import OwnPrompts
+from agentrail.runtime.event_subscription import Subscription as AsyncSubscription
+from agentrail.runtime.session_handle import Session as AsyncSession
 from agentrail.runtime.session_reports import SessionReports as AsyncReports
-from agentrail.runtime.subscription import Subscription as AsyncSubscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
 from scripts.api_pages import OF_THE_SHELL

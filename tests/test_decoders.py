@@ -20,7 +20,7 @@ from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal
 from agentrail.events import KINDS
 from agentrail.gateway.bodies import BODIES
 from agentrail.messages import Message
-from agentrail.remote import frames, listing, replies
+from agentrail.remote import command_results, frame_codec, session_listing
 from agentrail.structs import converter_of, decoder_of
 from agentrail.tools.function import read_signature
 from agentrail.typed import typed
@@ -32,7 +32,18 @@ GOLDEN: Final = Path(__file__).parent / "core" / "golden"
 EVENTS: Final = [path.read_bytes() for path in sorted((GOLDEN / "events").glob("*.json"))]
 SIGNALS: Final = [path.read_bytes() for path in sorted((GOLDEN / "signals").glob("*.json"))]
 BUILDERS: Final = {"decoder_of", "converter_of"}
-MODULES: Final = (bodies, codec, exports, files, hook_codec, lines, forms, frames, replies, listing)
+MODULES: Final = (
+    bodies,
+    codec,
+    exports,
+    files,
+    hook_codec,
+    lines,
+    forms,
+    frame_codec,
+    command_results,
+    session_listing,
+)
 BY_USE: Final = {
     "core/stack/plugin_state.py": "states of plugins",
     "gateway/reading.py": "bodies of routes, which name their own",

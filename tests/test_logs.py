@@ -27,7 +27,7 @@ def test_without_structlog_it_goes_to_the_logger_of_that_name(caplog, capsys):
 def test_without_structlog_imported_nothing_imports_it():
     """It takes longer than all that a program of actors imports, and has nothing to bring."""
     program = (
-        "import sys\nfrom agentrail.actors.handle import LOGGER\n"
+        "import sys\nfrom agentrail.actors.actor_handle import LOGGER\n"
         "LOGGER.error('it broke', exception='Traceback …')\n"
         "print(LOGGER.hears_debug(), 'structlog' in sys.modules)"
     )

@@ -12,7 +12,7 @@ from agentrail import search_path
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.errors import OptionError, SandboxError
 from agentrail.named_modules import NAMED_MODULES, NamedModules
-from agentrail.runtime.reviving import PluginFinder, found_at
+from agentrail.runtime.session_loader import PluginFinder, found_at
 from agentrail.sandboxes.protected_mounts import find_own_code, list_own_places
 from agentrail.sandboxes.protected_names import ProtectedNames
 

@@ -14,7 +14,7 @@ import trio.testing
 from agentrail import outside, tool
 from agentrail.actors import open_supervisor
 from agentrail.otp.child_specs import SupervisorFlags
-from agentrail.runtime.clock import now_ms, set_now_ms
+from agentrail.runtime.session_clock import now_ms, set_now_ms
 from agentrail.testing.models import FunctionModel, says
 from tests.runtime.rig import open_bare
 from tests.tools.rig import CTX

@@ -8,10 +8,38 @@ async with open_supervisor(SupervisorFlags("rest_for_one"), [ChildSpec("door", m
     print(await supervisor.handle("door").call("total"))
 """
 
+from agentrail.actors.actor_handle import ActorContext, ActorHandle, current_actor
+from agentrail.actors.actor_registry import (
+    Entry,
+    Name,
+    Registered,
+    Registry,
+    RegistryEvent,
+    Unregistered,
+)
+from agentrail.actors.actor_types import (
+    IGNORE,
+    Behaviour,
+    Ignore,
+    InitStop,
+    MachineStatus,
+    Start,
+    machine,
+    worker,
+)
 from agentrail.actors.address import (
     Address,
 )
-from agentrail.actors.handle import ActorContext, ActorHandle, current_actor
+from agentrail.actors.child_run import cleanup_scope
+from agentrail.actors.child_watcher import (
+    ChildDown,
+    ChildEvent,
+    ChildGone,
+    ChildRestarted,
+    ChildUp,
+    Watching,
+    watch,
+)
 from agentrail.actors.introspection import change_code, get_state, get_status, replace_state, resume, suspend
 from agentrail.actors.machine_loop import SELF, CrashReport, Link, Send, Unlink, Unwatch, Watch
 from agentrail.actors.mailbox import (
@@ -36,17 +64,7 @@ from agentrail.actors.pool import (
     PoolStatistics,
     open_pool,
 )
-from agentrail.actors.registry import (
-    Entry,
-    Name,
-    Registered,
-    Registry,
-    RegistryEvent,
-    Unregistered,
-)
-from agentrail.actors.replies import ReplyTo
-from agentrail.actors.running import cleanup_scope
-from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, MachineStatus, Start, machine, worker
+from agentrail.actors.reply_slots import ReplyTo
 from agentrail.actors.supervisor_handle import Supervisor, TaskHandle, TaskResult
 from agentrail.actors.supervisor_scope import (
     Partitions,
@@ -55,16 +73,7 @@ from agentrail.actors.supervisor_scope import (
     open_supervisor,
     subtree,
 )
-from agentrail.actors.tree import TreeNode, render_tree
-from agentrail.actors.watching import (
-    ChildDown,
-    ChildEvent,
-    ChildGone,
-    ChildRestarted,
-    ChildUp,
-    Watching,
-    watch,
-)
+from agentrail.actors.tree_report import TreeNode, render_tree
 from agentrail.errors import (
     ActorDown,
     ActorError,

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias, TypeVar, overload
 import trio
 from attrs import frozen
 
+from agentrail.actors.actor_handle import ActorCell, check_timeout, mailbox_of, refuse_self
 from agentrail.actors.dead_letters import bury
-from agentrail.actors.handle import ActorCell, check_timeout, mailbox_of, refuse_self
-from agentrail.actors.replies import ReplyTo, down
+from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import CallTimeout, MailboxFull
 from agentrail.otp.statem import Call, Cast, RequestFor
 from agentrail.otp.statem_types import check_bound

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import trio
 
-from agentrail.actors.handle import ActorHandle, cell_of, check_timeout, late, refuse_self
+from agentrail.actors.actor_handle import ActorHandle, cell_of, check_timeout, late, refuse_self
+from agentrail.actors.actor_types import Behaviour, MachineStatus
 from agentrail.actors.machine_loop import Inspection, MachineCell, MachineLoop
-from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.start import Behaviour, MachineStatus
+from agentrail.actors.reply_slots import ReplyTo, down
 
 
 async def get_state(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> tuple[Any, Any]:  # noqa: ASYNC109 - as in `call`

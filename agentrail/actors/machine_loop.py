@@ -9,14 +9,14 @@ import trio
 from attrs import frozen
 from msgspec import structs
 
+from agentrail.actors.actor_handle import ActorCell, ActorContext, ActorHandle, ChildOwner
+from agentrail.actors.actor_types import Behaviour, Ignore, InitStop, MachineStatus, Options, without_contents
 from agentrail.actors.dead_letters import LOGGER, bury
 from agentrail.actors.deadlines import MachineTimers, take_in_turn
-from agentrail.actors.handle import ActorCell, ActorContext, ActorHandle, ChildOwner
 from agentrail.actors.mailbox import Mailbox
+from agentrail.actors.message_origins import PASSIVATED, Origins
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
-from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.start import Behaviour, Ignore, InitStop, MachineStatus, Options, without_contents
-from agentrail.actors.traced import PASSIVATED, Origins
+from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
 from agentrail.otp.edges import call_guarded, leaves

@@ -13,7 +13,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail.actors.dead_letters import DeadLetters, bury, dead_letters
-from agentrail.actors.replies import ReplyTo
+from agentrail.actors.reply_slots import ReplyTo
 from agentrail.errors import InvalidSpec, MailboxFull
 from agentrail.otp.exits import ExitReason, NoProcess
 from agentrail.otp.statem import Call

@@ -7,7 +7,7 @@ from typing import Final, NewType
 import trio
 from attrs import frozen
 
-from agentrail.actors.handle import ActorCell, ActorHandle, ExitSignal, cell_of, mailbox_of
+from agentrail.actors.actor_handle import ActorCell, ActorHandle, ExitSignal, cell_of, mailbox_of
 from agentrail.otp.exits import ExitReason, NoProcess
 
 __all__ = [

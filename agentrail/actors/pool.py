@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, 
 
 import trio
 
-from agentrail.actors.handle import ActorCell, cell_of, current_cell
-from agentrail.actors.start import worker
-from agentrail.actors.supervising import Core, Observer
+from agentrail.actors.actor_handle import ActorCell, cell_of, current_cell
+from agentrail.actors.actor_types import worker
 from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.actors.supervisor_loop import Core, Observer
 from agentrail.actors.supervisor_scope import open_supervisor
 from agentrail.errors import (
     ActorDown,

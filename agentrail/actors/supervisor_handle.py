@@ -6,8 +6,7 @@ from typing import Any, Final, Literal, NoReturn, cast, overload
 import trio
 from attrs import evolve, frozen
 
-from agentrail.actors.address import Address, Lookup, is_open
-from agentrail.actors.handle import (
+from agentrail.actors.actor_handle import (
     ActorHandle,
     cell_of,
     check_timeout,
@@ -16,11 +15,12 @@ from agentrail.actors.handle import (
     mailbox_of,
     refuse_self,
 )
+from agentrail.actors.actor_types import Start, worker
+from agentrail.actors.address import Address, Lookup, is_open
 from agentrail.actors.monitor import link, monitor, monitor_started
-from agentrail.actors.replies import down
-from agentrail.actors.start import Start, worker
-from agentrail.actors.supervising import Core, SupervisorCell
-from agentrail.actors.tree import TreeNode, TreePart, take_tree
+from agentrail.actors.reply_slots import down
+from agentrail.actors.supervisor_loop import Core, SupervisorCell
+from agentrail.actors.tree_report import TreeNode, TreePart, take_tree
 from agentrail.errors import (
     ChildNotFound,
     WrongChildKey,

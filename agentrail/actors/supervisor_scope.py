@@ -8,12 +8,12 @@ from typing import Any, Final, Protocol, cast
 import trio
 from attrs import frozen
 
-from agentrail.actors.handle import ActorHandle, cell_of, current_cell
-from agentrail.actors.kept import Kept
-from agentrail.actors.start import Ignore, Start
-from agentrail.actors.supervising import Core, Observer, SupervisorCell, Tree
+from agentrail.actors.actor_handle import ActorHandle, cell_of, current_cell
+from agentrail.actors.actor_types import Ignore, Start
+from agentrail.actors.deferred_error import Kept
 from agentrail.actors.supervisor_handle import Supervisor
-from agentrail.actors.trio_only import need_trio
+from agentrail.actors.supervisor_loop import Core, Observer, SupervisorCell, Tree
+from agentrail.actors.trio_check import need_trio
 from agentrail.errors import (
     AlreadyRegistered,
     AlreadyStarted,

@@ -15,7 +15,7 @@ from agentrail.blocking.handles import (
     Supervisor as Supervisor,
     SupervisorFutures as SupervisorFutures,
 )
-from agentrail.blocking.reading import (
+from agentrail.blocking.iterators import (
     CycleStream as CycleStream,
     SessionReports as SessionReports,
     Subscription as Subscription,

@@ -16,22 +16,22 @@ import trio
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, ProviderProfiles, RecallStore
 from agentrail.abc.store import Store
 from agentrail.app import Environment, open_supervisor
-from agentrail.blocking.reading import CycleStream, SessionReports, Subscription
-from agentrail.blocking.thread import SupervisorThread
+from agentrail.blocking.iterators import CycleStream, SessionReports, Subscription
+from agentrail.blocking.supervisor_thread import SupervisorThread
 from agentrail.errors import AlreadyStarted
 from agentrail.events import Event
 from agentrail.messages import Content, SessionId
-from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.background_agents import BackgroundAgents as AsyncAgents
+from agentrail.runtime.cancellable_prompts import OwnPrompts
+from agentrail.runtime.cycle_reply import CycleReply
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import GivesOptions, SessionKeywords
-from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
-from agentrail.runtime.own_prompts import OwnPrompts
-from agentrail.runtime.scopes import NO_SCOPE
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.session_facts import SessionFacts
+from agentrail.runtime.session_handle import Session as AsyncSession
+from agentrail.runtime.session_keys import NO_SCOPE
+from agentrail.runtime.session_monitor import SessionMonitor as AsyncMonitor
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
@@ -143,7 +143,7 @@ def as_it_is(_: SupervisorThread, value: T) -> T:
 
 # Calls with typed keywords, for type checkers.
 #
-# `ParamSpec` keeps one signature of a call, and these have several, as in `agentrail.runtime.prompting`. At run time they
+# `ParamSpec` keeps one signature of a call, and these have several, as in `agentrail.runtime.prompt_calls`. At run time they
 # are ordinary twins.
 
 E = TypeVar("E", bound=Event)

@@ -7,7 +7,7 @@ from pathlib import Path
 from agentrail.blueprints.finding import read_bytes
 from agentrail.config.forms import SecretForm
 from agentrail.errors import OptionError
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 
 
 def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:

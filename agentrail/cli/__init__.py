@@ -29,7 +29,7 @@ def main() -> None:
     leave_out_current()
     try:
         # Not at the top: the import takes 0.1 s, and Ctrl-C in that time must not print a traceback either.
-        from agentrail.tuning import no_looks
+        from agentrail.gc_settings import no_looks
 
         with no_looks():
             from agentrail.cli.commands import run_command_line

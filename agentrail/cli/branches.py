@@ -30,7 +30,9 @@ from agentrail.cli.stored import (
 )
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.runtime.exporting import (
+from agentrail.runtime.file_restore import copy_files
+from agentrail.runtime.journal_state import Journal
+from agentrail.runtime.session_export import (
     export_spans,
     export_stored,
     fork_stored,
@@ -38,8 +40,6 @@ from agentrail.runtime.exporting import (
     leaving_export,
     render_markdown,
 )
-from agentrail.runtime.past import Journal
-from agentrail.runtime.restoring import copy_files
 from agentrail.runtime.session_options import faults_of_value
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal

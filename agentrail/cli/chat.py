@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 
 from agentrail import outside
 from agentrail.abc.store import Store
-from agentrail.actors.tree import render_tree
+from agentrail.actors.tree_report import render_tree
 from agentrail.cli import people
 from agentrail.cli.chat_order import ChatOrder
 from agentrail.cli.command_options import choose_for, decide_session, with_approvals, with_origin
@@ -76,14 +76,14 @@ from agentrail.events import (
     PromptTaken,
 )
 from agentrail.messages import Content, Image, PromptRef, Text, UserBlock
-from agentrail.runtime.glancing import names_for_commands
-from agentrail.runtime.handle import Session
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import names_for_commands
 from agentrail.runtime.supervisor import SessionSupervisor
 
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView
-    from agentrail.remote.session import RemoteSession
+    from agentrail.remote.remote_session import RemoteSession
 
 
 # Unfinished prompts of a chat, tracked by events.

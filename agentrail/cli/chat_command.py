@@ -23,7 +23,7 @@ from agentrail.cli.kept_in import KeptIn, directory_of, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.tuning import many_sessions, no_looks, short_looks
+from agentrail.gc_settings import many_sessions, no_looks, short_looks
 
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView

@@ -11,8 +11,8 @@ from agentrail.cli.logs import OPTION, tell_crash
 from agentrail.cli.output import open_missing_streams, write_error
 from agentrail.cli.resume_option import fill_in_latest
 from agentrail.distribution import NAME
+from agentrail.gc_settings import no_looks
 from agentrail.otp.edges import call_guarded
-from agentrail.tuning import no_looks
 
 
 def version_line() -> str:

@@ -35,7 +35,7 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, CallId, PromptRef, SessionId, Text, TokenUsage, ToolCall
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.tools.function import tool
 

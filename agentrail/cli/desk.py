@@ -13,7 +13,7 @@ from agentrail.cli.screen import DirectScreen, Screen, look_of_process
 from agentrail.cli.terminal.completing import FindWords
 from agentrail.commands import CommandRegistry
 from agentrail.events import Event
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 
 if TYPE_CHECKING:
     from agentrail.cli.terminal.live_view import TerminalView

@@ -15,8 +15,8 @@ from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.command import RunCommand
 from agentrail.errors import CommandError, OptionError, RemoteRefused
 from agentrail.messages import SessionId
-from agentrail.remote.listing import SessionOnServer
-from agentrail.remote.session import RemoteSession
+from agentrail.remote.remote_session import RemoteSession
+from agentrail.remote.session_listing import SessionOnServer
 
 _MAX_LISTED: Final = 20
 _ASKED_THERE: Final = ("tools", "agents", "skills", "memory")

@@ -12,8 +12,8 @@ from agentrail.cli.session_views import conversation
 from agentrail.cli.top import read_token
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import PromptRef
-from agentrail.remote.connecting import connect
-from agentrail.remote.session import RemoteSession
+from agentrail.remote.connect import connect
+from agentrail.remote.remote_session import RemoteSession
 
 _CONNECT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 2.0

@@ -44,9 +44,9 @@ from agentrail.cli.stored import run_over_store, say
 from agentrail.core.values.offered import offers
 from agentrail.errors import AgentrailError, OptionError, ProviderError
 from agentrail.providers.embeddings import OpenAIEmbedder
-from agentrail.runtime.meanings import NoMeaning
-from agentrail.runtime.own_stores import search_passages
+from agentrail.runtime.session_stores import search_passages
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.runtime.vector_search import NoMeaning
 from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge

@@ -13,8 +13,8 @@ from agentrail.cli.output import write_error
 from agentrail.config.places import ConfigFault
 from agentrail.errors import OptionError
 from agentrail.providers.embeddings import OpenAIEmbedder
-from agentrail.runtime.embedding import EmbedderEdge
-from agentrail.runtime.meanings import Meanings, NoMeaning
+from agentrail.runtime.embedder_guard import EmbedderEdge
+from agentrail.runtime.vector_search import Meanings, NoMeaning
 
 T = TypeVar("T")
 

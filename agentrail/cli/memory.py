@@ -30,8 +30,8 @@ from agentrail.cli.named_places import PLACES, decide_place
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import StorePlace, run_over_store, say, writing
 from agentrail.errors import OptionError, StoreInUse
-from agentrail.runtime.forgetting import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
-from agentrail.runtime.own_stores import search_both
+from agentrail.runtime.erasure_report import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
+from agentrail.runtime.session_stores import search_both
 from agentrail.stores.named import path_of_store
 from agentrail.stores.named_memories import directory_of_memories, opened_notes
 from agentrail.stores.recall_sqlite import SqliteRecall

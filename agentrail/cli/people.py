@@ -11,8 +11,8 @@ from agentrail.cli.notices import show_form, show_offered
 from agentrail.core.session.projection import Status
 from agentrail.errors import AgentrailError, InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
-from agentrail.runtime.handle import Session
-from agentrail.runtime.ruling import read_always_rules
+from agentrail.runtime.rule_queries import read_always_rules
+from agentrail.runtime.session_handle import Session
 
 DECISION_COMMANDS: Final = frozenset({"/steer", "/approve", "/edit", "/reject", "/answer", "/decline"})
 """Commands for decisions, which `/help` describes. If several requests are pending, `#2` selects the second: `/approve #2`."""

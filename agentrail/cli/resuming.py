@@ -32,8 +32,8 @@ from agentrail.core.session.projection import Status, snapshot_of
 from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable, Unrevivable
 from agentrail.events import ApprovalRequired, AskUser, Event, Question
 from agentrail.messages import PromptRef, Text
-from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import OnDrift
+from agentrail.runtime.persistence import OnDrift
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.named import open_store
 

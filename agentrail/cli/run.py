@@ -42,11 +42,11 @@ from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.shared_stores import open_equipped
 from agentrail.errors import AgentrailError, InteractionError, OptionError, SessionDown
 from agentrail.events import ApprovalRequired, AskUser, Event, SubagentEvent
+from agentrail.gc_settings import many_sessions
 from agentrail.messages import MAX_PROMPT_BYTES
-from agentrail.runtime.handle import Session
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.tuning import many_sessions
 
 _MAX_WAITING_EVENTS: Final = 100_000
 """Maximum events that the reader of our output may lag behind before the run ends."""

@@ -28,7 +28,7 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
-from agentrail.runtime.past import PastState
+from agentrail.runtime.journal_state import PastState
 
 _SHORT: Final = 72
 

@@ -55,8 +55,8 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.projection import status_of
 from agentrail.core.session.recovery import decisions_of
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
-from agentrail.runtime.keeping import OnDrift
-from agentrail.runtime.reviving import read_after
+from agentrail.runtime.persistence import OnDrift
+from agentrail.runtime.session_loader import read_after
 from agentrail.runtime.snapshots import is_sound
 from agentrail.stores.sqlite import SqliteStore
 

@@ -25,10 +25,10 @@ from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
 from agentrail.named_modules import NAMED_MODULES
-from agentrail.runtime.past import Journal
+from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
-from agentrail.runtime.withheld import knowing, without_known
+from agentrail.runtime.session_loader import PluginFinder, Revived, read_after, revive
+from agentrail.runtime.tree_secrets import knowing, without_known
 from agentrail.stores.named import open_store
 from agentrail.stores.sqlite_files import writer_of
 

@@ -21,7 +21,7 @@ from agentrail.cli.configuring import CommandSetup, ConfigFiles, options_of_file
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.stored import find_one, latest_of, shown_id
 from agentrail.errors import OptionError, Unrevivable
-from agentrail.runtime.reviving import StoredOpening, opening_of
+from agentrail.runtime.session_loader import StoredOpening, opening_of
 from agentrail.tools import builtin, builtin_names
 
 _USUAL_FILES: Final = ConfigFiles()

@@ -16,7 +16,7 @@ from agentrail.cli.terminal.completing import Words
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import AgentrailError, CommandError
 from agentrail.messages import JsonObject, Message, SessionId
-from agentrail.runtime.past import journal_entries
+from agentrail.runtime.journal_state import journal_entries
 
 SWITCHING: Final = frozenset({"clear", "sessions", "resume"})
 _MAX_LISTED: Final = 20

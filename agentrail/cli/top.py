@@ -33,8 +33,8 @@ from agentrail.cli.top_view import (
 )
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.otp.edges import call_guarded
-from agentrail.remote.dialing import address_of, dial_for
-from agentrail.remote.watching import WatchedRows, watch_rows
+from agentrail.remote.dialer import address_of, dial_for
+from agentrail.remote.row_watch import WatchedRows, watch_rows
 from agentrail.wire.rows import RowFilter, SessionRow
 
 DEFAULT_URL: Final = "http://127.0.0.1:8700"

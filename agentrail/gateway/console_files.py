@@ -28,7 +28,7 @@ from agentrail.gateway.route_answers import BY_PLACE
 from agentrail.host.host import Host
 from agentrail.host.payloads import Principal
 from agentrail.host.profiles import AgentProfile, fault_of_profile, models_in
-from agentrail.runtime.glancing import model_facts_of
+from agentrail.runtime.session_rows import model_facts_of
 from agentrail.wire.server_frames import PROTOCOL
 
 # Facts that a console needs before it draws anything. Other calls return them too.

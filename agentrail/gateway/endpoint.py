@@ -39,7 +39,7 @@ from attrs import define, field, frozen
 from starlette.routing import Route
 
 from agentrail import outside
-from agentrail.actors.kept import Kept
+from agentrail.actors.deferred_error import Kept
 from agentrail.frozen import thawed
 from agentrail.gateway.access import (
     UNAUTHORIZED,
@@ -79,8 +79,8 @@ from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
-from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import ENGINE
+from agentrail.runtime.persistence import ENGINE
+from agentrail.runtime.session_handle import Session
 from agentrail.wire.plain import encode_plain
 
 MAX_READERS: Final = 2

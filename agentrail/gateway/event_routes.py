@@ -23,7 +23,7 @@ from agentrail.gateway.route_answers import ON_SESSION
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
-from agentrail.runtime.past_events import PageAsked
+from agentrail.runtime.event_history import PageAsked
 
 _NO_CONTENT: Final = 204
 _NOT_READY: Final = 503

@@ -29,9 +29,9 @@ from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import jitter
 from agentrail.runtime.crashes import what_travels
-from agentrail.runtime.handle import Session
-from agentrail.runtime.scopes import key_of
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import key_of
 
 LOGGER: Final = Logger("agentrail.gateway")
 

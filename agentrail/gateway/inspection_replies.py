@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from agentrail.core.values.json_patch import PatchStep
 from agentrail.gateway.replies import CallReply
 from agentrail.messages import Message, TokenUsage
-from agentrail.runtime.past import JournalEntry
+from agentrail.runtime.journal_state import JournalEntry
 from agentrail.wire.inspected_rows import ExitNote, Intensity, PluginRow
 
 

@@ -53,7 +53,7 @@ from agentrail.host.limits import OpenPlace, Pace, decide_draw
 from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import CloseCode, FrameId, Pong
 

@@ -12,7 +12,7 @@ from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.inspection_replies import StateReply, TracePage
 from agentrail.gateway.reading import MAX_CURSOR, MAX_SEARCH_CHARACTERS, refuse_field, whole_number, yes_or_no
 from agentrail.gateway.session_routes import answer_of_call
-from agentrail.runtime.inspecting import RECORD_KINDS
+from agentrail.runtime.journal_inspection import RECORD_KINDS
 
 MAX_RECORDS_OF_A_PAGE: Final = 1_000
 

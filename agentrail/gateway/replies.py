@@ -18,7 +18,7 @@ from agentrail.host.payloads import RequestKind
 from agentrail.host.requests import RequestStatus
 from agentrail.host.workspace_files import WorkspaceEntry
 from agentrail.messages import TokenUsage
-from agentrail.runtime.restoring import RestoredFiles
+from agentrail.runtime.file_restore import RestoredFiles
 from agentrail.wire.rows import RowStep, ToolAtWork, WaitingCounts
 
 _Text: TypeAlias = str | UnsetType

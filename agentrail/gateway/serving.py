@@ -38,7 +38,7 @@ from agentrail.gateway.reading import AsgiApp
 from agentrail.host.limits import Pace, decide_draw
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.wire.server_frames import CloseCode
 

@@ -75,7 +75,7 @@ from agentrail.gateway.socket_bodies import (
     RewindCommandBody,
 )
 from agentrail.host.session_order import USUAL_SORT
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.wire.forms import (
     AcceptedForm,
     MessagePage,

@@ -22,7 +22,7 @@ from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.host.identity import fault_of_name
 from agentrail.host.payloads import Principal
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 
 SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide")
 """Scopes of a token."""

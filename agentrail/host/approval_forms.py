@@ -18,8 +18,8 @@ from agentrail.errors import AgentrailError, FileUnknown
 from agentrail.host.workspace_files import read_workspace
 from agentrail.messages import JsonObject
 from agentrail.plugins.shell_plain import PlainLine, read_plain
-from agentrail.runtime.handle import Session
-from agentrail.runtime.ruling import read_waiting_call
+from agentrail.runtime.rule_queries import read_waiting_call
+from agentrail.runtime.session_handle import Session
 from agentrail.sandboxes.text_edit import Edited, decide_edit
 from agentrail.structs import Value
 from agentrail.tools.edit_file import edit_file

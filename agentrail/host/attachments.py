@@ -28,8 +28,8 @@ from agentrail.host.identity import digest_of_message
 from agentrail.host.limits import Limits
 from agentrail.host.payloads import AttachmentFile
 from agentrail.runtime.crashes import raise_what_travels
-from agentrail.runtime.handle import Session
 from agentrail.runtime.session_files import open_files, place_of_files
+from agentrail.runtime.session_handle import Session
 
 UPLOADS: Final = "uploads"
 """Workspace directory for files sent with messages."""

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import trio
 from attrs import define, frozen
 
-from agentrail.actors.kept import Kept
+from agentrail.actors.deferred_error import Kept
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import (
     AgentrailError,
@@ -56,8 +56,8 @@ from agentrail.messages import PromptRef, SessionId
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.crashes import what_travels
-from agentrail.runtime.handle import Session
 from agentrail.runtime.session_facts import SessionFacts
+from agentrail.runtime.session_handle import Session
 
 LOGGER: Final = Logger("agentrail.host")
 

@@ -17,7 +17,7 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.abc import NO_HOST, HostCall, HostCallEnd, HostHooks, HostVerdict
-from agentrail.actors.kept import Kept
+from agentrail.actors.deferred_error import Kept
 from agentrail.errors import HookTimeout, RequestRefused
 from agentrail.frozen import thawed, too_large
 from agentrail.host.payloads import (
@@ -39,9 +39,9 @@ from agentrail.messages import SessionId
 from agentrail.otp.edges import FOR_THE_PROCESS
 from agentrail.otp.exits import Redact, keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.hook_times import PluginTally
+from agentrail.runtime.session_clock import now_ms
 
 Q = TypeVar("Q")
 

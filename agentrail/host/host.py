@@ -54,11 +54,11 @@ from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.arguments import Blocks
-from agentrail.runtime.forgetting import ForgottenUser
-from agentrail.runtime.handle import Session
-from agentrail.runtime.inspecting import InspectedState, JournalPage, WantedRecords
-from agentrail.runtime.keeping import OnDrift
-from agentrail.runtime.past_events import PageAsked, PageOfEvents
+from agentrail.runtime.erasure_report import ForgottenUser
+from agentrail.runtime.event_history import PageAsked, PageOfEvents
+from agentrail.runtime.journal_inspection import InspectedState, JournalPage, WantedRecords
+from agentrail.runtime.persistence import OnDrift
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import PluginRow
 from agentrail.wire.rows import RowFilter

@@ -50,13 +50,13 @@ from agentrail.host.profiles import (
 from agentrail.host.session_list import SessionList
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
-from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
-from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import OnDrift
-from agentrail.runtime.last_words import LastWords
-from agentrail.runtime.past_events import PageAsked, PageOfEvents
-from agentrail.runtime.scopes import key_of
+from agentrail.runtime.ended_sessions import LastWords
+from agentrail.runtime.event_history import PageAsked, PageOfEvents
+from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_facts import SessionFacts
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")

@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 import trio
 from attrs import frozen
 
-from agentrail.actors.tree import TreeNode
+from agentrail.actors.tree_report import TreeNode
 from agentrail.host.hooks import HookRunner, PluginOrder
 from agentrail.host.row_sources import TakenRows
-from agentrail.runtime.clock import ms_of
-from agentrail.runtime.glancing import first_words_of, title_of
 from agentrail.runtime.health import PluginUse
 from agentrail.runtime.hook_times import HookCount, LastFailure, PluginTally
+from agentrail.runtime.session_clock import ms_of
 from agentrail.runtime.session_reports import SessionReport
+from agentrail.runtime.session_rows import first_words_of, title_of
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import (
     ExitNote,

@@ -75,11 +75,11 @@ from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
 from agentrail.runtime.arguments import Blocks
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.glancing import names_for_commands
-from agentrail.runtime.handle import Session
-from agentrail.runtime.scopes import key_of
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_facts import SessionFacts
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_rows import names_for_commands
 from agentrail.wire.plain import encode_plain
 
 # Slash commands of a host, sent as a message or called by name. The host determines ownership of the session.

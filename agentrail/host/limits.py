@@ -19,8 +19,8 @@ from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imp
 from agentrail.core.journal.spending import atto_of, usd_of
 from agentrail.errors import DayBudgetSpent, QuotaReached
 from agentrail.host.identity import SessionOwner
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.cost_table import begin_of, day_of
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.spending_book import SessionSpending
 from agentrail.runtime.supervisor import SessionSupervisor
 

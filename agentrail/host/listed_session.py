@@ -9,8 +9,8 @@ from agentrail.core.session.projection import Status
 from agentrail.frozen import EMPTY
 from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_session
 from agentrail.messages import JsonObject, SessionId
-from agentrail.runtime.glancing import ASLEEP, ENDED, began_at_ms, phase_of
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import ASLEEP, ENDED, began_at_ms, phase_of
 from agentrail.wire.rows import SessionRow
 
 SESSION_PHASES: Final = ("idle", "running", "streaming", "executing_tools", ASLEEP, ENDED)

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from agentrail.abc import AtEnd, ContextProvider, HostHooks, Memories, ProviderContext, TimedProvider
 from agentrail.abc.store import Filters
-from agentrail.actors.kept import Kept
-from agentrail.actors.trio_only import need_trio
+from agentrail.actors.deferred_error import Kept
+from agentrail.actors.trio_check import need_trio
 from agentrail.app import open_supervisor
 from agentrail.errors import SessionDown, SessionUnknown
 from agentrail.host.attachments import Uploads
@@ -34,8 +34,8 @@ from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.logs import Logger
 from agentrail.messages import Message, SessionId, UserMessage
 from agentrail.otp.edges import call_guarded
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.scrubbing import without_secrets
+from agentrail.runtime.error_scrubber import without_secrets
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor
 
 # The sessions of a host's users, for `Consolidation`. None is woken.
@@ -88,7 +88,7 @@ class SessionsOfUsers:
 
 # Context providers of a host and of its plugins.
 #
-# What a provider may add says the session alone (`agentrail.runtime.context`); what it leaves out is only told here.
+# What a provider may add says the session alone (`agentrail.runtime.context_gatherer`); what it leaves out is only told here.
 
 HOOK: Final = "context_providers"
 """Hook name used for failures of providers."""

@@ -17,8 +17,8 @@ from agentrail.actors import (
     open_supervisor,
     worker,
 )
-from agentrail.actors.kept import Kept
-from agentrail.actors.supervising import log_report
+from agentrail.actors.deferred_error import Kept
+from agentrail.actors.supervisor_loop import log_report
 from agentrail.errors import ActorDown, ChildNotFound, HookTimeout, SupervisorGaveUp, SupervisorStopping
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.hooks import Beginning, HookRunner, PluginOrder, Stopping, named

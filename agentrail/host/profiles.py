@@ -22,8 +22,8 @@ from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.edges import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.keywords import GivesOptions
-from agentrail.runtime.models import string_of
-from agentrail.runtime.scopes import NO_SCOPE
+from agentrail.runtime.model_lookup import string_of
+from agentrail.runtime.session_keys import NO_SCOPE
 from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.tools import builtin
 from agentrail.wire.sandbox_address import is_alone

@@ -58,10 +58,10 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.outside import current
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
-from agentrail.runtime.glancing import window_of
-from agentrail.runtime.handle import Session
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import window_of
 from agentrail.structs import Value
 
 # Assignment of ends to requests: the standing of one request, folded from the events of its session alone.

@@ -26,8 +26,8 @@ from agentrail.host.session_rows import (
     waiting_rows,
 )
 from agentrail.logs import Logger
-from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, WaitingRow, row_fits, waiting_fits
 
 LOGGER: Final = Logger("agentrail.host")

@@ -22,7 +22,7 @@ from agentrail.host.identity import (
 from agentrail.host.listed_session import ListedSession, listed_awake
 from agentrail.host.session_order import USUAL_SORT, ListPlace, rows_in_order
 from agentrail.host.session_rows import make_row, row_with_notes
-from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at
+from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.rows import RowFilter, SessionRow, row_fits
 

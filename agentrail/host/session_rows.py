@@ -26,7 +26,8 @@ from agentrail.events import (
 )
 from agentrail.host.listed_session import ListedSession
 from agentrail.messages import TokenUsage
-from agentrail.runtime.glancing import (
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import (
     ASLEEP,
     ENDED,
     changed_at_ms,
@@ -36,7 +37,6 @@ from agentrail.runtime.glancing import (
     step_to,
     title_of,
 )
-from agentrail.runtime.handle import Session
 from agentrail.wire.rows import RowStep, SessionRow, ToolAtWork, WaitingCounts, WaitingRow
 
 MAX_SUMMARY: Final = 200

@@ -27,8 +27,8 @@ from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, Web
 from agentrail.host.webhooks import SendWebhook, SignedWebhook, Webhooks
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import raise_what_travels
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.structs import decoder_of
 from agentrail.web.backend import (

@@ -13,8 +13,8 @@ from attrs import field, frozen
 
 from agentrail.abc import ListResult, Refusal, Transfer
 from agentrail.errors import FilesUnsupported, FileUnknown, SandboxError, TooLarge
-from agentrail.runtime.handle import Session
 from agentrail.runtime.session_files import open_files
+from agentrail.runtime.session_handle import Session
 
 MAX_FILE_BYTES: Final = 25 << 20
 """Maximum size of a returned file, in bytes. It is held in memory."""

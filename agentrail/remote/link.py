@@ -16,9 +16,9 @@ from msgspec import UNSET
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, RemoteRefused, YourMove
-from agentrail.remote.dialing import HANDSHAKE_SECONDS, STEADY_SECONDS, Dial, decide_after, reconnect_seconds
-from agentrail.remote.faults import error_of_reply
-from agentrail.remote.frames import (
+from agentrail.remote.dialer import HANDSHAKE_SECONDS, STEADY_SECONDS, Dial, decide_after, reconnect_seconds
+from agentrail.remote.error_codes import error_of_reply
+from agentrail.remote.frame_codec import (
     USUAL_FRAME_BYTES,
     USUAL_FRAMES_A_SECOND,
     ServerFrame,
@@ -31,7 +31,7 @@ from agentrail.remote.frames import (
     session_in,
     terms_in,
 )
-from agentrail.remote.reading import RemoteReading
+from agentrail.remote.read_position import RemoteReading
 
 HEARTBEAT_SECONDS: Final = 15.0
 """Interval of this client's heartbeats, in seconds. A server that is silent for twice as long counts as lost."""

@@ -40,21 +40,21 @@ from agentrail.frozen import EMPTY, same_json
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
-from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps, fault_of_deps
 from agentrail.runtime.hook_times import PluginTallies
-from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
-from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, StoreDesks
+from agentrail.runtime.model_lookup import decide_provider_opts, facts_of, find_provider, string_of
+from agentrail.runtime.parent_instructions import InstructionsAbove
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.runtime.session_sandbox import MakeSandbox, Workspace, is_unconfined
+from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
-from agentrail.runtime.withheld import Withheld, handles_in
-from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
+from agentrail.runtime.tree_secrets import Withheld, handles_in
 
 # --- Ready agents: everything that agents name is resolved when the session is created.
 

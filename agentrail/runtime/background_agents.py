@@ -14,10 +14,10 @@ from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.runtime.arguments import fault_of_flag, fault_of_reason, fault_of_text, fault_of_wait, refuse
-from agentrail.runtime.asking import AskingHandle
-from agentrail.runtime.clock import now_ms
+from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
-from agentrail.runtime.subscription import Terms
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_queries import AskingHandle
 
 _BUFFER: Final = 1024
 

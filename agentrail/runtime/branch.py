@@ -11,7 +11,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from agentrail.actors.handle import ActorHandle
+from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_scope import open_supervisor, specs_of
 from agentrail.errors import ActorDown

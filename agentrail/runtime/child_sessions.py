@@ -32,7 +32,7 @@ from agentrail.events import (
 )
 from agentrail.messages import PromptRef, SessionId, Text
 from agentrail.otp.child_specs import Restart
-from agentrail.runtime.children import (
+from agentrail.runtime.child_calls import (
     Deliver,
     SeenOfChild,
     assemble_child,
@@ -42,19 +42,19 @@ from agentrail.runtime.children import (
     run_for_call,
     run_for_tool,
 )
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.handle import Session
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
-from agentrail.runtime.resuming import child_ids_of
-from agentrail.runtime.reviving import PluginFinder, revive_ended
-from agentrail.runtime.scopes import key_of
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_journal import SessionJournal
-from agentrail.runtime.shared import Shared
+from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_loader import PluginFinder, revive_ended
+from agentrail.runtime.session_resume import child_ids_of
+from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.shutdown import CHILD_STOP_WITHIN_SECONDS, end_child, leave_quietly, stop_quietly
 from agentrail.runtime.tool_calls import clean_text
-from agentrail.runtime.workspace import Workspace
 
 
 class ChildSessions:

@@ -7,7 +7,7 @@ import trio
 from agentrail.core.protocol.request import Chunk, EffectId, UsageUpdate
 from agentrail.core.protocol.signals import ChunksArrived
 from agentrail.messages import TokenUsage
-from agentrail.runtime.clock import now_ms
+from agentrail.runtime.session_clock import now_ms
 
 SIGN_OF_LIFE_SECONDS: Final = 1.0
 """Interval, in seconds, for notifying a session of chunks without content. `SignsOfLife` reports those in between."""

@@ -20,7 +20,7 @@ from agentrail.logs import Logger
 from agentrail.otp.edges import FOR_THE_PROCESS, call_guarded, what_leaves
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug, traceback_of
-from agentrail.runtime.scrubbing import Scrub
+from agentrail.runtime.error_scrubber import Scrub
 
 LOGGER: Final = Logger("agentrail.runtime")
 

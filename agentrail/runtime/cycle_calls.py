@@ -1,6 +1,6 @@
 """Typed calls that wait for a cycle, for local and remote sessions alike.
 
-They check the arguments and convert an answer to its type. `prompting` and `agentrail.remote.session` implement the
+They check the arguments and convert an answer to its type. `prompting` and `agentrail.remote.remote_session` implement the
 waiting.
 """
 
@@ -12,8 +12,8 @@ from attrs import evolve, frozen
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.events import Event
 from agentrail.messages import Content
-from agentrail.runtime.answers import CycleReply, read_answer
 from agentrail.runtime.arguments import decide_client_id, fault_of_wait, refuse
+from agentrail.runtime.cycle_reply import CycleReply, read_answer
 from agentrail.typed import TypedValue, typed
 
 T = TypeVar("T")

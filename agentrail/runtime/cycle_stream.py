@@ -33,11 +33,11 @@ from agentrail.events import (
     StreamError,
 )
 from agentrail.messages import Message, PromptRef
-from agentrail.runtime.answers import CycleReply, TurnsApart
-from agentrail.runtime.clock import now_ms
+from agentrail.runtime.cycle_reply import CycleReply, TurnsApart
+from agentrail.runtime.event_subscription import Subscription, Terms, with_kinds
 from agentrail.runtime.pending_calls import PendingCall
-from agentrail.runtime.session import SessionCell
-from agentrail.runtime.subscription import Subscription, Terms, with_kinds
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
 
 OnLeave: TypeAlias = Literal["go_on", "abort"]
 """Policy for a cycle whose caller stops reading: let it continue, or abort it."""

@@ -24,7 +24,7 @@ from agentrail.events import (
     ToolProgress,
 )
 from agentrail.messages import CallId, SessionId
-from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
+from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms
 
 # Unfinished output: the streaming answer, thinking and the progress of calls.
 #

@@ -27,11 +27,11 @@ from agentrail.events import (
     EventsLost,
     PromptReceived,
 )
-from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.event_subscription import Subscription, Terms
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.people_waits import begins_to_wait, waiting_error
-from agentrail.runtime.session import SessionCell
-from agentrail.runtime.subscription import Subscription, Terms
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_queries import AskingHandle
 
 _BUFFER: Final = 1024
 

@@ -14,9 +14,9 @@ from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
-from agentrail.runtime.old_events import MAX_OLD_EVENTS
-from agentrail.runtime.scopes import fault_of_scope, key_of
-from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
+from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
+from agentrail.runtime.journal_events import MAX_OLD_EVENTS
+from agentrail.runtime.session_keys import fault_of_scope, key_of
 
 EVERY: Final = "*"
 """Placeholder for the session id where no particular session is meant. Not a valid id."""

@@ -21,25 +21,25 @@ from agentrail.errors import OptionError, SessionRefused, Unrevivable
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.runtime.assembly import assemble, decide_refusal
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.journals import Journals
-from agentrail.runtime.looking_back import options_of_root
-from agentrail.runtime.past import Journal
-from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import Ports
-from agentrail.runtime.restoring import (
+from agentrail.runtime.file_restore import (
     RestoredFiles,
     copy_files,
     directory_of_fork,
     put_files_back,
     versioned_of,
 )
-from agentrail.runtime.resuming import missing_code, ports_of
-from agentrail.runtime.reviving import PluginFinder, stored_of
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.journal_access import options_of_root
+from agentrail.runtime.journal_state import Journal
+from agentrail.runtime.journals import Journals
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_loader import PluginFinder, stored_of
 from agentrail.runtime.session_options import SessionOptions, make_options
-from agentrail.runtime.shared import Shared
-from agentrail.runtime.workspace import Workspace
+from agentrail.runtime.session_resume import missing_code, ports_of
+from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.shared_resources import Shared
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import refuse
 from agentrail.runtime.hook_times import HookCount, LastFailure
-from agentrail.runtime.scopes import fault_of_scope
+from agentrail.runtime.session_keys import fault_of_scope
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_reports import SessionReport
-from agentrail.runtime.shared import Shared
+from agentrail.runtime.shared_resources import Shared
 
 LOGGER: Final = Logger("agentrail.runtime")
 

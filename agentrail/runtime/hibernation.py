@@ -34,22 +34,22 @@ from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
-from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import Keeping, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.persistence import Keeping, OnDrift
 from agentrail.runtime.ports import Ports
-from agentrail.runtime.resting import RESTED
-from agentrail.runtime.resuming import ReadySession, Resumption, WantedSession
-from agentrail.runtime.reviving import StoredOpening
-from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
-from agentrail.runtime.session import FallAsleep, SessionCell, Sleep, SleepingCell, left_of
+from agentrail.runtime.session_actor import FallAsleep, SessionCell, Sleep, SleepingCell, left_of
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
+from agentrail.runtime.session_loader import StoredOpening
 from agentrail.runtime.session_options import SessionOptions
-from agentrail.runtime.shared import SessionEntry, Shared
+from agentrail.runtime.session_rest import RESTED
+from agentrail.runtime.session_resume import ReadySession, Resumption, WantedSession
+from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.shared_resources import SessionEntry, Shared
 from agentrail.runtime.shutdown import close_workspace
-from agentrail.runtime.workspace import Workspace
 
 LOGGER: Final = Logger("agentrail.runtime")
 

@@ -68,10 +68,10 @@ from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import jitter
-from agentrail.processes import keep_account
+from agentrail.process_account import keep_account
+from agentrail.runtime.call_processes import Processes
 from agentrail.runtime.chunk_buffer import ChunkBuffer, let_read
-from agentrail.runtime.clock import SessionTimers, now_ms
-from agentrail.runtime.context import ContextGatherer
+from agentrail.runtime.context_gatherer import ContextGatherer
 from agentrail.runtime.crashes import (
     PortCrashed,
     TaskGroup,
@@ -80,15 +80,15 @@ from agentrail.runtime.crashes import (
     decide_provider_crash,
     info_of,
 )
+from agentrail.runtime.error_scrubber import Scrub
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.models import check_chunk, priced, provide_model, readable
+from agentrail.runtime.event_subscription import HeldStream
+from agentrail.runtime.model_lookup import check_chunk, priced, provide_model, readable
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
-from agentrail.runtime.processes import Processes
-from agentrail.runtime.scrubbing import Scrub
+from agentrail.runtime.session_clock import SessionTimers, now_ms
 from agentrail.runtime.session_journal import KeptJournal
-from agentrail.runtime.subscription import HeldStream
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner, clean_text
 
 # --- The two gates of the host. An exception of a hook before a call denies it; one after a call is logged.

@@ -20,15 +20,8 @@ from agentrail.events import Event
 from agentrail.frozen import EMPTY
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
-from agentrail.runtime.exporting import (
-    ExportFormat,
-    export_spans,
-    export_stored,
-    import_stored,
-    leaving_export,
-    render_markdown,
-)
-from agentrail.runtime.inspecting import (
+from agentrail.runtime.event_history import PageAsked, PageOfEvents, fault_of_page, page_of_events, read_kept
+from agentrail.runtime.journal_inspection import (
     InspectedState,
     JournalPage,
     WantedRecords,
@@ -36,7 +29,7 @@ from agentrail.runtime.inspecting import (
     page_of_journal,
     state_of_journal,
 )
-from agentrail.runtime.past import (
+from agentrail.runtime.journal_state import (
     Journal,
     JournalEntry,
     PastState,
@@ -45,15 +38,22 @@ from agentrail.runtime.past import (
     fault_of_number,
     journal_entries,
 )
-from agentrail.runtime.past_events import PageAsked, PageOfEvents, fault_of_page, page_of_events, read_kept
 from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.reviving import PluginFinder, check_may_trim, stored_of
-from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_export import (
+    ExportFormat,
+    export_spans,
+    export_stored,
+    import_stored,
+    leaving_export,
+    render_markdown,
+)
 from agentrail.runtime.session_facts import SessionFacts, facts_of_cell, stored_facts
-from agentrail.runtime.shared import Shared
+from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
+from agentrail.runtime.session_loader import PluginFinder, check_may_trim, stored_of
+from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
-from agentrail.runtime.withheld import Withheld
+from agentrail.runtime.tree_secrets import Withheld
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from agentrail.abc import NO_HOST
 from agentrail.core.session.open_calls import CallState
 from agentrail.errors import CycleWaiting
 from agentrail.events import AgentSuspended, Approval, Event, PendingClientCall, Question, SubagentEvent
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
 
 T = TypeVar("T")
 

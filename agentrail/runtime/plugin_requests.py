@@ -33,7 +33,6 @@ from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import words_of
-from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.crashes import (
     PortCrashed,
     crash_edge,
@@ -41,10 +40,11 @@ from agentrail.runtime.crashes import (
     decide_sandbox_crash,
     info_of,
 )
-from agentrail.runtime.instructions import read_instructions
-from agentrail.runtime.models import priced
-from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, decide_memory_crash, json_of_memory
-from agentrail.runtime.scrubbing import Scrub
+from agentrail.runtime.error_scrubber import Scrub
+from agentrail.runtime.instruction_reader import read_instructions
+from agentrail.runtime.model_lookup import priced
+from agentrail.runtime.parent_instructions import InstructionsAbove
+from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores, decide_memory_crash, json_of_memory
 
 # Requests of plugins to the memories and notes of a session. Each ends in exactly one answer.
 

@@ -18,11 +18,11 @@ from agentrail.messages import SessionId
 from agentrail.otp.edges import is_cancellation, leaves, what_leaves
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import Outside, current
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
+from agentrail.runtime.error_scrubber import without_secrets
 from agentrail.runtime.hook_times import NO_TALLY, PluginTally
-from agentrail.runtime.scrubbing import without_secrets
-from agentrail.runtime.withheld import Withheld
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.tree_secrets import Withheld
 
 _SLOW_SECONDS: Final = 0.05
 _QUIET_SECONDS: Final = 60.0

@@ -28,15 +28,15 @@ from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
-from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.agent import SAYS_WHOSE
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
-from agentrail.runtime.scopes import NO_SCOPE, key_of
+from agentrail.runtime.parent_instructions import InstructionsAbove
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_keys import NO_SCOPE, key_of
+from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.tool_specs import SpecOf
 from agentrail.runtime.tool_threads import ToolThreads
-from agentrail.runtime.withheld import Withheld
-from agentrail.runtime.workspace import Workspace
+from agentrail.runtime.tree_secrets import Withheld
 
 NOTHING_STOPPED: Final = AbortReceipt()
 """Receipt of an abort that stopped nothing."""

@@ -20,8 +20,8 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.outside import Outside
-from agentrail.runtime.overwriting import Write, bug_told
-from agentrail.runtime.scopes import key_of
+from agentrail.runtime.overwriter import Write, bug_told
+from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.store_writer import StoreBug
 
 LOGGER: Final = Logger("agentrail.runtime")

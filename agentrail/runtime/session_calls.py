@@ -34,8 +34,14 @@ from agentrail.runtime.arguments import (
     fault_of_via,
     fault_of_wait,
 )
-from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit, fault_of_number
-from agentrail.runtime.restoring import Rewound
+from agentrail.runtime.file_restore import Rewound
+from agentrail.runtime.journal_state import (
+    JournalEntry,
+    PastState,
+    fault_of_after,
+    fault_of_limit,
+    fault_of_number,
+)
 from agentrail.wire.operations import (
     ABORT,
     ABORT_TOOL,

@@ -12,9 +12,9 @@ from agentrail.core.policy.response_format import document_in
 from agentrail.core.session.tags import without_tags
 from agentrail.errors import Erased, SessionNotFound
 from agentrail.messages import AssistantMessage, JsonObject, Message, SessionId
-from agentrail.runtime.keeping import Keeping
-from agentrail.runtime.reviving import StoredOpening, opening_of, stored_of
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.persistence import Keeping
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_loader import StoredOpening, opening_of, stored_of
 
 ReadAnswer: TypeAlias = Callable[[Sequence[Message]], str]
 """Returns the answer for users among the messages of a cycle."""

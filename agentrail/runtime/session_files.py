@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from agentrail.abc import Sandbox
 from agentrail.errors import SessionDown
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 
 
 @asynccontextmanager

@@ -41,14 +41,14 @@ from agentrail.logs import Logger
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.exits import keep
 from agentrail.outside import offload
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import Control
-from agentrail.runtime.old_events import OldEvents
-from agentrail.runtime.scrubbing import Scrub
+from agentrail.runtime.error_scrubber import Scrub
+from agentrail.runtime.event_subscription import Gate
+from agentrail.runtime.journal_events import OldEvents
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.snapshots import begun_effects, is_at_rest, is_snapshot_due, make_snapshot
-from agentrail.runtime.standing import stored_standing
+from agentrail.runtime.store_summary import stored_standing
 from agentrail.runtime.store_writer import Leaving, Outbox, Writer
-from agentrail.runtime.subscription import Gate
 
 # Notes of file writes: a tool's write is recorded before it happens.
 #

@@ -24,7 +24,7 @@ from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import call_guarded, is_async
 from agentrail.runtime.agent import Agent, equip_agent
-from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
+from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_remote
 
 # --- Option names of other libraries, with our equivalents for the error message. Near misses are matched by spelling.

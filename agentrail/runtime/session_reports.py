@@ -11,13 +11,13 @@ from typing import Final, Literal, Self, TypeAlias
 import trio
 from attrs import frozen
 
-from agentrail.actors.trio_only import need_trio
+from agentrail.actors.trio_check import need_trio
 from agentrail.errors import OptionError, SessionDown, YourMove
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.fan_in import EVERY
-from agentrail.runtime.scopes import fault_of_scope
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_keys import fault_of_scope
 
 LOGGER: Final = Logger("agentrail.runtime")
 

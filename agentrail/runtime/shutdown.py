@@ -5,22 +5,22 @@ from typing import Final
 
 import trio
 
-from agentrail.actors.running import cleanup_scope
-from agentrail.actors.supervising import log_report
+from agentrail.actors.child_run import cleanup_scope
+from agentrail.actors.supervisor_loop import log_report
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.signals import StatusQuery, StopSession
 from agentrail.errors import CodecError, OptionError, SessionDown, StoreUnavailable
 from agentrail.events import AbortReceipt, AbortSettled
 from agentrail.otp.exits import Killed
 from agentrail.otp.supervision_types import Report
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_close_crash
-from agentrail.runtime.handle import Session
+from agentrail.runtime.error_scrubber import scrub_of
 from agentrail.runtime.ports import ChildUsage, Ports
-from agentrail.runtime.resting import Rested, RestRequest
-from agentrail.runtime.scrubbing import scrub_of
-from agentrail.runtime.session import SessionCell
-from agentrail.runtime.workspace import Workspace
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rest import Rested, RestRequest
+from agentrail.runtime.session_sandbox import Workspace
 
 CHILD_STOP_WITHIN_SECONDS: Final = 4.0
 """Seconds that a call waits for the end of its child session: less than an abort waits for the call."""

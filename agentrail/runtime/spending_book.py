@@ -26,7 +26,7 @@ from agentrail.errors import AgentrailError, Erased, SessionNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.reviving import (
+from agentrail.runtime.session_loader import (
     PluginFinder,
     fold_sources,
     newest_snapshot,

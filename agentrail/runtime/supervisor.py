@@ -22,11 +22,11 @@ from agentrail.abc import (
     ProviderProfiles,
     ResolveProvider,
 )
-from agentrail.actors.running import cleanup_scope
-from agentrail.actors.start import Options, Start
-from agentrail.actors.supervising import log_report
+from agentrail.actors.actor_types import Options, Start
+from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_handle import Supervisor
-from agentrail.actors.tree import TreeNode, TreePart
+from agentrail.actors.supervisor_loop import log_report
+from agentrail.actors.tree_report import TreeNode, TreePart
 from agentrail.core.journal.erasing import USER_FORGOTTEN
 from agentrail.core.policy.budget import Price
 from agentrail.core.protocol.request import Chunk, Completed, ModelRequest
@@ -71,7 +71,6 @@ from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import BRANCH, Branch
 from agentrail.runtime.child_sessions import ChildSessions
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
     TaskGroup,
@@ -79,26 +78,28 @@ from agentrail.runtime.crashes import (
     what_travels,
 )
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.embedding import EmbedderEdge
+from agentrail.runtime.embedder_guard import EmbedderEdge
+from agentrail.runtime.ended_sessions import EndedSessions, LastWords
+from agentrail.runtime.event_subscription import decide_terms
 from agentrail.runtime.fan_in import EVERY, ManySubscription
 from agentrail.runtime.forks import Forks
-from agentrail.runtime.handle import Session
 from agentrail.runtime.health import Health
 from agentrail.runtime.hibernation import Hibernation, Revive
 from agentrail.runtime.journals import Journals
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.keywords import GivesOptions, SessionKeywords
-from agentrail.runtime.last_words import EndedSessions, LastWords
-from agentrail.runtime.meanings import Meanings
-from agentrail.runtime.monitoring import SessionMonitor
-from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.resting import Rested
-from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
-from agentrail.runtime.session import SessionCell, SessionCrashed
+from agentrail.runtime.session_actor import SessionCell, SessionCrashed
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, is_in, key_of
+from agentrail.runtime.session_monitor import SessionMonitor
 from agentrail.runtime.session_options import SessionOptions, decide_options
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, SessionReport, SessionReports
-from agentrail.runtime.shared import SessionEntry, Shared, of_part
+from agentrail.runtime.session_rest import Rested
+from agentrail.runtime.session_sandbox import MakeSandbox, Workspace
+from agentrail.runtime.session_stores import NO_STORES, SharedStores, StoreDesks
+from agentrail.runtime.shared_resources import SessionEntry, Shared, of_part
 from agentrail.runtime.shutdown import (
     CHILD_STOP_WITHIN_SECONDS,
     CLOSE_WITHIN_SECONDS,
@@ -109,11 +110,10 @@ from agentrail.runtime.shutdown import (
     rest_session,
     stop_quietly,
 )
-from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.user_erasure import UserErasure
-from agentrail.runtime.workspace import MakeSandbox, Workspace
+from agentrail.runtime.vector_search import Meanings
 
 
 @frozen(kw_only=True)

@@ -65,7 +65,7 @@ from agentrail.otp.edges import leaves
 from agentrail.otp.leaving import describe_bug, describe_crash, words_of
 from agentrail.outside import jitter, way_back
 from agentrail.runtime.arguments import decide_child
-from agentrail.runtime.clock import now_ms
+from agentrail.runtime.call_processes import Processes
 from agentrail.runtime.crashes import (
     TRAVELS_FROM_A_TOOL,
     PortCrashed,
@@ -74,14 +74,14 @@ from agentrail.runtime.crashes import (
     log_crash,
     what_travels,
 )
-from agentrail.runtime.models import facts_of, provide_model
+from agentrail.runtime.error_scrubber import without_secrets
+from agentrail.runtime.model_lookup import facts_of, provide_model
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
-from agentrail.runtime.processes import Processes
-from agentrail.runtime.scrubbing import without_secrets
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.tool_threads import TOO_MANY
-from agentrail.runtime.withheld import Withheld
+from agentrail.runtime.tree_secrets import Withheld
 
 # --- Link targets: a call that was judged by the name of a file is also judged by the file itself.
 

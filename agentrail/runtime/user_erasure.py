@@ -15,7 +15,7 @@ from agentrail.core.journal.erasing import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
-from agentrail.runtime.forgetting import (
+from agentrail.runtime.erasure_report import (
     ForgottenUser,
     TreeKey,
     UserTrees,
@@ -23,12 +23,12 @@ from agentrail.runtime.forgetting import (
     left_alive,
     trees_of_user,
 )
-from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import Keeping
-from agentrail.runtime.own_stores import decide_owner
-from agentrail.runtime.scopes import key_of
-from agentrail.runtime.session import SessionCell
-from agentrail.runtime.shared import Shared
+from agentrail.runtime.persistence import Keeping
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_stores import decide_owner
+from agentrail.runtime.shared_resources import Shared
 
 _TRIES: Final = 3
 """Maximum number of attempts to end a session that wakes again while it is being erased."""

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.private_places import private_places
+from agentrail.private_paths import private_places
 from agentrail.sandboxes.process_tree import PROC
 from agentrail.sandboxes.protected_mounts import Mount
 from agentrail.sandboxes.protected_names import STATE_DIRECTORY

@@ -16,8 +16,8 @@ from attrs import evolve, frozen
 from agentrail import outside
 from agentrail.abc import ExecuteResult, ToolProcess
 from agentrail.core.values.printed import PrintedText
-from agentrail.left_processes import MARKER, current_list
-from agentrail.processes import note_started, note_stopped
+from agentrail.orphaned_processes import MARKER, current_list
+from agentrail.process_account import note_started, note_stopped
 from agentrail.sandboxes.bubblewrap import CALL_FILTER, Confining
 from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, ProcessTree, StoppedTree
 

@@ -39,7 +39,7 @@ from agentrail.abc.versions import FileKeeper, GetContent, PutBack
 from agentrail.core.journal.files import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
-from agentrail.private_places import private_below
+from agentrail.private_paths import private_below
 from agentrail.sandboxes.bubblewrap import Network
 from agentrail.sandboxes.command_runner import CommandLimits, CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, check_choice

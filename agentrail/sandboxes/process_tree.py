@@ -18,7 +18,7 @@ import trio
 from attrs import frozen
 
 from agentrail import outside
-from agentrail.left_processes import MARKER
+from agentrail.orphaned_processes import MARKER
 
 GRACE_SECONDS: Final = 2.0
 """Time between SIGTERM and SIGKILL."""

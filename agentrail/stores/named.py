@@ -12,7 +12,7 @@ import trio
 from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.errors import OptionError
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import STORE_FILE, find_data_directory
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite_files import make_data_directory

@@ -19,7 +19,7 @@ from typing import Final
 from agentrail.abc.recall import MemoryOwner
 from agentrail.core.values.notes import MAX_NOTES_BYTES, NOTES_FILE
 from agentrail.errors import NotAStore, StoreUnavailable
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 from agentrail.stores.sqlite_files import sync_directory
 
 _MAX_READ: Final = 4 * MAX_NOTES_BYTES

@@ -41,7 +41,7 @@ from agentrail.errors import (
     StoreUnavailable,
 )
 from agentrail.messages import SessionId
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,

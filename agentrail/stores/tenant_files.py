@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from agentrail.errors import AgentrailError, NotAStore, StoreTooNew, StoreUnavailable
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 from agentrail.stores.sqlite_connections import (
     Connector,
     ReadConnections,

@@ -57,12 +57,12 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, CallId, Message, SteerRef, Text, ToolMessage, UserMessage
 from agentrail.runtime.chunk_buffer import ChunkBuffer
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.handle import Session
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.interpreter import MailboxItem
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.runtime.workspace import MakeSandbox
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import trio.testing
 
 from agentrail.outside import RealMachine, installed
-from agentrail.runtime.clock import set_now_ms
+from agentrail.runtime.session_clock import set_now_ms
 
 T = TypeVar("T")
 

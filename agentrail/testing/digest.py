@@ -24,7 +24,7 @@ from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.state import SessionState
 from agentrail.core.wire.codec import encode_event, encode_signal
 from agentrail.outside import installed
-from agentrail.runtime import session as sessions
+from agentrail.runtime import session_actor as sessions
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.seeded import NotRepeatable, SeededMachine, seeded_order, why_not_repeatable
 

@@ -29,7 +29,7 @@ from agentrail.errors import Overloaded, ProviderError, RateLimited, SubscriberT
 from agentrail.events import Event
 from agentrail.messages import JsonObject
 from agentrail.outside import RealMachine, installed
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.seeded import SeededMachine, seeded_order
 

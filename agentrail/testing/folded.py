@@ -30,13 +30,13 @@ from agentrail.errors import AgentrailError, CodecError, SessionNotFound, StoreU
 from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
-from agentrail.runtime import session as sessions
-from agentrail.runtime.clock import now_ms
-from agentrail.runtime.keeping import ENGINE
+from agentrail.runtime import session_actor as sessions
+from agentrail.runtime.persistence import ENGINE
 from agentrail.runtime.plugin_watch import PluginWatch, QuietWatch
-from agentrail.runtime.reviving import PluginFinder, read_after
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import SessionJournal
+from agentrail.runtime.session_loader import PluginFinder, read_after
 from agentrail.testing.seams import Seam, wrapped
 
 _MAX_FAULTS: Final = 5

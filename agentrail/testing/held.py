@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from agentrail.actors.handle import ActorHandle, cell_of, mailbox_of
-from agentrail.actors.registry import Registry
+from agentrail.actors.actor_handle import ActorHandle, cell_of, mailbox_of
+from agentrail.actors.actor_registry import Registry
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from agentrail.events import (
     Retry,
     StreamError,
 )
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 
 E = TypeVar("E")
 

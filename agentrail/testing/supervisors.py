@@ -9,12 +9,12 @@ from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStor
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.keeper import StoreOptions, open_sessions
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
-from agentrail.runtime.own_stores import SharedStores
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.retention import KeepLimits
+from agentrail.runtime.session_sandbox import MakeSandbox
+from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.runtime.workspace import MakeSandbox
+from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
 from agentrail.sandboxes.local import LocalSandbox
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from agentrail.actors import machine_loop, supervising
+from agentrail.actors import machine_loop, supervisor_loop
 from agentrail.actors.mailbox import Mailbox
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_actor import SessionCell
 from agentrail.testing.seams import Seam, wrapped
 
 _MAX_SHOWN: Final = 200
@@ -179,7 +179,7 @@ def _seams(watch: ItemWatch) -> tuple[Seam, ...]:
         (Mailbox, "_make_room", gives_up),
         (Mailbox, "drain", gives_up),
         (machine_loop, "take_in_turn", takes),
-        (supervising, "take_next", takes),
+        (supervisor_loop, "take_next", takes),
         (SessionCell, "handle", handles),
     )
 

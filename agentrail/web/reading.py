@@ -16,7 +16,7 @@ import trio
 
 from agentrail import outside
 from agentrail.distribution import install_command
-from agentrail.processes import note_started, note_stopped
+from agentrail.process_account import note_started, note_stopped
 from agentrail.structs import decoder_of
 from agentrail.web import page_helper
 

@@ -1,6 +1,6 @@
 """Rows for operators: nodes of the supervision tree, and plugins. Pure.
 
-Both sides of a connection use them. See `agentrail.actors.tree` for the tree. Fields may be added at any time, and none is removed.
+Both sides of a connection use them. See `agentrail.actors.tree_report` for the tree. Fields may be added at any time, and none is removed.
 """
 
 from agentrail.structs import Value

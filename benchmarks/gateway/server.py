@@ -26,9 +26,9 @@ from agentrail import Session
 from agentrail.core.protocol.request import Chunk, ModelRequest, TextDelta
 from agentrail.gateway.app import ServedHost, create_app
 from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
+from agentrail.gc_settings import many_sessions
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal, RequestContext
 from agentrail.runtime.session_options import SessionOptions
-from agentrail.tuning import many_sessions
 from benchmarks.explain import Sampler
 from benchmarks.gateway.bare_routes import Board, bare_app
 from benchmarks.ours import StubModel

@@ -45,7 +45,7 @@ from agentrail.host import (
     RequestContext,
 )
 from agentrail.messages import AssistantMessage, Message, Text, TokenUsage, ToolMessage, UserMessage
-from agentrail.runtime import last_words, store_writer as outbox
+from agentrail.runtime import ended_sessions, store_writer as outbox
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.sqlite import SqliteStore
 from benchmarks.gateway_soak.account import names_in
@@ -264,7 +264,7 @@ def _make_app() -> Any:
         name,
         value,
     ) in KEPT.items():  # else what is kept of sessions that have ended grows for five minutes, as it should
-        setattr(last_words, name, value)
+        setattr(ended_sessions, name, value)
     match os.environ.get("SOAK_BREAK"):
         case "drop":
             _drop_events()

@@ -7,7 +7,7 @@ from agentrail.core.session.projection import snapshot_of
 from agentrail.events import AgentStart, Envelope, Event, MessageDelta, SessionEnd, ToolCalls
 from agentrail.messages import PromptRef, SessionId
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.subscription import TakenSnapshot
+from agentrail.runtime.event_subscription import TakenSnapshot
 from tests.core.worlds import new_session
 
 PLENTY = 1 << 20

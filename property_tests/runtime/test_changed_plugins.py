@@ -13,7 +13,7 @@ from agentrail.abc import Ok, ToolContext, ToolOutcome
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import SessionNotFound, StoreUnavailable
 from agentrail.messages import JsonObject, Text, ToolMessage, UserMessage
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.supervisors import open_nameless

@@ -37,10 +37,10 @@ from agentrail.gateway.tokens import decode_tokens
 from agentrail.host.limits import Limits
 from agentrail.host.profiles import check_metadata
 from agentrail.host.webhook_delivery import RowUnreadable, decode_awaited, decode_owed_message
-from agentrail.left_processes import _noted_in
+from agentrail.orphaned_processes import _noted_in
 from agentrail.plugins import HumanApproval
-from agentrail.remote import frames, replies
-from agentrail.runtime.handle import Session
+from agentrail.remote import command_results, frame_codec
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.remote.operations import OpenRequest, UnreadableWire, decode_as
 from agentrail.stores.sqlite_files import lock_path, writer_of
@@ -122,12 +122,12 @@ TEXTS: Final[Mapping[str, Reader]] = {
     "rules": _bytes(forms.read_rules),
     "a journal page": _in(
         '[{"number":1,"at_ms":1,"kind":"k","does":[],"events":0,"epoch":1,"hash":"","body":{"a":',
-        _bytes(replies.read_journal_page),
+        _bytes(command_results.read_journal_page),
         "}}]",
     ),
-    "turns": _bytes(replies.read_turns),
-    "a frame of a server": frames.decode_server_frame,
-    "a result of a server": _bytes(frames.object_in),
+    "turns": _bytes(command_results.read_turns),
+    "a frame of a server": frame_codec.decode_server_frame,
+    "a result of a server": _bytes(frame_codec.object_in),
     "a body": _bytes(lambda text: read_object(text, Limits())),
     "a frame": _bytes(lambda text: decode_frame(text, Limits(), frozenset({"prompt"}))),
     "metadata": lambda text: check_metadata({"a": _value(text)}, Limits()),

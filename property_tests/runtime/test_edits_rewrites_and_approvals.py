@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from agentrail import plugins as p
 from agentrail.abc import HostCall, HostHooks, HostVerdict
 from agentrail.events import ApprovalRequired, Event, ToolApprovedAlways, ToolExecutionEnd
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.event_subscription import decide_terms
 from agentrail.runtime.fan_in import FanIn, ManySubscription
-from agentrail.runtime.subscription import decide_terms
 from property_tests.runtime.bus_driver import PLENTY, Followed, committed, publish
 
 STEPS = st.one_of(

@@ -45,8 +45,8 @@ from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentrail.plugins import HumanApproval, Permissions, Plugin
 from agentrail.plugins.chat_decisions import text_behind
-from agentrail.runtime.handle import Session
-from agentrail.runtime.inspecting import WantedRecords
+from agentrail.runtime.journal_inspection import WantedRecords
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox

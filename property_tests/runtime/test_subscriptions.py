@@ -15,7 +15,7 @@ from agentrail.core.protocol.signals import SessionBegan, Signal, SignalId, Stop
 from agentrail.core.session.state import SessionState
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import AgentStart, Event, EventsLost, MessageDelta, ToolCalls
-from agentrail.runtime.subscription import Subscription, decide_terms
+from agentrail.runtime.event_subscription import Subscription, decide_terms
 from agentrail.testing import strategies
 from agentrail.testing.cancelling import check_events
 from agentrail.testing.checked_run import LATER_MS, come_to_rest

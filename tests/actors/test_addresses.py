@@ -4,9 +4,9 @@ import pytest
 import trio
 
 from agentrail.actors import SELF, Link, Send, Unlink, Unwatch, Watch, open_supervisor, subtree, worker
+from agentrail.actors.actor_registry import Registry
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down
-from agentrail.actors.registry import Registry
 from agentrail.errors import ActorDown, CallingSelf, CallTimeout, InvalidSpec, MailboxFull, NoMailbox
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import NoProcess

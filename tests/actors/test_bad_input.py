@@ -5,9 +5,9 @@ import math
 import pytest
 
 from agentrail.actors import change_code, machine, open_partitions, worker
+from agentrail.actors.actor_registry import Registry
 from agentrail.actors.introspection import get_state, get_status, resume, suspend
 from agentrail.actors.monitor import monitor
-from agentrail.actors.registry import Registry
 from agentrail.errors import (
     AgentrailError,
     AlreadyRegistered,

@@ -12,9 +12,9 @@ from agentrail.actors import (
     subtree,
     worker,
 )
+from agentrail.actors.actor_registry import Registry
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import link
-from agentrail.actors.registry import Registry
 from agentrail.errors import (
     ActorDown,
     CallTimeout,

@@ -15,8 +15,8 @@ from agentrail.actors import (
     resume,
     suspend,
 )
+from agentrail.actors.actor_registry import Registry
 from agentrail.actors.monitor import monitor
-from agentrail.actors.registry import Registry
 from agentrail.errors import (
     ActorDown,
     AgentrailError,

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from agentrail.actors import worker
-from agentrail.actors.handle import cell_of
-from agentrail.actors.registry import Registered, Registry
+from agentrail.actors.actor_handle import cell_of
+from agentrail.actors.actor_registry import Registered, Registry
 from agentrail.errors import ActorDown, AlreadyRegistered, AlreadyStarted, NotOwner, RegistryClosed
 from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import Crashed, Shutdown

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from agentrail.actors import open_supervisor, subtree
+from agentrail.actors.actor_registry import Registry
 from agentrail.actors.dead_letters import dead_letters
-from agentrail.actors.registry import Registry
 from agentrail.errors import AlreadyStarted, InternalError
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ChildSpec

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agentrail.actors import Link, Send, Unwatch, Watch, machine, open_partitions, worker
-from agentrail.actors.handle import cell_of
+from agentrail.actors.actor_handle import cell_of
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down, ExitSignal, link, monitor, unlink
 from agentrail.errors import ActorDown, CallTimeout, MailboxFull, NoPartitions

@@ -6,7 +6,7 @@ Trio draws the order in which tasks have their turn, so what would be wrong ever
 import trio
 import trio.testing
 
-from agentrail.actors.handle import cell_of
+from agentrail.actors.actor_handle import cell_of
 from agentrail.errors import ChildStartFailed
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Shutdown

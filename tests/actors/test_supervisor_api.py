@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail.actors import current_actor, open_supervisor, subtree, worker
-from agentrail.actors.start import takes_task_status
+from agentrail.actors.actor_types import takes_task_status
 from agentrail.errors import (
     ActorDown,
     AlreadyPresent,

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from agentrail.actors import IGNORE, open_supervisor, subtree, worker
-from agentrail.actors.registry import Registry
+from agentrail.actors.actor_registry import Registry
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorStartFailed
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags, check_child_specs
 from agentrail.otp.exits import Shutdown

@@ -3,7 +3,7 @@
 import trio
 
 from agentrail.actors import open_supervisor, render_tree, subtree, worker
-from agentrail.actors.tree import TreePart
+from agentrail.actors.tree_report import TreePart
 from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.statem import Keep

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from agentrail.actors import SupervisorInit, open_supervisor, subtree, worker
-from agentrail.actors.handle import cell_of
-from agentrail.actors.registry import Registry
+from agentrail.actors.actor_handle import cell_of
+from agentrail.actors.actor_registry import Registry
 from agentrail.errors import (
     ActorDown,
     AlreadyStarted,

@@ -9,7 +9,7 @@ from agentrail.blueprints.building import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.config import show_configuration
 from agentrail.core.policy.budget import Budget
-from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.rig import on_bounded_time

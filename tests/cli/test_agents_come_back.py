@@ -22,7 +22,7 @@ from agentrail.cli.resume_option import LATEST
 from agentrail.cli.resuming import come_back
 from agentrail.cli.shared_stores import open_equipped, shared_stores
 from agentrail.cli.stored_code import code_of, find_resumable, setup_of
-from agentrail.runtime.glancing import names_for_commands
+from agentrail.runtime.session_rows import names_for_commands
 from agentrail.stores.named import open_store
 from agentrail.tools import builtin_names
 from tests.cli.rig import run_agentrail

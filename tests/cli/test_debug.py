@@ -25,7 +25,7 @@ SANDBOX = (
     "LocalSandbox.aclose = fall\n"
 )
 STEP = (
-    "import agentrail.runtime.session as session\n"
+    "import agentrail.runtime.session_actor as session\n"
     "from agentrail.core.protocol.signals import Prompt\n"
     "real = session.step\n"
     "def fall(state, signal):\n"

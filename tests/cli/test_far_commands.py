@@ -7,7 +7,7 @@ from agentrail.cli.switching import GoTo
 from agentrail.commands import CommandAnswer, CommandDesk, CommandRow
 from agentrail.errors import CommandError
 from agentrail.messages import SessionId
-from agentrail.remote.listing import SessionOnServer
+from agentrail.remote.session_listing import SessionOnServer
 
 
 def row(name, source="project"):

@@ -28,7 +28,7 @@ from agentrail.core.journal.branches import CallBehind, PastTurn
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 from agentrail.messages import CallId, TokenUsage
 from agentrail.plugins import Permissions
-from agentrail.runtime.glancing import names_for_commands
+from agentrail.runtime.session_rows import names_for_commands
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 from tests.commands.desk import Told

@@ -10,8 +10,8 @@ import pytest
 from agentrail.cli.cost import csv_lines, exact_usd
 from agentrail.errors import Overloaded
 from agentrail.gateway.access import ANYONE_HERE as LOCAL
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.cost_table import cost_table, make_query
+from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import fails, says
 from tests.console.browsing import axe_faults, is_quiet, shows, until
 from tests.host.hosting import profile, say

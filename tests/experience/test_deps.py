@@ -10,7 +10,7 @@ from agentrail.abc import ToolContext
 from agentrail.core.session.state_codec import encode_session
 from agentrail.core.wire.codec import encode_event, encode_signal
 from agentrail.errors import OptionError
-from agentrail.runtime import session as runtime_session
+from agentrail.runtime import session_actor as runtime_session
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import calling, until, wants

@@ -36,7 +36,7 @@ from agentrail.host import (
     workspace_files,
 )
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.past_events import PageAsked
+from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says

@@ -13,7 +13,7 @@ from agentrail.gateway.open_socket import MAX_REPLAY_BYTES, ReplaySocket, send_p
 from agentrail.gateway.socket_frames import Subscribe, socket_event_frame
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.subscription import decide_terms
+from agentrail.runtime.event_subscription import decide_terms
 from tests.gateway.socket_client import socket_of
 from tests.gateway.test_sockets import auth
 from tests.gateway.web import serving

@@ -15,7 +15,7 @@ from agentrail.gateway.event_pages import CUT, MAX_PAGE_BYTES, MAX_VALUE_BYTES, 
 from agentrail.host import Principal
 from agentrail.messages import SessionId
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.past_events import PageOfEvents
+from agentrail.runtime.event_history import PageOfEvents
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool

@@ -11,7 +11,7 @@ from agentrail.gateway import calls
 from agentrail.gateway.calls import CallAnswer
 from agentrail.host import Principal
 from agentrail.plugins import Action, AfterResponse, Context, Continue, Plugin, on
-from agentrail.runtime.glancing import phase_of
+from agentrail.runtime.session_rows import phase_of
 from agentrail.stores.memory import MemoryStore
 from tests.host.hosting import answering, asked, hosting, profile
 from tests.runtime.rig import on_virtual_time

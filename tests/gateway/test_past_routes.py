@@ -11,8 +11,8 @@ import pytest
 from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
 from agentrail.core.journal.replaying import explain_journal
 from agentrail.host import Principal
-from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
-from agentrail.runtime.withheld import knowing
+from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
+from agentrail.runtime.tree_secrets import knowing
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule

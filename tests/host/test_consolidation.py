@@ -13,7 +13,7 @@ from agentrail.host.consolidation import PROFILE_ID, Consolidation
 from agentrail.host.identity import SessionOwner
 from agentrail.host.profile_policy import IDLE_MS, OLD_MS, SessionChange, decode_profile
 from agentrail.outside import current
-from agentrail.runtime.own_stores import OwnMemories, StoreDesk
+from agentrail.runtime.session_stores import OwnMemories, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import ScriptedModel, says

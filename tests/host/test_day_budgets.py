@@ -21,7 +21,7 @@ from agentrail.host.limits import (
     use_of_day,
 )
 from agentrail.messages import SessionId
-from agentrail.runtime.clock import set_now_ms
+from agentrail.runtime.session_clock import set_now_ms
 from agentrail.runtime.spending_book import SessionSpending
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says

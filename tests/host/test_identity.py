@@ -16,7 +16,7 @@ from agentrail.host.identity import (
     user_data_of,
 )
 from agentrail.runtime.arguments import fault_of_digest
-from agentrail.runtime.scopes import fault_of_scope
+from agentrail.runtime.session_keys import fault_of_scope
 
 ADA = SessionOwner("acme", "ada")
 BOB = SessionOwner("acme", "bob")

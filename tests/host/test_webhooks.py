@@ -24,7 +24,7 @@ from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, encode_awaited
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.clock import now_ms
+from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore

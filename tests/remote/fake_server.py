@@ -80,7 +80,7 @@ class FakeServer:
 
     @asynccontextmanager
     async def dial(self) -> AsyncIterator[WebSocketConnection]:
-        """Open a connection, as `agentrail.remote.dialing` does."""
+        """Open a connection, as `agentrail.remote.dialer` does."""
         self.dialled_at.append(trio.current_time())
         here, there = memory_stream_pair()
         wanted: Any = here  # the library names sockets where it takes any stream

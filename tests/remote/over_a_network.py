@@ -21,8 +21,8 @@ from agentrail.gateway.app import create_app
 from agentrail.host import Limits, Principal
 from agentrail.host.identity import SessionOwner, user_data_of
 from agentrail.remote.link import Links, open_links
-from agentrail.remote.session import RemoteSession
-from agentrail.runtime.handle import Session
+from agentrail.remote.remote_session import RemoteSession
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing import supervisors

@@ -31,9 +31,9 @@ from agentrail.events import (
     ToolExecutionStart,
 )
 from agentrail.host.payloads import Principal
-from agentrail.remote.connecting import open_remote
-from agentrail.remote.dialing import address_of, dial_for
-from agentrail.remote.listing import (
+from agentrail.remote.connect import open_remote
+from agentrail.remote.dialer import address_of, dial_for
+from agentrail.remote.session_listing import (
     read_session_page,
 )
 from agentrail.testing.models import ScriptedModel, calls, says

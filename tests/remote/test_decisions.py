@@ -9,12 +9,12 @@ from agentrail import errors
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused
 from agentrail.gateway.answers import answer_to
 from agentrail.gateway.socket_frames import refusal_frame
-from agentrail.remote.dialing import address_of, reconnect_seconds
-from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
-from agentrail.remote.frames import decode_server_frame, position_of
-from agentrail.remote.reading import RemoteReading
-from agentrail.remote.session import RemoteSession
-from agentrail.runtime.handle import Session
+from agentrail.remote.dialer import address_of, reconnect_seconds
+from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
+from agentrail.remote.frame_codec import decode_server_frame, position_of
+from agentrail.remote.read_position import RemoteReading
+from agentrail.remote.remote_session import RemoteSession
+from agentrail.runtime.session_handle import Session
 from tests.remote.fake_server import committed, delta
 
 # --- delays, addresses, ends

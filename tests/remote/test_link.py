@@ -15,7 +15,7 @@ from agentrail.errors import (
     YourMove,
 )
 from agentrail.events import SessionEnd
-from agentrail.remote.connecting import open_remote
+from agentrail.remote.connect import open_remote
 from tests.remote.fake_server import FakeServer, committed, delta
 from tests.runtime.rig import on_virtual_time
 

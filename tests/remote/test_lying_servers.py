@@ -12,9 +12,9 @@ import agentrail
 from agentrail.errors import AgentrailError, CodecError, Unreachable
 from agentrail.events import EventsLost
 from agentrail.gateway.serving import open_listeners, serve_app, tls_context
-from agentrail.remote.connecting import open_remote
-from agentrail.remote.frames import ServerFrame, terms_in
-from agentrail.remote.reading import RemoteReading
+from agentrail.remote.connect import open_remote
+from agentrail.remote.frame_codec import ServerFrame, terms_in
+from agentrail.remote.read_position import RemoteReading
 from agentrail.structs import replace
 from agentrail.testing.clock import FakeClock
 from tests.remote.fake_server import FakeServer, committed

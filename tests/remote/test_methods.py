@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from agentrail.remote.session import NotRemoteCalls, RemoteSession
-from agentrail.runtime.handle import Session
+from agentrail.remote.remote_session import NotRemoteCalls, RemoteSession
+from agentrail.runtime.session_handle import Session
 
 # What is said over a network only.
 REMOTE_ONLY = {

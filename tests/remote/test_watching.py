@@ -7,8 +7,8 @@ import trio
 
 from agentrail.errors import CodecError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.host.payloads import Principal
-from agentrail.remote.dialing import address_of, dial_for
-from agentrail.remote.watching import WatchedRows, watch_rows
+from agentrail.remote.dialer import address_of, dial_for
+from agentrail.remote.row_watch import WatchedRows, watch_rows
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from tests.gateway.web import serving
 from tests.host.hosting import answering

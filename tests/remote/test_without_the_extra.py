@@ -46,7 +46,7 @@ def test_all_can_be_imported(missing):
     """Programs that open no WebSocket never notice."""
     program = (
         f"import sys; sys.modules[{missing!r}] = None;"
-        "import agentrail.app, agentrail.cli.top, agentrail.cli.chat, agentrail.remote.session; print(agentrail.connect.__name__)"
+        "import agentrail.app, agentrail.cli.top, agentrail.cli.chat, agentrail.remote.remote_session; print(agentrail.connect.__name__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -24,7 +24,7 @@ from agentrail.gateway.frames import DoneReason
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.server_frames import CloseCode
 from scripts import api_pages

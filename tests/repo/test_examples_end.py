@@ -24,8 +24,8 @@ import agentrail
 from agentrail import blocking
 from agentrail.core.protocol.request import TextDelta
 from agentrail.errors import AgentrailError, Authentication, SessionDown
-from agentrail.runtime import assembly, models
-from agentrail.runtime.handle import Session
+from agentrail.runtime import assembly, model_lookup
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.clock import FakeClock
 from tests.thinned import paired
@@ -109,7 +109,7 @@ class World:
 
     def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put it in the place of the real one."""
-        find, start, run = models.find_provider, SessionSupervisor._start, trio.run  # noqa: SLF001 - all doors lead through it
+        find, start, run = model_lookup.find_provider, SessionSupervisor._start, trio.run  # noqa: SLF001 - all doors lead through it
 
         def find_other(*given: Any) -> tuple[str, Any]:
             name, provider = find(*given)
@@ -130,7 +130,7 @@ class World:
             return run(self._bounded, main, given, **{"clock": clock, **options})
 
         monkeypatch.setattr(assembly, "find_provider", find_other)
-        monkeypatch.setattr(models, "find_provider", find_other)
+        monkeypatch.setattr(model_lookup, "find_provider", find_other)
         monkeypatch.setattr(SessionSupervisor, "_start", start_noted)
         monkeypatch.setattr(trio, "run", run_bounded)
 

@@ -12,22 +12,22 @@ PACKAGE = Path(agentrail.__file__).parent
 # Who folds, and what for. Only `resuming` makes a live session of what that comes to; the others look, or begin a new journal.
 FOLDS = {
     "core/journal/replaying.py",  # compares a fold with what was lived
-    "runtime/reviving.py",  # reads and folds: what all below are given
-    "runtime/past.py",  # what a session was at a number
-    "runtime/old_events.py",  # what it published long ago
-    "runtime/past_events.py",  # the same, in pages, of sessions that sleep too
+    "runtime/session_loader.py",  # reads and folds: what all below are given
+    "runtime/journal_state.py",  # what a session was at a number
+    "runtime/journal_events.py",  # what it published long ago
+    "runtime/event_history.py",  # the same, in pages, of sessions that sleep too
     "runtime/spending_book.py",  # what it has used: lost usage stands in no signal
     "testing/folded.py",  # compares a fold with a session of a test
 }
 BRINGS_BACK = {
-    "runtime/resuming.py",  # the one way
+    "runtime/session_resume.py",  # the one way
     "cli/stored.py",  # prints what would be decided, over a store that it only reads
 }
 MAKES_SESSIONS = {
     "runtime/assembly.py",  # a new one
-    "runtime/children.py",  # a new one, below another
+    "runtime/child_calls.py",  # a new one, below another
     "runtime/forks.py",  # a fork, whose journal begins with the state that it is given
-    "runtime/resuming.py",  # the one that comes back
+    "runtime/session_resume.py",  # the one that comes back
     "runtime/hibernation.py",  # the shell of one that sleeps, which `resuming` fills
 }
 
@@ -68,7 +68,7 @@ def test_nothing_else_folds_a_journal():
 @pytest.mark.at(143)
 def test_nothing_else_makes_a_live_session_of_a_journal():
     """What was folded is brought back in one module; a session is made in three others, none of which folds."""
-    assert takers("agentrail.runtime.reviving", "revive", "taken_on") == BRINGS_BACK
+    assert takers("agentrail.runtime.session_loader", "revive", "taken_on") == BRINGS_BACK
     made = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -83,4 +83,4 @@ def test_nothing_else_makes_a_live_session_of_a_journal():
 @pytest.mark.at(143)
 def test_a_start_of_the_process_a_call_and_a_message_lead_to_the_same_way():
     """`resume=`, `resume_session`, and whatever else wakes a session: each goes through `Resumption`, which one place makes."""
-    assert takers("agentrail.runtime.resuming", "Resumption") == {"runtime/hibernation.py"}
+    assert takers("agentrail.runtime.session_resume", "Resumption") == {"runtime/hibernation.py"}

@@ -28,8 +28,11 @@ QUEUES: Final = {
         "tests/gateway/test_socket_queue.py",
     ),
     "otp/tracebacks.py:waiting": ("GROUP_LIMIT exceptions inside of groups", "tests/otp/test_tracebacks.py"),
-    "blocking/thread.py:_come": ("the calls of other threads, begun one each turn", "tests/test_blocking.py"),
-    "blocking/reading.py:_taken": ("MAX_TAKEN", "tests/test_blocking.py"),
+    "blocking/supervisor_thread.py:_come": (
+        "the calls of other threads, begun one each turn",
+        "tests/test_blocking.py",
+    ),
+    "blocking/iterators.py:_taken": ("MAX_TAKEN", "tests/test_blocking.py"),
     "actors/mailbox.py:_queue": ("capacity", "tests/actors/test_mailbox.py"),
     "actors/mailbox.py:_NO_MAIL": ("holds nothing, `maxlen=0`", "tests/actors/test_mailbox.py"),
     "actors/mailbox.py:_control": (
@@ -37,7 +40,7 @@ QUEUES: Final = {
         "tests/actors/test_mailbox.py",
     ),
     "actors/address.py:_held": ("hold_limit", "tests/actors/test_addresses.py"),
-    "actors/registry.py:_news": (
+    "actors/actor_registry.py:_news": (
         "a thousand changes in a row, `_MAX_CHAIN`",
         "tests/actors/test_registry.py",
     ),
@@ -59,11 +62,14 @@ QUEUES: Final = {
         "one for each subscription, and each command that a caller waits for",
         "tests/remote/test_link.py",
     ),
-    "remote/reading.py:_waiting": ("buffer", "tests/remote/test_decisions.py"),
-    "remote/reading.py:kept": ("a part of `_waiting`", "tests/remote/test_decisions.py"),
-    "remote/reading.py:_snapshots": ("one for each `EventsLost` of `_waiting`", "tests/remote/test_link.py"),
-    "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
-    "runtime/inspecting.py:kept": ("the limit of a page", "tests/gateway/test_past_routes.py"),
+    "remote/read_position.py:_waiting": ("buffer", "tests/remote/test_decisions.py"),
+    "remote/read_position.py:kept": ("a part of `_waiting`", "tests/remote/test_decisions.py"),
+    "remote/read_position.py:_snapshots": (
+        "one for each `EventsLost` of `_waiting`",
+        "tests/remote/test_link.py",
+    ),
+    "runtime/ended_sessions.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
+    "runtime/journal_inspection.py:kept": ("the limit of a page", "tests/gateway/test_past_routes.py"),
     "runtime/session_reports.py:parked": ("MAX_PARKED", "tests/runtime/test_session_reports.py"),
     "runtime/store_writer.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
@@ -79,17 +85,17 @@ QUEUES: Final = {
         "buffer",
         "tests/runtime/test_session_reports.py",
     ),
-    "runtime/subscription.py:_NONE": (
+    "runtime/event_subscription.py:_NONE": (
         "holds nothing, and is never written to",
         "tests/runtime/test_subscriptions.py",
     ),
-    "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
-    "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
-    "runtime/subscription.py:_snapshots": (
+    "runtime/event_subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
+    "runtime/event_subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
+    "runtime/event_subscription.py:_snapshots": (
         "one for each `EventsLost` of `_replay` and `_buffer`",
         "tests/runtime/test_readers_come_back.py",
     ),
-    "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
+    "runtime/event_subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
     "sandboxes/protected_mounts.py:waiting": ("_MAX_ENTRIES_LOOKED_AT", "tests/sandboxes/test_attacks.py"),
 }
 """Each queue of the shell: what bounds it, and where a test meets the bound."""
@@ -178,11 +184,11 @@ def test_nothing_but_its_actor_writes_a_session():
     steps = {
         name for name, source in sources.items() if _takes(source, "agentrail.core.session.machine", "step")
     }
-    assert steps == {"runtime/session.py", "runtime/assembly.py"}
+    assert steps == {"runtime/session_actor.py", "runtime/assembly.py"}
     writers = {
         name for name, source in sources.items() if re.search(r"\.state(, \w+)? = .*step(_stored)?\b", source)
     }
-    assert writers == {"runtime/session.py"}
+    assert writers == {"runtime/session_actor.py"}
 
 
 def _takes(source: str, module: str, name: str) -> bool:

@@ -12,7 +12,7 @@ from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import Ok
 from agentrail.errors import AgentrailError
 from agentrail.messages import ToolMessage
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, calls, says

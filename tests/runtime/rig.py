@@ -10,8 +10,8 @@ import trio
 
 from agentrail.core.session.projection import Status
 from agentrail.events import Event
-from agentrail.runtime.handle import Session
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.clock import FakeClock, threads_hold

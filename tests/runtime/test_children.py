@@ -17,7 +17,7 @@ from agentrail.events import (
     SubagentEvent,
     ToolExecutionEnd,
 )
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool

@@ -20,7 +20,7 @@ from agentrail.core.session.machine import step
 from agentrail.core.values.known_secrets import REPLACEMENT as SAID, KnownSecrets
 from agentrail.errors import ErrorInfo
 from agentrail.messages import PromptRef, Text, TokenUsage
-from agentrail.runtime.clean_signals import SignalCleaner
+from agentrail.runtime.signal_scrubber import SignalCleaner
 from tests.core.worlds import completed, new_session, run, stream_of
 
 KEY = "sk-canary-0123456789"

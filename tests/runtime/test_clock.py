@@ -10,7 +10,7 @@ import trio.testing
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
-from agentrail.runtime.clock import MAX_IN_A_ROW, SessionTimers, now_ms
+from agentrail.runtime.session_clock import MAX_IN_A_ROW, SessionTimers, now_ms
 from tests.runtime.rig import on_virtual_time
 
 

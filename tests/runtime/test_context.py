@@ -27,7 +27,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.plugins import BeforeRequest, Continue, plugin
-from agentrail.runtime.context import ContextGatherer, decide_context, digest_of_context
+from agentrail.runtime.context_gatherer import ContextGatherer, decide_context, digest_of_context
 from agentrail.testing.cancelling import cancel_everywhere, check_history
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until

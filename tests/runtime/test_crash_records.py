@@ -61,7 +61,7 @@ async def test_a_bug_in_step(supervisor, records, monkeypatch):
     """Whoever asked reads it as an internal error, and the session goes on."""
     session = await supervisor.start_session(model=saying("ok", "ok"), **OPTIONS)
     with monkeypatch.context() as patch:
-        patch.setattr("agentrail.runtime.session.step", _step_with_a_bug)
+        patch.setattr("agentrail.runtime.session_actor.step", _step_with_a_bug)
         with pytest.raises(InternalError) as caught:
             await session.ask("go")
     check(records, str(caught.value))

@@ -10,7 +10,7 @@ from agentrail.core.journal.replaying import replay
 from agentrail.errors import JournalDrifted, OptionError
 from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.messages import ToolMessage
-from agentrail.runtime.reviving import PluginFinder
+from agentrail.runtime.session_loader import PluginFinder
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule

@@ -7,7 +7,7 @@ import agentrail
 from agentrail.abc import ExecuteOptions, ToolContext
 from agentrail.errors import OptionError, SandboxError, StoreUnavailable
 from agentrail.events import AgentEnd
-from agentrail.runtime.restoring import RestoredFiles
+from agentrail.runtime.file_restore import RestoredFiles
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.memory import MemoryStore

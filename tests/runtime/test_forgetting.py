@@ -18,7 +18,7 @@ from agentrail.errors import (
     SessionDown,
     StoreUnavailable,
 )
-from agentrail.runtime.forgetting import UserTrees, erase_trees, forks_first, trees_of_user
+from agentrail.runtime.erasure_report import UserTrees, erase_trees, forks_first, trees_of_user
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import ScriptedModel, says

@@ -6,7 +6,7 @@ import trio
 from agentrail import SessionDown
 from agentrail.errors import SessionRefused
 from agentrail.events import SessionEnd
-from agentrail.runtime import last_words
+from agentrail.runtime import ended_sessions
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.runtime.rig import on_virtual_time, open_bare, rest, saying
 
@@ -66,8 +66,8 @@ async def test_an_id_that_is_taken_anew_has_its_own_five_minutes():
 
 async def test_only_so_many_are_known(supervisor, monkeypatch):
     """The last ones, in the order in which they ended; and of fewer there is a handle."""
-    monkeypatch.setattr(last_words, "MAX_LAST_WORDS", 4)
-    monkeypatch.setattr(last_words, "MAX_HANDLES", 2)
+    monkeypatch.setattr(ended_sessions, "MAX_LAST_WORDS", 4)
+    monkeypatch.setattr(ended_sessions, "MAX_HANDLES", 2)
     for number in (0, 1, 2, 0, 3, 4):
         session = await supervisor.start_session(model=saying("a"), session_id=f"s-{number}")
         await session.stop()

@@ -18,7 +18,7 @@ from agentrail.errors import (
 from agentrail.events import AgentEnd, ApprovalRequired, EventsLost, SessionStart, ToolExecutionStart
 from agentrail.messages import Text, ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime.rewinding import RewindRequest
+from agentrail.runtime.rewind_request import RewindRequest
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import check_history
 from agentrail.testing.faulty_store import FaultyStore

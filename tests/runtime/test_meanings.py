@@ -18,9 +18,9 @@ from agentrail.events import PluginEvent
 from agentrail.host.host_options import HostOptions
 from agentrail.outside import current
 from agentrail.plugins import AutoRecall
-from agentrail.runtime.embedding import EmbedderEdge
-from agentrail.runtime.meanings import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
-from agentrail.runtime.own_stores import OwnKnowledge, OwnMemories, StoreDesk
+from agentrail.runtime.embedder_guard import EmbedderEdge
+from agentrail.runtime.session_stores import OwnKnowledge, OwnMemories, StoreDesk
+from agentrail.runtime.vector_search import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
 from agentrail.stores import named_memories
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.recall_memory import InMemoryRecall

@@ -13,7 +13,7 @@ from agentrail.core.protocol.hooks import Found
 from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current
-from agentrail.runtime.own_stores import OwnMemories, StoreDesk, decide_owner
+from agentrail.runtime.session_stores import OwnMemories, StoreDesk, decide_owner
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import ScriptedModel, calls, says

@@ -387,7 +387,7 @@ async def test_what_crashes_the_core_is_put_aside_without_secrets(told, monkeypa
             raise ValueError(message)
 
         with monkeypatch.context() as patch:
-            patch.setattr("agentrail.runtime.clean_signals.settled", broken)
+            patch.setattr("agentrail.runtime.signal_scrubber.settled", broken)
             with pytest.raises(AgentrailError) as caught:
                 await session.prompt("go")
         assert found_in(str(caught.value).encode()) == []

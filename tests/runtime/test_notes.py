@@ -14,8 +14,8 @@ from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of
 from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current
-from agentrail.runtime.own_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.runtime.plugin_requests import run_memory_request
+from agentrail.runtime.session_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says

@@ -8,7 +8,7 @@ import trio
 
 from agentrail.errors import YourMove
 from agentrail.events import AgentEnd, EventsLost
-from agentrail.runtime import old_events
+from agentrail.runtime import journal_events
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import RecordingTool
@@ -63,7 +63,7 @@ async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
         await session.ask("Hi")
         last = (await session.status()).last_seq
         if why == "too many":
-            monkeypatch.setattr(old_events, "MAX_OLD_EVENTS", 3)
+            monkeypatch.setattr(journal_events, "MAX_OLD_EVENTS", 3)
         else:
             change = {"hash": b"x" * 16} if why == "damaged" else {"does": "publish 1-2"}
             read = inner.read

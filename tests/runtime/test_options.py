@@ -10,7 +10,7 @@ from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import OptionError
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
 from agentrail.providers.options import ProviderOptions
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import OTHER_WORDS, SessionOptions, make_options
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, says

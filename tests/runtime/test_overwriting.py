@@ -12,8 +12,8 @@ import agentrail
 from agentrail.abc.store import OwedRow, Standing
 from agentrail.errors import StillNeeded, StoreUnavailable
 from agentrail.outside import current
-from agentrail.runtime import overwriting
-from agentrail.runtime.overwriting import OVERWRITE_AFTER_SECONDS, REST_PER_SECOND, Overwriter
+from agentrail.runtime import overwriter
+from agentrail.runtime.overwriter import OVERWRITE_AFTER_SECONDS, REST_PER_SECOND, Overwriter
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
@@ -175,7 +175,7 @@ async def test_a_sweep_asks_once_and_only_of_a_small_file(tmp_path, monkeypatch,
         await sweeps.sweep()
         await trio.sleep(600)
         assert (sweeps.deleted, len(store.written_at)) == (2, 1)
-        monkeypatch.setattr(overwriting, "MAX_SWEPT_BYTES", 3)
+        monkeypatch.setattr(overwriter, "MAX_SWEPT_BYTES", 3)
         store.path = tmp_path / "sessions.db"
         store.path.write_bytes(b"long")
         begin(store, "c")

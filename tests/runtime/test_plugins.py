@@ -16,8 +16,8 @@ from agentrail.events import (
     PluginSlow,
 )
 from agentrail.messages import TokenUsage
-from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.plugin_requests import decide_usage_so_far
+from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule

@@ -19,7 +19,7 @@ from agentrail.events import (
 from agentrail.runtime import event_bus, fan_in
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import ChildUsage
-from agentrail.runtime.rewinding import RewindRequest
+from agentrail.runtime.rewind_request import RewindRequest
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, says

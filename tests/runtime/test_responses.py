@@ -12,7 +12,7 @@ from agentrail.core.wire.codec import decode_signal, encode_signal
 from agentrail.core.wire.settling import settled
 from agentrail.errors import CodecError, ProtocolError
 from agentrail.messages import AssistantMessage, CallId, Text, TokenUsage, ToolCall
-from agentrail.runtime.models import is_plain, readable
+from agentrail.runtime.model_lookup import is_plain, readable
 
 PLAIN = ResponseCompleted(
     at_ms=5,

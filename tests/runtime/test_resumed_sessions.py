@@ -32,7 +32,7 @@ from agentrail.events import (
     ToolExecutionEnd,
 )
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime import reviving
+from agentrail.runtime import session_loader
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import check_history
@@ -174,7 +174,7 @@ async def test_when_the_first_of_three_fails_the_second_has_it_and_the_third_is_
 @pytest.mark.parametrize("call", ["start", "resume", "fork"])
 async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call, monkeypatch):
     """Its beginning is durable before it acts, and the same beginning twice is one to the store, as it has to be."""
-    monkeypatch.setattr("agentrail.runtime.keeping.now_ms", lambda: 5)
+    monkeypatch.setattr("agentrail.runtime.persistence.now_ms", lambda: 5)
     inner, model = fresh(), saying("a")
     slow = FaultyStore(inner)
     slow.delay_seconds = 0.02
@@ -704,7 +704,7 @@ async def test_a_drift_that_was_recorded_long_ago_stays_known(monkeypatch):
     """Also where what came before it is no longer among the records whose events are at hand, and no snapshot can be read."""
     inner = fresh()
     await lived(inner)
-    monkeypatch.setattr(reviving, "REPLAYED_RECORDS", 20)
+    monkeypatch.setattr(session_loader, "REPLAYED_RECORDS", 20)
     turns = 20
     async with Process(inner) as supervisor:
         session = await supervisor.resume_session(
@@ -715,7 +715,7 @@ async def test_a_drift_that_was_recorded_long_ago_stays_known(monkeypatch):
         whole, last = await session.messages(), (await session.status()).last_seq
     for snapshot in inner.snapshots("", "s-1"):
         inner.put_snapshot(msgspec.structs.replace(snapshot, state=b"{}"))
-    assert len(inner.read("", "s-1")) > 2 * reviving.REPLAYED_RECORDS
+    assert len(inner.read("", "s-1")) > 2 * session_loader.REPLAYED_RECORDS
     async with open_again(inner, on_drift="park") as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
         assert await session.messages() == whole

@@ -10,7 +10,7 @@ from agentrail.events import (
     EventsLost,
     SessionStart,
 )
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.testing.cancelling import check_events
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool

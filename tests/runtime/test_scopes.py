@@ -4,11 +4,11 @@ import pytest
 import trio
 
 from agentrail import AgentEnd, SessionDown, tool
-from agentrail.actors.start import worker
+from agentrail.actors.actor_types import worker
 from agentrail.errors import AlreadyStarted, CallingSelf, CursorAhead, OptionError, SubscriberTooSlow
 from agentrail.events import EventsLost, ToolExecutionEnd
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.runtime.scopes import fault_of_scope, is_in, key_of
+from agentrail.runtime.session_keys import fault_of_scope, is_in, key_of
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, calls, says

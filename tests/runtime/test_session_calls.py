@@ -7,9 +7,9 @@ import pytest
 
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import OptionError
-from agentrail.remote.session import RemoteSession
-from agentrail.runtime.handle import Session
+from agentrail.remote.remote_session import RemoteSession
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
+from agentrail.runtime.session_handle import Session
 from agentrail.wire.operations import OPERATIONS
 
 # What a method looks at before its row does.

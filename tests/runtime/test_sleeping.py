@@ -24,9 +24,9 @@ from agentrail.events import (
     SessionRecovered,
 )
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime import resuming
+from agentrail.runtime import session_resume
 from agentrail.runtime.arguments import decide_blocks
-from agentrail.runtime.session import FallAsleep, SessionCell
+from agentrail.runtime.session_actor import FallAsleep, SessionCell
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import check_events
@@ -435,10 +435,10 @@ async def test_what_cannot_be_read_says_so():
         await fall_asleep(supervisor, 2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store, "snapshots", lambda *_given: ())
-            patch.setattr(resuming, "revive", raising(JournalCorrupt("s-1", 2)))
+            patch.setattr(session_resume, "revive", raising(JournalCorrupt("s-1", 2)))
             with pytest.raises(JournalCorrupt):
                 await session.prompt("Hi")
-            patch.setattr(resuming, "revive", raising(KeyError("a bug")))
+            patch.setattr(session_resume, "revive", raising(KeyError("a bug")))
             with pytest.raises(InternalError, match="could not be woken"):
                 await session.prompt("Hi")
         assert await other.ask("Hi") == "b"

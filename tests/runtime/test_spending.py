@@ -15,8 +15,8 @@ from agentrail.errors import OptionError, Overloaded
 from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.clock import now_ms, set_now_ms
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, day_of, first_day_of, make_query
+from agentrail.runtime.session_clock import now_ms, set_now_ms
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, Turn, calls, fails, says

@@ -11,7 +11,7 @@ from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.errors import CycleFailed
 from agentrail.events import AgentError, StreamError
 from agentrail.messages import AssistantMessage, Text, Thinking, TokenUsage
-from agentrail.runtime import session as sessions
+from agentrail.runtime import session_actor as sessions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.supervisors import open_nameless

@@ -17,7 +17,7 @@ from agentrail.events import (
     ToolProgress,
     ToolTookEffect,
 )
-from agentrail.processes import note_started, note_stopped
+from agentrail.process_account import note_started, note_stopped
 from agentrail.runtime.tool_calls import Attempt, AttemptEnd, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, TOO_MANY
 from agentrail.testing.models import ScriptedModel, calls, says

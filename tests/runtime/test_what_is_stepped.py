@@ -15,7 +15,7 @@ from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import Text
 from agentrail.testing.models import ScriptedModel, says
 
-runtime_session: Any = import_module("agentrail.runtime.session")
+runtime_session: Any = import_module("agentrail.runtime.session_actor")
 """What steps; its names are looked at here."""
 
 HALF = "half \ud83d of it"

@@ -12,8 +12,8 @@ from agentrail.core.values.known_secrets import REPLACEMENT as SAID
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
-from agentrail.runtime.exporting import leaving_export
-from agentrail.runtime.withheld import (
+from agentrail.runtime.session_export import leaving_export
+from agentrail.runtime.tree_secrets import (
     MAX_VALUES,
     Withheld,
     handles_in,

@@ -9,7 +9,7 @@ import trio
 from agentrail.abc import Ok
 from agentrail.errors import OptionError, PromptError, SessionDown
 from agentrail.events import AgentEnd, AgentStart
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import RecordingTool

@@ -15,7 +15,7 @@ from agentrail.config.forms import SecretForm
 from agentrail.errors import OptionError
 from agentrail.gateway import read_token_file
 from agentrail.messages import ToolMessage
-from agentrail.private_places import keep_private
+from agentrail.private_paths import keep_private
 from agentrail.sandboxes.bubblewrap import find_neighbours
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.models import ScriptedModel, calls, says

@@ -24,7 +24,7 @@ from agentrail.errors import AgentrailError
 from agentrail.events import ApprovalRequired, AskUser
 from agentrail.outside import RealMachine
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing import digest as digest_module
 from agentrail.testing.cancelling import crash

@@ -21,7 +21,7 @@ from agentrail.messages import Text, UserMessage
 from agentrail.plugins import Continue, plugin
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.reviving import PluginFinder
+from agentrail.runtime.session_loader import PluginFinder
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.scenario import play, read_scenario, run_scenario

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, MemoryOwner, Ok, Passage
 from agentrail.outside import current
-from agentrail.runtime.own_stores import OwnKnowledge, StoreDesk
+from agentrail.runtime.session_stores import OwnKnowledge, StoreDesk
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.tools.kb_list import BASE_MISSING, kb_list
 from agentrail.tools.kb_read import kb_read

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from agentrail.abc import Error, MemoryEntry, MemoryOwner, Ok
 from agentrail.errors import ToolDefinitionError
 from agentrail.outside import current
-from agentrail.runtime.own_stores import OwnMemories, StoreDesk
+from agentrail.runtime.session_stores import OwnMemories, StoreDesk
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.tools import builtin
 from agentrail.tools.forget import forget_memory as forget

@@ -13,7 +13,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.distribution import install_command
-from agentrail.processes import ProcessAccount, keep_account
+from agentrail.process_account import ProcessAccount, keep_account
 from agentrail.web import page_helper
 from agentrail.web.reading import (
     ReadJob,

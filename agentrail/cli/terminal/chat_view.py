@@ -15,7 +15,7 @@ from agentrail.commands import CommandRegistry
 from agentrail.commands.showing import show_turn
 from agentrail.errors import AgentrailError, ReplyTimeout
 from agentrail.events import TERMINAL, Event, EventsLost, RequestStart
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 
 _WORDS_SECONDS: Final = 3.0
 """Time limit for fetching completions, in seconds."""

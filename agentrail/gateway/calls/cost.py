@@ -10,8 +10,8 @@ from agentrail.gateway.inspection_replies import CostBudget, CostDayBudget, Cost
 from agentrail.gateway.reading import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.host.inspected_rows import abouts_of
-from agentrail.runtime.clock import now_ms
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_day_of, make_query
+from agentrail.runtime.session_clock import now_ms
 
 MAX_BUDGETS = 20
 

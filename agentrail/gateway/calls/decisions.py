@@ -30,7 +30,7 @@ from agentrail.gateway.replies import (
 )
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_forms import read_approval
-from agentrail.runtime.handle import Session
+from agentrail.runtime.session_handle import Session
 from agentrail.wire.forms import encode_receipt
 from agentrail.wire.operations import Operation, RespondBody
 

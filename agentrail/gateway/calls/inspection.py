@@ -10,7 +10,7 @@ from attrs import evolve
 from msgspec import structs
 
 from agentrail import outside
-from agentrail.actors.tree import TreeNode
+from agentrail.actors.tree_report import TreeNode
 from agentrail.gateway.access import require_scope
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
@@ -26,7 +26,7 @@ from agentrail.gateway.inspection_replies import (
 )
 from agentrail.host import Host, Principal
 from agentrail.host.inspected_rows import Abouts, abouts_of, row_of_node
-from agentrail.runtime.inspecting import WantedRecords
+from agentrail.runtime.journal_inspection import WantedRecords
 from agentrail.wire.forms import page_of_messages
 from agentrail.wire.plain import encode_plain
 

@@ -30,8 +30,8 @@ from agentrail.gateway.inspection_replies import (
 )
 from agentrail.gateway.reading import refuse_field
 from agentrail.host import Host, Principal
-from agentrail.runtime.glancing import hold_next_request
-from agentrail.runtime.past_events import PageAsked
+from agentrail.runtime.event_history import PageAsked
+from agentrail.runtime.session_rows import hold_next_request
 
 MAX_EVENTS_OF_A_PAGE: Final = 1_000
 MAX_RESULT_PART_BYTES: Final = 1 << 20

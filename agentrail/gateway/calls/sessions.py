@@ -37,8 +37,8 @@ from agentrail.host.host_sessions import profile_of_root
 from agentrail.host.identity import metadata_of_session, profile_of_session
 from agentrail.host.listed_session import ListedSession
 from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
-from agentrail.runtime.handle import Session
-from agentrail.runtime.looking_back import record_of_event
+from agentrail.runtime.journal_access import record_of_event
+from agentrail.runtime.session_handle import Session
 from agentrail.wire.forms import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 

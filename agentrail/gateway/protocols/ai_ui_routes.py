@@ -64,9 +64,9 @@ from agentrail.protocols.ai_ui_messages import (
     read_ui_call,
 )
 from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
-from agentrail.runtime.handle import Session
-from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.session_handle import Session
 from agentrail.wire.plain import encode_plain
 
 # One response: reads its session and writes the frames.

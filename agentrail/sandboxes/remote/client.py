@@ -33,7 +33,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.errors import OptionError, ProcessRefused
-from agentrail.processes import note_left_elsewhere
+from agentrail.process_account import note_left_elsewhere
 from agentrail.sandboxes.command_runner import check_command
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, escape

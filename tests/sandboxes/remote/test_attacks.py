@@ -22,7 +22,7 @@ from agentrail.gateway.sandboxes.operations import decode_asked
 from agentrail.gateway.sandboxes.workspaces import open_local_workspace
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, tls_context
 from agentrail.host.payloads import Principal
-from agentrail.processes import ProcessAccount, keep_account
+from agentrail.process_account import ProcessAccount, keep_account
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote import client as client_module, operations
 from agentrail.sandboxes.remote.client import RemoteSandbox

@@ -1,4 +1,4 @@
-// How long to wait before a server is tried again: the same as `agentrail.remote.dialing`. Pure.
+// How long to wait before a server is tried again: the same as `agentrail.remote.dialer`. Pure.
 
 export const FIRST_MS = 250;
 export const MOST_MS = 10_000;

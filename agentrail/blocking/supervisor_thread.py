@@ -1,0 +1,346 @@
+"""The thread of a supervisor, and calls into it: a call goes in, and a future delivers its outcome.
+
+This module does not know what the calls do. It only knows that a thread waits here, and Trio there.
+"""
+
+import atexit
+import sys
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar, copy_context
+from typing import Any, Final, Generic, TypeVar
+
+import trio
+
+from agentrail.actors.deferred_error import Kept
+from agentrail.errors import AgentrailError, CallingSelf, HoldsLoop, SupervisorClosed, YourMove
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.fan_in import EVERY
+from agentrail.runtime.supervisor import SessionSupervisor
+
+T = TypeVar("T")
+
+
+class _Call(Generic[T]):
+    """A call in transit: the work for the other thread, and the future of its outcome."""
+
+    def __init__(
+        self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
+    ) -> None:
+        # Never set to running: a running future cannot be cancelled, and here a cancellation must stop the work.
+        self.future: Future[T] = Future()
+        self._home = home
+        self._make = make
+        self._unread = unread
+        # Copies the caller's context: a tool that calls its own session would wait for itself, in both threads.
+        self._context = copy_context()
+        self._scope = trio.CancelScope()
+
+    def on_done(self, future: Future[T]) -> None:
+        """Cancel the work of a cancelled future."""
+        if future.cancelled():
+            future.set_running_or_notify_cancel()  # otherwise `concurrent.futures.wait` would wait indefinitely
+            self._home.soon(self._scope.cancel)
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the task. Runs in the other thread."""
+        self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
+        self._context.run(nursery.start_soon, self._work)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the call. A settled future stays unchanged."""
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
+
+    async def _work(self) -> None:
+        failure = Kept()
+        with self._scope:
+            with failure:
+                self._give(await self._make())
+            if isinstance(failure.error, Exception):
+                self.fail(failure.error)
+            else:  # a cancellation, or an exception that ends the run: the run settles the remaining calls, and knows the cause
+                failure.release()
+        if self.future.done():
+            self._home.forget(self)
+
+    def _give(self, value: T) -> None:
+        try:
+            self.future.set_result(value)
+        except InvalidStateError:  # its caller gave up in this very moment
+            if self._unread is not None:
+                self._unread(value)
+
+
+class SupervisorThread:
+    """The thread of a supervisor, and calls into it."""
+
+    def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[SessionSupervisor]]) -> None:
+        self._open_one = open_one
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._way_in: Callable[..., object] | None = None
+        self._calls: dict[_Call[Any], None] = {}
+        self._is_leaving = False
+        self._come: deque[_Call[Any]] = deque()
+        self._has_come = trio.Event()
+        self._leave = trio.Event()
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._untold: BaseException | None = None
+        self._supervisor: SessionSupervisor | None = None
+        self.nursery: trio.Nursery | None = None
+
+    # --- life cycle
+
+    def open(self) -> None:
+        """Start the thread, and wait until the supervisor is open."""
+        if trio.lowlevel.in_trio_run():
+            message = (
+                "a blocking.Supervisor would hold the Trio run of this thread: "
+                "use `async with agentrail.open_supervisor() as supervisor:`, whose calls are awaited"
+            )
+            raise HoldsLoop(message)
+        if self._thread is not None:
+            message = "this supervisor was opened before: make another blocking.Supervisor()"
+            raise YourMove(message)
+        ready: Future[None] = Future()
+        context = copy_context()
+        # A daemon, because a program may end without closing it. Then the interpreter calls `close`.
+        self._thread = threading.Thread(
+            target=context.run, args=(self._live, ready), name="agentrail supervisor", daemon=True
+        )
+        self._thread.start()
+        atexit.register(self.close)
+        try:
+            ready.result()
+        except BaseException:
+            self.close(tell=False)
+            raise
+
+    def close(self, *, tell: bool = True) -> None:
+        """End all sessions in order, wait for the end of the thread, and raise the error of its run, once."""
+        if self in _RUNS_IN.get(()):
+            message = "a tool that closes the supervisor which runs it would wait for itself: return, and close it outside"
+            raise CallingSelf(message)
+        with self._lock:
+            self._is_leaving = True
+        self.soon(self._leave.set)
+        try:
+            self._wait_over()
+        finally:
+            atexit.unregister(self.close)
+        failure, self._untold = self._untold, None
+        if failure is not None and tell:
+            raise failure
+
+    def _wait_over(self) -> None:
+        if self._thread is None:
+            return
+        interrupt: BaseException | None = None
+        # Not `join`: after an interruption, it considers the thread ended (CPython, before 3.13).
+        while not self._over.is_set():
+            try:
+                self._over.wait()
+            except (KeyboardInterrupt, SystemExit) as error:  # from signal handlers, in the main thread
+                if interrupt is not None:  # the second one is final, also if a tool cannot be stopped
+                    raise
+                interrupt = error  # the sessions end in order, which takes at most ten seconds
+        self._thread.join()
+        if interrupt is not None:
+            raise interrupt
+
+    def _live(self, ready: "Future[None]") -> None:
+        """Run the thread."""
+        _RUNS_IN.set((*_RUNS_IN.get(()), self))
+        run = Kept()
+        with run:
+            # Ctrl-C does not arrive here. The main thread receives it, and cancels the call that it waits for.
+            trio.run(self._main, ready)
+        with self._lock:
+            self._way_in = None
+            self._failure = self._untold = _only(run.error)
+            left, self._calls = self._calls, {}
+        for call in left:
+            call.fail(self.closed())
+        if not ready.done() and self._failure is not None:
+            self._untold = None
+            ready.set_exception(self._failure)
+        self._over.set()
+
+    async def _main(self, ready: "Future[None]") -> None:
+        failure = Kept()
+        # Outside of the supervisor: sessions end first, which answers most waiting callers. Only then is the rest cancelled.
+        async with trio.open_nursery() as nursery:
+            with failure:
+                async with self._open_one() as supervisor:
+                    with self._lock:
+                        self._supervisor, self.nursery = supervisor, nursery
+                        self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
+                        if self._is_leaving:
+                            self._leave.set()
+                    nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
+                    ready.set_result(None)
+                    await self._leave.wait()
+            self.nursery = None
+            nursery.cancel_scope.cancel(reason="the supervisor was closed")
+        failure.release()
+
+    async def _begin_calls(self, nursery: trio.Nursery) -> None:
+        """Start calls in order of arrival, so that two calls of one thread are sent in that order.
+
+        Trio runs ready tasks in any order. Each call has its first turn, in which it is sent, before the next one starts.
+        """
+        while True:
+            await self._has_come.wait()
+            self._has_come = trio.Event()
+            while self._come:
+                self._come.popleft().begin(nursery)
+                await trio.lowlevel.checkpoint()
+
+    def _take(self, call: "_Call[Any]") -> None:
+        self._come.append(call)
+        self._has_come.set()
+
+    # --- calls
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the thread has ended."""
+        return self._over.is_set()
+
+    @property
+    def state(self) -> str:
+        """Return its state as text for users."""
+        if self._thread is None:
+            return "new"
+        if not self.is_over:
+            return "open"
+        return "closed" if self._failure is None else "crashed"
+
+    def near(self) -> SessionSupervisor:
+        """Return the supervisor, for use in its thread. Queries may use it after the end."""
+        if self._supervisor is None:
+            raise self.closed()
+        return self._supervisor
+
+    def closed(self) -> AgentrailError:
+        """Build the error for a call that comes too early or too late."""
+        if self._thread is None:
+            return YourMove(
+                "this supervisor is not open: `with blocking.Supervisor() as supervisor:`, or open()"
+            )
+        cause = self._failure
+        how = "was closed" if cause is None else f"has crashed ({describe_bug(cause)})"
+        error = SupervisorClosed(EVERY, f"the supervisor {how}")
+        error.__cause__ = cause
+        return error
+
+    def submit(
+        self, make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None = None
+    ) -> "Future[T]":
+        """Run work in the thread."""
+        call = _Call(self, make, unread)
+        with self._lock:
+            is_open = self._way_in is not None
+            if is_open:
+                self._calls[call] = None
+        if not is_open:
+            call.fail(self.closed())
+            return call.future
+        call.future.add_done_callback(call.on_done)
+        self.soon(self._take, call)
+        return call.future
+
+    def soon(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the thread, unless it has ended."""
+        way_in = self._way_in
+        if way_in is not None:
+            with suppress(trio.RunFinishedError):
+                way_in(function, *args)
+
+    def start(self, work: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a task from within the thread, unless everything is being cancelled."""
+        if self.nursery is not None:
+            self.nursery.start_soon(work, *args)
+
+    def forget(self, call: "_Call[Any]") -> None:
+        """Drop a settled call."""
+        with self._lock:
+            self._calls.pop(call, None)
+
+    def wait(self, future: "Future[T]") -> T:
+        """Wait for a future. An interruption such as Ctrl-C cancels the call."""
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # no effect if it raised this error
+            raise
+        finally:
+            del future  # its error refers to this frame, which would refer back to it
+
+    def look(self, look: Callable[[], T]) -> T:
+        """Run a query that does not wait: in the thread, or right here if the thread has ended."""
+
+        async def looked() -> T:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return look()
+
+        if self._way_in is None or self.is_here():
+            return look()
+        try:
+            return self.wait(self.submit(looked))
+        except SupervisorClosed:
+            return look()
+
+    def is_here(self) -> bool:
+        """Whether this is the thread."""
+        return threading.current_thread() is self._thread
+
+    def refuse_inside(self, call: str) -> None:
+        """Raise for a call that would wait for its own thread."""
+        if self.is_here():
+            message = (
+                f"{call} in the thread of its own supervisor, such as in a tool, would wait for itself: "
+                "await what the tool's context offers, or call .futures without waiting for it"
+            )
+            raise CallingSelf(message)
+
+    def refuse_to_hold(self, call: str) -> None:
+        """Raise for a call that would block an event loop."""
+        self.refuse_inside(call)
+        if trio.lowlevel.in_trio_run():
+            message = f"{call}(…) would hold the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"
+            raise HoldsLoop(message)
+        if _asyncio_runs():
+            where, _, name = call.rpartition(".")
+            message = (
+                f"{call}(…) would hold the asyncio loop of this thread: "
+                f"await asyncio.wrap_future({where}.futures.{name}(…))"
+            )
+            raise HoldsLoop(message)
+
+
+_RUNS_IN: Final[ContextVar[tuple[SupervisorThread, ...]]] = ContextVar(
+    "agentrail_blocking_supervisors_that_run_this"
+)
+"""Tasks inherit it, and functions in worker threads inherit it from the task that started them."""
+
+
+def _asyncio_runs() -> bool:
+    """Whether an asyncio loop is running in this thread. Uses asyncio only if the program has imported it."""
+    asyncio = sys.modules.get("asyncio")
+    # In a notebook, a loop runs each cell and waits for it anyway.
+    if asyncio is None or "ipykernel" in sys.modules:
+        return False
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the function that does not raise
+
+
+def _only(error: BaseException | None) -> BaseException | None:
+    """Unwrap an error that is alone in a group."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,305 @@
+"""Processes left behind by a crashed run: a list of them next to the store, which the next run uses to find and end them.
+
+A pid alone does not identify a process, because it is reused. Each is recorded with its start time and the boot of the
+machine. A
+process is ended only if it has all three, or the mark of its command, which no other process of the machine has. Each run has
+its own list, which is removed when the run ends cleanly. The list of a live run is left alone. Only for machines with
+`/proc`. This
+module uses no event loop.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from attrs import frozen
+
+from agentrail.logs import Logger
+from agentrail.structs import decoder_of
+
+LOGGER: Final = Logger("agentrail.process_account")
+
+SUFFIX: Final = ".processes"
+"""Suffix of a list's file name, after the name of the store."""
+
+MARKER: Final = "AGENTRAIL_COMMAND"
+"""Environment variable of a command's processes, with a separate value for each command."""
+
+MAX_ENDED_NOTED: Final = 1_000
+"""Maximum number of ended processes in a list before it is rewritten."""
+
+_MAX_LOOKS: Final = 3
+_MAX_BYTES: Final = 16 << 20
+_PROC: Final = Path("/proc")
+
+
+class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """Record of a process.
+
+    Attributes:
+        pid: Its pid, which is also that of its group.
+        started: Its start time, in ticks since the boot, as in proc_pid_stat(5).
+        boot: The boot, and the pid namespace.
+        mark: The value of its marker, empty for the run itself.
+    """
+
+    pid: int
+    started: int
+    boot: str
+    mark: str = ""
+    ended: bool = False
+
+
+_NOTES: Final = decoder_of(NotedProcess)
+
+
+@frozen
+class _Status:
+    group: int
+    started: int
+
+
+class ProcessList:
+    """The list of one run: a file that grows, and is removed at the clean end. Each call writes to the disk cache in a few microseconds."""
+
+    def __init__(self, path: Path) -> None:
+        """Set the path. The file is created with the first process."""
+        self._path = path
+        self._descriptor = -1
+        self._alive: dict[int, NotedProcess] = {}
+        self._ended = 0
+
+    def started(self, pid: int, mark: str) -> None:
+        """Record a process that has just started. A failure is logged once, and does not stop the process."""
+        status, boot = _status_of(pid), _boot()
+        if status is None or not boot:
+            return
+        noted = self._alive[pid] = NotedProcess(pid=pid, started=status.started, boot=boot, mark=mark)
+        self._write(noted)
+
+    def ended(self, pid: int) -> None:
+        """Record that it has ended completely."""
+        noted = self._alive.pop(pid, None)
+        if noted is None:
+            return
+        self._ended += 1
+        self._write(msgspec.structs.replace(noted, ended=True))
+        if self._ended > MAX_ENDED_NOTED:
+            self._begin_anew()
+
+    def close(self) -> None:
+        """Remove the list at the end of the run, unless a listed process still exists."""
+        if self._descriptor < 0:
+            return
+        os.close(self._descriptor)
+        self._descriptor = -1
+        if not self._alive:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+    def _write(self, noted: NotedProcess) -> None:
+        try:
+            if self._descriptor < 0:
+                self._descriptor = self._open(self._path)
+            os.write(self._descriptor, _line_of(noted))
+        except OSError as error:
+            LOGGER.warning("processes cannot be noted in %s: %s", self._path, error)
+
+    def _begin_anew(self) -> None:
+        """Rewrite the list without the ended processes."""
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            descriptor = self._open(new)
+            os.write(descriptor, b"".join(map(_line_of, self._alive.values())))
+            new.replace(self._path)
+        except OSError as error:
+            LOGGER.warning("%s cannot be written anew: %s", self._path, error)
+            return
+        os.close(self._descriptor)
+        self._descriptor, self._ended = descriptor, 0
+
+    @staticmethod
+    def _open(path: Path) -> int:
+        # Existing files are not opened: neither a link nor a file of another user.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        pid = _own_pid()
+        own = _status_of(pid)
+        if own is not None:
+            os.write(descriptor, _line_of(NotedProcess(pid=pid, started=own.started, boot=_boot())))
+        return descriptor
+
+
+def list_beside(store: Path, run: str) -> ProcessList:
+    """Create the list of a run next to a store."""
+    return ProcessList(store.with_name(f"{store.name}.{run}{SUFFIX}"))
+
+
+def end_left_processes(store: Path) -> int:
+    """End the processes left by dead runs over a store, and remove their lists. This blocks."""
+    killed = 0
+    for path in sorted(store.parent.glob(f"{_escaped(store.name)}.*{SUFFIX}")):
+        lines = _read(path)
+        if lines is None:
+            continue
+        noted = list(_noted_in(path, lines))
+        runner = noted[0] if noted and not noted[0].mark else None
+        if runner is not None and _is_there(runner):
+            continue
+        if not _boot():
+            LOGGER.warning("%s is left as it is: processes cannot be looked at without /proc", path)
+            continue
+        alive: dict[int, NotedProcess] = {}
+        for one in noted:
+            if one.ended:
+                alive.pop(one.pid, None)
+            elif one.mark:
+                alive[one.pid] = one
+        killed += _end(alive.values())
+        with contextlib.suppress(OSError):
+            path.unlink()
+    if killed:
+        LOGGER.warning("killed %d processes that a run which died had left behind", killed)
+    return killed
+
+
+_LIST: Final[ContextVar[ProcessList | None]] = ContextVar("agentrail_process_list_of_this_run", default=None)
+
+
+def keep_list(of_run: ProcessList | None) -> None:
+    """Record the processes that this task and its child tasks start from now on in this list."""
+    _LIST.set(of_run)
+
+
+def current_list() -> ProcessList | None:
+    """Return the list for the processes of this task."""
+    return _LIST.get()
+
+
+# --- reading
+
+
+def _read(path: Path) -> bytes | None:
+    """Read a list, if it is a file that only this user can write. Anything else is logged, and left."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        LOGGER.warning("%s is no list of processes, and is left as it is: %s", path, error)
+        return None
+    try:
+        about = os.fstat(descriptor)
+        is_ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and about.st_nlink == 1
+        if not is_ours or about.st_mode & 0o077:
+            LOGGER.warning(
+                "%s is not read, and nothing is killed for it: expected a file of this user with mode 0600",
+                path,
+            )
+            return None
+        return os.read(descriptor, _MAX_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
+    for number, line in enumerate(lines.splitlines(keepends=True), 1):
+        try:
+            if not line.endswith(b"\n"):
+                message = "it was cut"
+                raise msgspec.DecodeError(message)
+            yield _NOTES.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            LOGGER.warning("%s: line %d is left out: %s", path, number, error)
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+
+
+def _line_of(noted: NotedProcess) -> bytes:
+    return msgspec.json.encode(noted) + b"\n"
+
+
+# --- inspecting processes
+
+
+def _boot() -> str:
+    """Return the boot of the machine and the pid namespace, or an empty string if they are unknown."""
+    try:
+        boot = _PROC.joinpath("sys", "kernel", "random", "boot_id").read_text().strip()
+        return f"{boot}/{os.readlink(_PROC.joinpath('self', 'ns', 'pid'))}"  # noqa: PTH115 - not a path
+    except OSError:
+        return ""
+
+
+def _own_pid() -> int:
+    """Return the pid of this process, in the namespace that `/proc` shows."""
+    try:
+        return int(os.readlink(_PROC.joinpath("self")))  # noqa: PTH115 - a number, not a path
+    except OSError:
+        return 0
+
+
+def _status_of(pid: int) -> _Status | None:
+    try:
+        line = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The second field is the name in parentheses, and may contain anything. The third is the state.
+    fields = line.rpartition(")")[2].split()
+    if fields[0] in {"Z", "X"}:
+        return None
+    return _Status(group=int(fields[2]), started=int(fields[19]))
+
+
+def _is_there(noted: NotedProcess) -> bool:
+    status = _status_of(noted.pid)
+    return status is not None and status.started == noted.started and _boot() == noted.boot
+
+
+def _end(noted: Iterable[NotedProcess]) -> int:
+    """Kill the remaining processes: the group of each that still exists, and all processes with their marks."""
+    boot = _boot()
+    known = [one for one in noted if one.boot == boot and one.pid > 1]
+    groups = frozenset(one.pid for one in known if _is_there(one))
+    marks = frozenset(f"{MARKER}={one.mark}".encode() for one in known)
+    killed: set[int] = set()  # a killed process is found again until the kernel has ended it
+    for _ in range(_MAX_LOOKS if known else 0):  # repeated, for processes started meanwhile
+        found = [int(one.name) for one in _PROC.iterdir() if one.name.isdecimal()]
+        now = {pid for pid in found if _is_of(pid, groups, marks) and _kill(pid, groups, marks)}
+        killed |= now
+        if not now:
+            break
+    return len(killed)
+
+
+def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
+    status = _status_of(pid)
+    if status is None or pid == _own_pid():
+        return False
+    return status.group in groups or not marks.isdisjoint(_environment_of(pid))
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    try:
+        return _PROC.joinpath(str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:  # ended, or another user's
+        return []
+
+
+def _kill(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
+    """Kill a process through a descriptor, which cannot refer to a new process with the same pid."""
+    with contextlib.suppress(OSError):  # ended, or another user's
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _is_of(pid, groups, marks):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False

@@ -1,0 +1,178 @@
+"""Decoders for the results of commands of a remote session."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from agentrail.core.journal.branches import PastTurn
+from agentrail.core.session.asked_forms import ApprovalRule
+from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import (
+    ClientIdReused,
+    CodecError,
+    CycleAborted,
+    PromptRefused,
+    RemoteRefused,
+    SessionDown,
+)
+from agentrail.frozen import MAX_RECORD_LEVELS, frozen_json
+from agentrail.remote.error_codes import error_of_failure
+from agentrail.runtime.file_restore import Rewound
+from agentrail.runtime.journal_state import JournalEntry
+from agentrail.structs import decoder_of
+from agentrail.wire.forms import (
+    decode_receipt,
+    decode_receipt_found,
+    decode_snapshot,
+    decode_status,
+    read_rules,
+)
+
+# Past turns, journal pages and the results of a rewind, as runtime values. Pure.
+
+
+def read_rewound(text: bytes) -> Rewound:
+    """Decode the result of a rewind."""
+    try:
+        return _REWOUND.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+
+
+def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
+    """Decode a page of a journal."""
+    try:
+        return tuple([_entry(one) for one in _ENTRIES.decode(text)])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+
+
+def read_turns(text: bytes) -> tuple[PastTurn, ...]:
+    """Decode the turns of a session."""
+    try:
+        return tuple([PastTurn(**msgspec.structs.asdict(one)) for one in _TURNS.decode(text)])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+
+
+class _Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn on the wire. Fields of newer servers are skipped."""
+
+    number: int
+    record: int
+    asked: str = ""
+    said: str = ""
+    counts: bool = True
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A record on the wire."""
+
+    number: int
+    at_ms: int
+    kind: str
+    body: dict[str, Any]
+    does: tuple[str, ...]
+    events: int
+    epoch: int
+    hash: str
+
+
+def _entry(form: _Entry) -> JournalEntry:
+    return JournalEntry(
+        number=form.number,
+        at_ms=form.at_ms,
+        kind=form.kind,
+        body=frozen_json(form.body, max_levels=MAX_RECORD_LEVELS),
+        does=form.does,
+        events=form.events,
+        epoch=form.epoch,
+        hash=form.hash,
+    )
+
+
+def _fault(error: Exception) -> CodecError:
+    message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+    return CodecError(message, path="$")
+
+
+_REWOUND: Final = decoder_of(Rewound)
+_ENTRIES: Final = decoder_of(list[_Entry])
+_TURNS: Final = decoder_of(list[_Turn])
+
+
+# The end of a request, as `ask` returns it: an answer or an exception. Pure.
+
+ENDED_STATUSES: Final = frozenset(
+    {"completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"}
+)
+"""Final statuses of a request. Any other status is still running."""
+
+
+def answer_in(told: Mapping[str, Any], session_id: str) -> str:
+    """Return the answer of a finished request."""
+    reason = told.get("reason")
+    match told.get("status"):
+        case "completed":
+            return str(told.get("text", ""))
+        case "aborted" if told.get("stop_reason") == "superseded":
+            return str(told.get("text", ""))  # its own caller gets the answer so far
+        case "aborted" | "dropped":
+            raise CycleAborted(reason)
+        case "failed":
+            raise error_of_failure(told)
+        case "refused":
+            raise PromptRefused(str(reason or "it gives no reason"))
+        case "shutdown":
+            raise SessionDown(session_id, "its server went down")
+        case status:
+            message = f"the request ended as {status!r}, which this client does not know"
+            raise RemoteRefused(message, code="request_over", more=told)
+
+
+T = TypeVar("T")
+
+
+def read_prompt_receipt(result: bytes) -> PromptReceipt:
+    """Decode the receipt of a prompt."""
+    receipt: PromptReceipt
+    try:
+        receipt = decode_receipt(PromptReceipt, result)
+    except CodecError:
+        with suppress(CodecError):
+            decode_receipt(SteerReceipt, result)
+            # A server treats it as the same message, as with `when_busy: "steer"`. For a session it is a different one.
+            message = "this client_id was used for a steer: send this prompt under another name"
+            raise ClientIdReused(message) from None
+        raise
+    return receipt
+
+
+def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
+    """Decode the result of a command."""
+    try:
+        return decode(result)
+    except CodecError as error:
+        told = msgspec.json.decode(result or b"null")
+        if not isinstance(told, dict):
+            raise
+        message = f"what came is no answer of the session: {error}; a plugin of the host may have answered in its place"
+        raise RemoteRefused(message, code="request_handled", more=told) from error
+
+
+def read_result(gives: Any, result: bytes) -> Any:
+    """Decode the result of a call by its type. Return None for a call without a result."""
+    return None if gives is None else read_reply(_READ.get(gives) or partial(decode_receipt, gives), result)
+
+
+_READ: Final[Mapping[Any, Callable[[bytes], Any]]] = {
+    Status: decode_status,
+    Snapshot: decode_snapshot,
+    tuple[ApprovalRule, ...]: read_rules,
+    PromptReceipt | SteerReceipt | None: decode_receipt_found,
+}
+"""Decoders of the results that are not receipts."""

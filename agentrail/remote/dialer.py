@@ -1,0 +1,223 @@
+"""Opens one connection to a server, and interprets a failure or a close. Trio, and trio-websocket.
+
+All decisions about retries are made here. If the caller must act first, the error says so.
+"""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import trio
+from attrs import field, frozen
+
+from agentrail import websockets
+from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
+from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
+from agentrail.wire.server_frames import PROTOCOL, CloseCode
+
+# Delays between attempts. Pure.
+
+FIRST_SECONDS: Final = 0.25
+MOST_SECONDS: Final = 10.0
+
+STEADY_SECONDS: Final = 5.0
+"""Minimum duration of a connection, in seconds, for the next attempt to count as the first again."""
+
+_MOST_DOUBLINGS: Final = 16
+
+
+def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None) -> float:
+    """Return the delay before an attempt, in seconds."""
+    doubled = FIRST_SECONDS * float(1 << min(attempt, _MOST_DOUBLINGS))
+    delay = min(doubled, MOST_SECONDS) * (0.5 + jitter / 2)
+    return delay if asked is None else max(delay, min(max(asked, 0.0), 60.0))
+
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""Time limit for opening a connection, in seconds."""
+
+MAX_SERVER_FRAME_BYTES: Final = 64 << 20
+"""Limit of one incoming frame, in bytes: a snapshot contains whole messages."""
+
+QUEUED_FRAMES: Final = 16
+
+Dial: TypeAlias = Callable[[], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
+"""Opens a connection, and closes it at the end of the block."""
+
+_PERMANENT: Final = frozenset({CloseCode.MALFORMED, CloseCode.TOO_LARGE, CloseCode.UNAUTHORIZED})
+_RETRIED_STATUSES: Final = frozenset({408, 425, 429})
+_SERVER_FAULT: Final = 500
+_UNAUTHORIZED: Final = 401
+
+
+@frozen(kw_only=True)
+class ServerAddress:
+    """Address of a server."""
+
+    host: str
+    port: int
+    path: str
+    is_secure: bool
+
+    @property
+    def named(self) -> str:
+        """Host and port as in a `Host` header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.is_secure else 80) else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Origin of a page served by this server."""
+        return f"{'https' if self.is_secure else 'http'}://{self.named}"
+
+
+def address_of(url: object) -> ServerAddress:
+    """Parse the address of a server."""
+    fault = "url is none: expected such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        port = parts.port
+    except ValueError:
+        raise OptionError([fault]) from None
+    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
+        raise OptionError([fault])
+    if parts.username is not None or parts.query or parts.fragment:
+        fault = "url has a user, a query or a fragment: give the token as `token`, and the address alone"
+        raise OptionError([fault])
+    is_secure = parts.scheme in ("https", "wss")
+    return ServerAddress(
+        host=parts.hostname,
+        port=port or (443 if is_secure else 80),
+        path=f"{parts.path.rstrip('/')}/ws",
+        is_secure=is_secure,
+    )
+
+
+def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
+    """Return the function that opens connections to a server."""
+    websockets.need_websockets("a session on a server")
+    if token is not None:
+        headers = [(b"authorization", f"Bearer {token}".encode())]
+    else:  # a server without tokens accepts only its own pages, as a defence against foreign ones
+        headers = [(b"origin", address.origin.encode())]
+
+    async def open_stream() -> Any:
+        if not address.is_secure:
+            return await trio.open_tcp_stream(address.host, address.port)
+        context = tls or ssl.create_default_context()
+        stream = await trio.open_ssl_over_tcp_stream(
+            address.host, address.port, ssl_context=context, https_compatible=True
+        )
+        try:
+            # Explicit, because the library waits for an impossible upgrade if the certificate is not trusted.
+            await stream.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream
+
+    @asynccontextmanager
+    async def dial() -> AsyncIterator["websockets.WebSocketConnection"]:
+        with trio.fail_after(HANDSHAKE_SECONDS) as handshake:
+            # Over a stream of our own, because the library leaves its stream open if the upgrade is refused.
+            stream = await open_stream()
+            try:
+                async with trio.open_nursery() as nursery:
+                    connection = await websockets.wrap_client_stream(
+                        nursery,
+                        stream,
+                        address.named,
+                        address.path,
+                        subprotocols=[PROTOCOL],
+                        extra_headers=headers,
+                        message_queue_size=QUEUED_FRAMES,
+                        max_message_size=MAX_SERVER_FRAME_BYTES,
+                    )
+                    handshake.deadline = float("inf")
+                    yield connection
+                    nursery.cancel_scope.cancel(reason="this connection is done with")
+            finally:
+                await trio.aclose_forcefully(stream)
+
+    return dial
+
+
+# --- meaning of an end
+
+
+@frozen(kw_only=True)
+class AfterEnd:
+    """Consequence of a connection's end.
+
+    Attributes:
+        fault: Error for every caller, because a retry would be useless, or None to retry.
+        wait_seconds: Delay that the server asks for, in seconds, or None.
+    """
+
+    fault: AgentrailError | None = field(default=None)
+    wait_seconds: float | None = None
+
+
+def decide_after(ended: BaseException | None) -> AfterEnd:
+    """Return whether to reopen a connection that ended."""
+    match ended:
+        case AgentrailError():
+            return AfterEnd(fault=ended)
+        case BaseException() if (fault := _certificate_fault(ended)) is not None:
+            return AfterEnd(fault=fault)
+        case websockets.ConnectionRejected(status_code=status, headers=headers, body=body):
+            return _after_refusal(status, body, dict(headers or ()).get(b"retry-after"))
+        case websockets.ConnectionClosed(reason=reason) if reason is not None and reason.code in _PERMANENT:
+            if reason.code == CloseCode.UNAUTHORIZED:
+                return AfterEnd(fault=_unauthorized())
+            code = CloseCode(reason.code).name.lower()
+            message = f"the server closed the connection: {code}; the program at one of its ends is wrong"
+            return AfterEnd(fault=RemoteRefused(message, code=code, more={}))
+        case _:
+            return AfterEnd()
+
+
+def _certificate_fault(ended: BaseException) -> Unreachable | None:
+    """Return the error for an untrusted certificate, or None. A retry would meet the same certificate."""
+    cause = ended if isinstance(ended, ssl.SSLError) else ended.__cause__
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        return None
+    return Unreachable(
+        f"the certificate of the server is not trusted: {cause.verify_message}; give its authority as tls=ssl.create_default_context(cafile=…)"
+    )
+
+
+def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -> AfterEnd:
+    told = _error_in(body)
+    if status == _UNAUTHORIZED:
+        return AfterEnd(fault=_unauthorized())
+    if status in _RETRIED_STATUSES or status >= _SERVER_FAULT:
+        return AfterEnd(wait_seconds=_number(retry_after))
+    if told.get("code") in CLASS_OF_CODE:
+        return AfterEnd(fault=error_of_reply({**told, "status": status}, None))
+    message = f"the server refused the connection with {status}: {told.get('message', 'it gives no reason')}"
+    return AfterEnd(
+        fault=RemoteRefused(message, code=str(told.get("code", "refused")), more={**told, "status": status})
+    )
+
+
+def _unauthorized() -> Unauthorized:
+    return Unauthorized(
+        "the server does not take this token: it is missing, wrong, expired, or was taken back"
+    )
+
+
+def _error_in(body: bytes | None) -> dict[str, Any]:
+    try:
+        told = json.loads(body or b"{}")
+        found = told["error"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(told: bytes | None) -> float | None:
+    return float(told) if told is not None and told.isdigit() else None  # a date would need a clock

@@ -1,0 +1,290 @@
+"""The events of one cycle of a session on a server, and its end, as the caller reads them. Trio.
+
+Like `CycleStream`, it subscribes, sends the prompt, and yields the events of its cycle. After the end, the outcome is read
+from the request, so that every caller gets the same answer from the server.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import trio
+
+from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.session.receipts import PromptReceipt
+from agentrail.errors import AgentrailError, SessionDown, YourMove
+from agentrail.events import (
+    AgentEnd,
+    AgentStart,
+    Event,
+    MessageDelta,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+    PromptTaken,
+    ResponseComplete,
+    SessionEnd,
+    SessionRestarted,
+    StreamError,
+)
+from agentrail.messages import AssistantMessage, Content, PromptRef
+from agentrail.remote.command_results import answer_in
+from agentrail.remote.remote_subscription import Subscribing
+from agentrail.runtime.cycle_reply import CycleReply, TurnsApart
+from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
+from agentrail.runtime.session_monitor import SessionGone
+
+_OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, PromptRejected, PromptDropped)
+_LEAVE_SECONDS: Final = 5.0
+"""Time limit for telling the server to abort, when a cycle is left, in seconds."""
+
+
+class CycleSource(Subscribing, Protocol):
+    """The session handle that a cycle uses."""
+
+    async def prompt(
+        self, content: Content, *, client_id: str | None = None, settings: PromptSettings | None = None
+    ) -> PromptReceipt:
+        """Same as `RemoteSession.prompt`."""
+        ...
+
+    async def wait_for_request(self, request_id: str) -> dict[str, Any]:
+        """Same as `RemoteSession.wait_for_request`."""
+        ...
+
+    async def cancel_request(self, request_id: str, reason: str) -> None:
+        """Same as `RemoteSession.cancel_request`."""
+        ...
+
+
+class RemoteCycle:
+    """The events of one cycle: an async context manager that sends the prompt, and an iterator that ends with the cycle.
+
+    It is entered once and read by one task. `reply` is available after the iteration.
+    """
+
+    def __init__(  # noqa: PLR0913 - as of `Session.stream`
+        self,
+        session: CycleSource,
+        content: Content,
+        *,
+        kinds: frozenset[type[Event]] | None,
+        deltas: bool,
+        raise_on_failure: bool,
+        on_leave: OnLeave,
+        buffer: int,
+        client_id: str | None = None,
+        settings: PromptSettings | None = None,
+    ) -> None:
+        """Created by `RemoteSession.stream`, and by `RemoteSession.run` with a `client_id`."""
+        self._session = session
+        self._client_id = client_id
+        self._content = content
+        self._settings = settings
+        self._kinds = kinds
+        self._deltas = deltas
+        self._raises = raise_on_failure
+        self._on_leave = on_leave
+        heard: frozenset[type[Event]] | None = (
+            None if kinds is None else kinds | frozenset[type[Event]]((*ENDS, *_OF_PROMPTS))
+        )
+        self._subscribe = partial(session.subscribe, kinds=heard, deltas=deltas, buffer=buffer)
+        self._events = self._subscribe()
+        self._receipt: PromptReceipt | None = None
+        self._from = 0
+        self._is_begun = False
+        self._is_taken = False
+        self._is_over = False
+        self._end: AgentEnd | None = None
+        self._reply: CycleReply[str] | AgentrailError | None = None
+
+    @property
+    def ref(self) -> PromptRef:
+        """The prompt's reference, same as in `AgentStart`."""
+        return self._sent().ref
+
+    @property
+    def reply(self) -> CycleReply[str]:
+        """The outcome of the cycle."""
+        if self._reply is None:
+            message = "this cycle has not been read to its end: iterate until the loop ends, then ask"
+            raise YourMove(message)
+        if isinstance(self._reply, AgentrailError):
+            raise self._reply
+        return self._reply
+
+    async def __aenter__(self) -> Self:
+        """Subscribe, send the prompt, and wait until it is accepted.
+
+        Cancellation: Once the message is sent, the cycle continues.
+        """
+        if (
+            self._client_id is not None
+        ):  # the prompt may have been sent long ago: its outcome is read from there
+            self._receipt = await self._prompt()
+            self._events = self._subscribe(after=max(self._receipt.seq - 1, 0))
+            await self._events.__aenter__()
+            self._from = self._receipt.seq
+            return self
+        await self._events.__aenter__()
+        try:
+            self._receipt = await self._prompt()
+        except BaseException:
+            await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - waits for nothing
+            raise
+        self._from = self._receipt.seq
+        return self
+
+    async def _prompt(self) -> PromptReceipt:
+        return await self._session.prompt(self._content, client_id=self._client_id, settings=self._settings)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop reading. An unfinished cycle continues or is aborted, depending on `on_leave`."""
+        await self._events.__aexit__(kind, error, traceback)  # noqa: ASYNC102 - waits for nothing
+        if self._on_leave == "abort" and not self._is_over and self._receipt is not None:
+            # Shielded, with a time limit: a caller that leaves because of a cancellation wants the cycle aborted too.
+            with trio.move_on_after(_LEAVE_SECONDS, shield=True), suppress(AgentrailError):
+                await self._session.cancel_request(str(self._receipt.request_id), "the caller left")
+
+    def __aiter__(self) -> Self:
+        """Return itself: there is one position, which two readers would share."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event of the cycle.
+
+        Cancellation: Always a checkpoint for cancellation. No event is lost.
+        """
+        self._sent()
+        while not self._is_over:
+            try:
+                event = await anext(self._events)
+            except StopAsyncIteration:
+                self._is_over = True
+                break
+            if self._is_shown(event):
+                return event
+        await self._settle()
+        if self._raises and isinstance(self._reply, AgentrailError):
+            raise self._reply
+        raise StopAsyncIteration
+
+    async def text(self) -> AsyncIterator[str]:
+        """Iterate over the model's visible text as it arrives, or without deltas, one response at a time.
+
+        An empty line separates the texts of two responses, as in `CycleReply.all_text`.
+        """
+        apart = TurnsApart()
+        async for event in self:
+            if isinstance(event, MessageDelta):
+                yield apart.take(event.delta)
+            elif isinstance(event, ResponseComplete | StreamError):
+                apart.end()
+                if isinstance(event, ResponseComplete) and not self._deltas:
+                    yield apart.take(event.message.text)
+        if isinstance(self._reply, AgentrailError):
+            raise self._reply
+
+    def _sent(self) -> PromptReceipt:
+        if self._receipt is None:
+            message = "this cycle was not begun: read it inside of `async with session.stream(…) as events:`"
+            raise YourMove(message)
+        return self._receipt
+
+    def _is_shown(self, event: Event) -> bool:
+        """Update the state from an event, and return whether the caller wants it."""
+        own = self._sent().ref
+        is_wanted = self._kinds is None or type(event) in self._kinds
+        if isinstance(event, _OF_PROMPTS) and event.ref == own:
+            if isinstance(event, PromptQueued):
+                return is_wanted
+            self._is_begun = True
+            self._is_taken = self._is_taken or isinstance(event, PromptTaken)
+            self._is_over = isinstance(event, PromptRejected | PromptDropped)
+            return is_wanted
+        if isinstance(event, SessionEnd):
+            self._is_over = True
+            return True
+        if not self._is_begun:  # from earlier cycles
+            return False
+        if isinstance(event, CYCLE_ENDS):
+            # A prompt supersedes a cycle that waits for a user. The end of that cycle comes after the start of this
+            # one.
+            if not (self._is_taken or event.ref in (None, own)):
+                return False
+            self._is_over = True
+            self._end = event if isinstance(event, AgentEnd) else None
+            return True
+        return is_wanted
+
+    async def _settle(self) -> None:
+        if self._reply is not None:
+            return
+        receipt = self._sent()
+        try:
+            told = await self._session.wait_for_request(str(receipt.request_id))
+            text = answer_in(told, self._session.session_id)
+        except AgentrailError as error:
+            self._reply = error
+            return
+        end = self._end
+        if end is None or end.meta is None:
+            self._reply = SessionDown(self._session.session_id, "its last events did not come")
+            return
+        said = [one.text for one in end.messages if isinstance(one, AssistantMessage) and one.text.strip()]
+        self._reply = CycleReply(
+            text=text,
+            output=text,
+            all_text="\n\n".join(said),
+            messages=end.messages,
+            usage=end.usage,
+            turns=end.turns,
+            stop_reason=end.stop_reason,
+            events_from=self._from,
+            events_to=end.meta.seq,
+        )
+
+
+async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:
+    """Enter a cycle, read it to its end, and return its outcome."""
+    async with cycle:
+        async for _ in cycle:
+            pass
+    return cycle.reply
+
+
+class RemoteMonitor:
+    """Watches one session. The end is returned on every call."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: CycleSource) -> None:
+        """Created by `RemoteSession.monitor`."""
+        self._session = session
+
+    async def wait(self) -> SessionGone:
+        """Wait for the session's end, or return at once if it has ended.
+
+        Cancellation: The end is not lost. Call it again.
+        """
+        name, incarnation, reason = self._session.session_id, 1, "ended"
+        try:
+            async with self._session.subscribe(kinds=[SessionRestarted, SessionEnd], deltas=False) as events:
+                if events.snapshot is not None:
+                    incarnation = events.snapshot.status.restarts + 1
+                async for event in events:
+                    match event:
+                        case SessionRestarted():
+                            incarnation = event.incarnation
+                        case SessionEnd():
+                            reason = event.reason
+                        case _:
+                            pass
+        except SessionDown as down:
+            reason = down.reason
+        return SessionGone(session_id=name, reason=reason, incarnation=incarnation)

@@ -1,0 +1,228 @@
+"""Rows of a server, watched within a block: the current rows, and their changes. Trio.
+
+For lists in user interfaces. Changes between two reads are merged. A lost connection is reopened, and the rows start again
+from nothing. `agentrail.wire.rows` defines the rows. The server decides which of them a caller may see.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+import trio
+
+from agentrail import outside, websockets
+from agentrail.errors import AgentrailError, CodecError, Unreachable
+from agentrail.remote.dialer import HANDSHAKE_SECONDS, STEADY_SECONDS, Dial, decide_after, reconnect_seconds
+from agentrail.remote.error_codes import error_of_reply
+from agentrail.remote.frame_codec import decode_server_frame, hello_frame, ping_frame, terms_in
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.rows import RowFilter, decode_row
+
+WatchedLine: TypeAlias = Literal["connecting", "live", "lost"]
+"""State of the connection."""
+
+_WATCH_ID: Final = 1
+_HEARTBEAT_SECONDS: Final = 15.0
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class WatchedRows(Generic[R]):
+    """The current rows of a server.
+
+    Attributes:
+        total: Number of all rows, including those beyond the limit.
+        fault: Reason that there is no further retry, otherwise None.
+        is_whole: Whether all requested rows have arrived since the last connection was opened.
+    """
+
+    def __init__(self, dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter) -> None:
+        """Created by `watch_rows`."""
+        self._dial = dial
+        self._what = what
+        self._kind = kind
+        self._key = key
+        self._wanted = wanted
+        self._rows: dict[str, R] = {}
+        self._changed = trio.Event()
+        self._heard_at = 0.0
+        self._welcomed_at: float | None = None
+        self.total: int = 0
+        self.line: WatchedLine = "connecting"
+        self.fault: AgentrailError | None = None
+        self.last_end: BaseException | None = None
+        self.is_whole: bool = False
+        self.version: int = 0
+
+    @property
+    def rows(self) -> Mapping[str, R]:
+        """A read-only view of the current rows, by key."""
+        return MappingProxyType(self._rows)
+
+    async def wait_changed(self, version: int) -> None:
+        """Wait until something has changed since a version.
+
+        Cancellation: Nothing is lost.
+        """
+        await trio.lowlevel.checkpoint()
+        while self.version == version and self.fault is None:
+            await self._changed.wait()
+        if self.fault is not None:
+            raise self.fault
+
+    async def run(self) -> None:
+        """Keep the rows current as long as retries make sense.
+
+        Cancellation: The connection is closed.
+        """
+        attempt = 0
+        while True:
+            self._welcomed_at = None
+            self.last_end = await self._attempt()
+            verdict = decide_after(self.last_end)
+            self.line, self.is_whole = "lost", False
+            self.fault = verdict.fault
+            self._tell()
+            if self.fault is not None:
+                return
+            attempt = 0 if self._has_lasted() else attempt
+            await trio.sleep(reconnect_seconds(attempt, outside.jitter(), asked=verdict.wait_seconds))
+            attempt += 1
+
+    def _has_lasted(self) -> bool:
+        """Return whether the last connection lasted long enough to reset the retry delay."""
+        welcomed = self._welcomed_at
+        return welcomed is not None and trio.current_time() - welcomed >= STEADY_SECONDS
+
+    async def _attempt(self) -> BaseException | None:
+        """Open a connection, read it to its end, and return the exception that ended it."""
+        ended: list[BaseException] = []
+        try:
+            async with self._dial() as connection, trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_time, connection)
+                await self._read(connection)
+        except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
+            ended += _leaves(group)
+        except* (
+            websockets.ConnectionClosed,
+            websockets.HandshakeError,
+            websockets.LocalProtocolError,
+            CodecError,
+        ) as group:
+            ended = [*_leaves(group), *ended]
+        told = [
+            one
+            for one in ended
+            if isinstance(one, AgentrailError | websockets.ConnectionClosed | websockets.HandshakeError)
+        ]
+        return next(iter(told or ended), None)
+
+    async def _read(self, connection: "websockets.WebSocketConnection") -> None:
+        self._heard_at = trio.current_time()
+        await connection.send_message(hello_frame(_HEARTBEAT_SECONDS).decode())
+        with trio.fail_after(HANDSHAKE_SECONDS):
+            while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
+                pass  # the close code tells the reason
+        terms_in(frame)
+        self._welcomed_at = trio.current_time()
+        asked = {
+            "type": "watch",
+            "id": _WATCH_ID,
+            "what": self._what,
+            "filter": msgspec.structs.asdict(self._wanted),
+        }
+        await connection.send_message(encode_plain(asked).decode())
+        while True:
+            text = await connection.get_message()
+            self._heard_at = trio.current_time()
+            self.take(text if isinstance(text, str) else text.decode())
+
+    async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
+        number = 0
+        while True:
+            await trio.sleep(_HEARTBEAT_SECONDS)
+            if trio.current_time() - self._heard_at >= 2 * _HEARTBEAT_SECONDS:
+                raise trio.TooSlowError
+            number += 1
+            await connection.send_message(ping_frame(number).decode())
+
+    def take(self, text: str) -> None:
+        """Handle an incoming frame."""
+        told = _object_in(text)
+        if told.get("type") == "reply" and told.get("id") == _WATCH_ID and not told.get("ok", False):
+            raise error_of_reply(told.get("error") or {}, None)
+        if told.get("type") not in ("watching", "changed") or told.get("id") != _WATCH_ID:
+            return
+        if told["type"] == "watching":
+            self._rows = {}
+        try:
+            for one in told["rows"]:
+                row = decode_row(self._kind, one)
+                self._rows[getattr(row, self._key)] = row
+            for key in told.get("gone", ()):
+                self._rows.pop(key, None)
+            self.total = int(told["total"])
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+            message = f"what the server sent are no rows of {self._what}: {error}"
+            raise CodecError(message, path="$") from error
+        self.line = "live"
+        self.is_whole = self.is_whole or len(self._rows) >= min(self.total, self._wanted.limit)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.version += 1
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+
+@asynccontextmanager
+async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one waits
+    dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter, *, connect_seconds: float | None = 30.0
+) -> AsyncIterator[WatchedRows[R]]:
+    """Watch rows of a server within the block.
+
+    Cancellation: The connection is closed.
+    """
+    watched = WatchedRows(dial, what, kind, key, wanted)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watched.run)
+        with trio.move_on_after(float("inf") if connect_seconds is None else connect_seconds) as waited:
+            while watched.line != "live" and watched.fault is None:
+                await watched._changed.wait()  # noqa: SLF001 - one of us
+        if watched.fault is None and waited.cancelled_caught:
+            why = f" ({watched.last_end})" if isinstance(watched.last_end, OSError) else ""
+            message = f"no server answered within {connect_seconds:g} s{why}: look at the address, or try again later"
+            watched.fault = Unreachable(message)
+            watched.fault.__cause__ = watched.last_end
+        if watched.fault is None:
+            yield watched
+        nursery.cancel_scope.cancel(reason="the rows are watched no more")
+    if watched.fault is not None:
+        raise watched.fault
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"what the server sent is no frame of agentrail.v1: {error}"
+        raise CodecError(message, path="$") from error
+    if not isinstance(told, dict):
+        message = "what the server sent is no frame of agentrail.v1: it is no object"
+        raise CodecError(message, path="$")
+    return told
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+    found: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(reversed(one.exceptions))
+        else:
+            found.append(one)
+    return found

@@ -1,0 +1,298 @@
+"""A child session that works for a call: start it, follow it, and stop it when the call ends.
+
+The child is a normal session under the same supervisor, with its own mailbox and history. It inherits the parent's
+current working directory, sandbox, model, tools, plugins, user data and dependencies, unless its agent has its own. It
+never gets more rights than its parent.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
+
+import attrs
+import msgspec
+import trio
+from attrs import frozen
+
+from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
+from agentrail.core.protocol.effects import ResumeChild
+from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
+from agentrail.core.session.children import sources_said_by
+from agentrail.core.session.machine import new_session
+from agentrail.core.session.projection import own_prompt_of
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrowing_of, narrows
+from agentrail.core.stack.plugin_changes import ChangedStack
+from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
+from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
+from agentrail.messages import AssistantMessage, Message, SessionId
+from agentrail.plugins.permission_state import unlimited_options
+from agentrail.plugins.permissions import Permissions
+from agentrail.runtime.base_prompt import decide_inherited
+from agentrail.runtime.model_lookup import facts_of, provide_model
+from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.tool_calls import clean_text
+from agentrail.runtime.tree_secrets import handles_in
+
+MAX_SESSION_ID_CHARACTERS: Final = 128
+
+OpenChild: TypeAlias = Callable[[ChildWork], AbstractAsyncContextManager[Session]]
+"""Starts a child. Leaving the block stops it and waits for its end, shielded and with a time limit."""
+
+Deliver: TypeAlias = Callable[[Signal], None]
+
+
+async def run_for_call(
+    task: ChildWork, open_child: OpenChild, deliver: Deliver, timeout_seconds: float
+) -> ToolOutcome:
+    """Run a child for a call, and return its last text as the result.
+
+    Cancellation: The child and its work are aborted and stopped before the cancellation propagates.
+    """
+    listener = _Listener(task, deliver)
+    with trio.move_on_after(timeout_seconds):
+        try:
+            async with open_child(task) as child:
+                return decide_answer(
+                    await listener.listen(child), listener.last_text, sources=listener.sources
+                )
+        except AgentrailError as error:
+            return Error(text=clean_text(f"The sub-agent could not work: {error}"))
+    seconds = f"{timeout_seconds:g} s"
+    last = f" Its last text: {listener.last_text}" if listener.last_text else ""
+    return Error(text=f"The sub-agent did not finish within {seconds} and was stopped.{last}")
+
+
+async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
+    """Run a child for a tool, and return its last text.
+
+    Cancellation: See `run_for_call`.
+    """
+    listener = _Listener(task, deliver)
+    async with open_child(task) as child:
+        match await listener.listen(child):
+            case AgentEnd(messages=messages):
+                return Ok(text=last_text_of(messages))
+            case AgentError(error=error):
+                raise CycleFailed(error)
+            case AgentAbort(reason=reason):
+                raise CycleAborted(reason)
+            case _:
+                raise SessionDown(child.session_id, "it ended before it had an answer")
+
+
+@frozen(kw_only=True)
+class SeenOfChild:
+    """The range of events to read from a restored session that works for a call.
+
+    Attributes:
+        after: Number of the event after which to start.
+        heard: Number of the last event before the restart. The parent may know it already.
+        is_over: Whether its cycle had ended by then. The end is then among the events read, or unknown.
+    """
+
+    after: int
+    heard: int
+    is_over: bool
+
+
+async def resume_for_call(
+    effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
+) -> ToolOutcome:
+    """Continue a restored child for a call, and return its last text as the result.
+
+    Cancellation: See `run_for_call`. The caller handles it.
+    """
+    last_text, sources = "", WITHOUT_SOURCES
+    with trio.move_on_after(timeout_seconds):
+        async with child.subscribe(after=seen.after) as events:
+            async for event in events:
+                if isinstance(event, EventsLost):
+                    if seen.is_over:
+                        return Error(text=_unknown_of(effect.name))
+                    continue
+                if event.meta is not None and event.meta.seq > seen.heard:
+                    deliver(
+                        ChildPublished(
+                            at_ms=now_ms(), effect_id=effect.effect_id, event=event, child_id=child.session_id
+                        )
+                    )
+                sources = more_sources(sources, sources_said_by(event))
+                if isinstance(event, ResponseComplete):
+                    last_text = event.message.text or last_text
+                if type(event) in TERMINAL:
+                    return decide_answer(event, last_text, sources=sources)
+            return decide_answer(None, last_text)
+    last = f" Its last text: {last_text}" if last_text else ""
+    return Error(
+        text=clean_text(f"The sub-agent did not finish within {timeout_seconds:g} s and was stopped.{last}")
+    )
+
+
+def _unknown_of(name: str) -> str:
+    return (
+        f"[Outcome unknown: the session that worked for {name} had ended, and its journal does not say how]"
+    )
+
+
+class _Listener:
+    """Forwards a child's events and remembers its last text."""
+
+    def __init__(self, task: ChildWork, deliver: Deliver) -> None:
+        self._effect_id = task.effect.effect_id
+        self._prompt = task.request.prompt
+        self._deliver = deliver
+        self.last_text = ""
+        self.sources: tuple[str, ...] = ()
+
+    async def listen(self, child: Session) -> Event | None:
+        """Prompt the child and wait for the end of that cycle. Returns None if the session ended first."""
+        self._deliver(
+            ChildStarted(
+                at_ms=now_ms(),
+                effect_id=self._effect_id,
+                child_id=child.session_id,
+                description=self._prompt,
+            )
+        )
+        async with child.subscribe(after=0) as events:
+            await child.prompt(self._prompt)
+            async for event in events:
+                self._deliver(
+                    ChildPublished(
+                        at_ms=now_ms(), effect_id=self._effect_id, event=event, child_id=child.session_id
+                    )
+                )
+                self.sources = more_sources(self.sources, sources_said_by(event))
+                if isinstance(event, ResponseComplete):
+                    self.last_text = event.message.text or self.last_text
+                if type(event) in TERMINAL:
+                    return event
+        return None
+
+
+def last_text_of(messages: Sequence[Message]) -> str:
+    """Return the last text of a cycle, in the form of a result."""
+    said = [message.text for message in messages if isinstance(message, AssistantMessage)]
+    return clean_text(next((text for text in reversed(said) if text), "[no output]"))
+
+
+def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...] = ()) -> ToolOutcome:
+    """Return the result of the call, from the end of the child's cycle."""
+    match end:
+        case None:
+            return Error(text="The sub-agent ended before it had an answer.")
+        case AgentEnd(messages=messages):
+            return Ok(text=last_text_of(messages), details={"sources": list(sources)} if sources else None)
+        case AgentError(error=error):
+            return Error(text=clean_text(f"The sub-agent failed: {error.message}"))
+        case AgentAbort(reason=reason):
+            last = f" Its last text: {last_text}" if last_text else ""
+            return Error(text=clean_text(f"The sub-agent was stopped: {reason or 'aborted'}.{last}"))
+        case _:
+            message = f"{type(end).__name__} ends no cycle"
+            raise AssertionError(message)
+
+
+def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: str) -> SessionCell:
+    """Create the session that works for a call or its tool. It has not started yet."""
+    data, ports, request = parent.state.data, parent.ports, task.request
+    agent = ports.agents.get(task.agent, GENERAL)
+    own_id = f"{ports.session_id}{task.own_name}"
+    session_id = SessionId(own_id if len(own_id) <= MAX_SESSION_ID_CHARACTERS else fresh_id)
+    path = (*data.config.path, session_id)
+    toolbox, tools = _tools_of(parent, agent, request.tools, len(path) - 1)
+    model = agent.spec.model or data.model
+    if request.model is not None:
+        model = facts_of(request.model, provide_model(request.model, ports))
+    config = msgspec.structs.replace(
+        data.config,
+        session_id=session_id,
+        path=path,
+        model=model,
+        system_prompt=request.system_prompt
+        or agent.spec.system_prompt
+        or decide_inherited(own_prompt_of(data)),
+        max_turns=min(filter(None, (request.max_turns, agent.max_turns)), default=data.config.max_turns),
+        budget=task.effect.budget,
+        prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
+        gathers_context=False,  # minimal context, like its system prompt
+        wake_on_background_end=False,  # the parent pays for each of its cycles and starts them
+        rules=data.rules,
+        response_format=agent.result,  # not the session's own, which belongs to the session's caller
+        user_data=handles_in(agent.data_below(ports.user_data)),
+        replaced_sections=data.config.replaced_sections
+        if agent.replace_sections is None
+        else agent.replace_sections,
+    )
+    change = _stack_of(parent, agent)
+    # The agent's own texts and tools came with the options rather than by a signal.
+    withheld = ports.withheld
+    state = new_session(
+        withheld.in_value(config), withheld.in_tools(toolbox), change.stack, withheld.in_value(change.states)
+    )
+    own_ports = attrs.evolve(
+        ports,
+        session_id=session_id,
+        tools=tools,
+        providers=first_provider(model.model, ports.providers),
+        provider_opts=dict(ports.provider_opts),
+        context_providers=(),
+        user_data=agent.data_below(ports.user_data),
+        deps=agent.deps_below(ports.deps),
+    )
+    return SessionCell(state, own_ports)
+
+
+def _tools_of(
+    parent: SessionCell, agent: ReadyAgent, wanted: Iterable[str] | None, depth: int
+) -> tuple[Toolbox, dict[tuple[str, int], Tool]]:
+    """Select the tools of a child: its agent's, or its parent's, except those not allowed at this depth."""
+    data, ports = parent.state.data, parent.ports
+    specs: Sequence[ToolSpec] = data.tools.specs
+    names = None if wanted is None else frozenset(wanted)
+    given = {spec.name: ports.tools[spec.name, data.tools.generation_of(spec.name)] for spec in specs}
+    if agent.tools is not None and agent.spec.tools is not None:
+        specs, given = agent.spec.tools.specs, dict(agent.tools)
+    chosen = [
+        spec for spec in specs if (names is None or spec.name in names) and _may_have(given[spec.name], depth)
+    ]
+    return Toolbox(chosen), {(spec.name, 0): given[spec.name] for spec in chosen}
+
+
+def first_provider(model: str, providers: Mapping[str, Provider]) -> dict[str, Provider]:
+    """Put the provider of a model first: it is the default where no model is named."""
+    if model not in providers:
+        return dict(providers)
+    return {model: providers[model], **{name: one for name, one in providers.items() if name != model}}
+
+
+def _may_have(tool: Tool, depth: int) -> bool:
+    """Whether a session at this depth may have a tool that starts sessions."""
+    max_depth: int | None = getattr(tool, "max_depth", None)
+    return max_depth is None or depth < max_depth
+
+
+def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:
+    """Load the child's plugins, with its own state: the parent's guards, plus the agent's other plugins if it has any."""
+    above, permissions = parent.state.data.stack, agent.spec.permissions
+    entries = entries_now(above, parent.state.data.plugin_states)
+    if agent.plugins is not None:
+        guards = {one.name: entry for one, entry in zip(above.members, entries, strict=True) if one.guards}
+        entries = (*guards.values(), *[entry for entry in agent.plugins if entry[0].name not in guards])
+    if permissions is not None and not narrows(above):
+        entries = (*entries, (Permissions, unlimited_options(os.path.expanduser("~"))))  # noqa: PTH111 - as a text
+    stack, states = load_stack(entries, ask=above.ask)
+    changed = ChangedStack(stack=stack, states=states)
+    # Updates that wait until the session is idle apply below immediately.
+    waiting = [narrowing_of(above, one.plugin, one.options) for one in parent.state.data.updates]
+    for rules in (permissions, *waiting):
+        if rules is not None:
+            changed = narrow_stack(changed.stack, changed.states, rules)
+    return changed

@@ -1,0 +1,41 @@
+"""The edge of an embedder: texts in, packed vectors out, and every failure as one sentence."""
+
+from collections.abc import Sequence
+
+from agentrail.abc.embeddings import Embedder, kind_of_vectors
+from agentrail.core.values.ranking import pack_vector
+from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.otp.leaving import describe_bug, words_of
+from agentrail.runtime.crashes import PortCrashed, crash_edge
+from agentrail.runtime.vector_search import NoMeaning
+
+
+class EmbedderEdge:
+    """Wraps an embedder for `Meanings`."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        """Wrap the embedder, which the caller continues to own."""
+        self._embedder = embedder
+        self.name: str = embedder.name
+        self.kind: str = kind_of_vectors(embedder)
+
+    async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
+        """Return the packed vector of each text. See `VectorSource.vectors_of`."""
+        try:
+            with crash_edge(self._decide_crash, AgentrailError):
+                given = await self._embedder.embed(texts)
+                if len(given) != len(texts):
+                    message = f"{len(given)} vectors for {len(texts)} texts"
+                    raise ValueError(message)
+                return [pack_vector(one, self._embedder.dimension) for one in given]
+        except PortCrashed as crashed:
+            raise NoMeaning(crashed.error.message) from None
+        except AgentrailError as error:
+            message = f"the embedder {self.name} failed: {words_of(error)}"
+            raise NoMeaning(message) from error
+
+    def _decide_crash(self, error: BaseException) -> ErrorInfo:
+        message = (
+            f"the embedder {self.name} crashed ({describe_bug(error)}): this is a bug in it, please report it"
+        )
+        return ErrorInfo(code="embedder_crashed", message=message)

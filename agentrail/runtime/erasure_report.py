@@ -1,0 +1,182 @@
+"""Forgetting a user: the journals that contain their conversations, and the order of erasure. Live sessions are not covered.
+
+All journals of a user are erased completely. Memories come from conversations, and were repeated in other words in
+requests, answers and summaries. Searching for the text of a memory would find only literal copies. The rest would be
+read, and remembered again. A fork contains the conversation before it, also if another user made it, so forks are
+erased too. The origin of a user's fork belongs to another user, unless it is one of their own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.abc.recall import MemoryOwner
+from agentrail.abc.store import Erasure, Filters, Store, StoredSession
+from agentrail.core.journal.erasing import USER_FORGOTTEN
+from agentrail.errors import AgentrailError, Erased, OptionError, SessionNotFound, StillNeeded
+from agentrail.messages import SessionId
+from agentrail.runtime.session_loader import opening_of
+from agentrail.runtime.session_stores import decide_owner
+
+TreeKey: TypeAlias = tuple[str, SessionId]
+"""Scope and root of a tree of sessions."""
+
+NOT_REACHED: Final[tuple[str, ...]] = (
+    "exports",
+    "backups, and copies that were made of a store before a repair or a migration",
+    "files in workspaces",
+    "logs",
+    "providers of models",
+)
+"""Places outside our stores that may contain user data."""
+
+_PAGE: Final = 1_000
+
+
+@frozen(kw_only=True)
+class UserTrees:
+    """The session trees that contain a user's conversations.
+
+    Attributes:
+        trees: In the order of erasure: forks before their origins.
+        unread: Roots whose owner is unknown, with the reason: their first record is damaged or of a newer version.
+    """
+
+    trees: tuple[TreeKey, ...]
+    unread: Mapping[TreeKey, str]
+
+
+@frozen(kw_only=True)
+class ForgottenUser:
+    """Result of forgetting a user.
+
+    Attributes:
+        memories: Number of memories deleted.
+        notes: Number of sessions whose working notes were deleted.
+        sessions: Number of sessions with erased records, sub-sessions included.
+        records: Number of records replaced by `erased`.
+        snapshots: Number of snapshots deleted.
+        blobs: Number of large values deleted.
+        trees: The erased session trees, each by scope and root.
+        left: Remaining sessions and the reason, a sentence each. Empty if everything was erased.
+        is_overwritten: Whether the erased data is overwritten in all files. False if a reader is using them now: repeat
+            the call.
+        not_reached: Places that may contain more data of the user and must be searched separately.
+    """
+
+    memories: int = 0
+    notes: int = 0
+    sessions: int = 0
+    records: int = 0
+    snapshots: int = 0
+    blobs: int = 0
+    trees: tuple[TreeKey, ...] = field(default=(), repr=False)
+    left: tuple[str, ...] = ()
+    is_overwritten: bool = True
+    not_reached: tuple[str, ...] = NOT_REACHED
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all reachable data was erased."""
+        return self.is_overwritten and not self.left
+
+
+def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
+    """Find all session trees of a user in a store. Blocking. Reads one record of each tree."""
+    roots: dict[TreeKey, StoredSession] = {}
+    root_of: dict[tuple[str, str], TreeKey] = {}
+    for one in _sessions_in(store):
+        key = (one.scope, one.root)
+        root_of[one.scope, one.session] = key
+        if one.session == one.root:
+            roots[key] = one
+    own: list[TreeKey] = []
+    unread: dict[TreeKey, str] = {}
+    for key, root in roots.items():
+        try:
+            if _is_of(store, root, owner):
+                own.append(key)
+        except (AgentrailError, msgspec.MsgspecError) as error:
+            unread[key] = f"session {root.session!r}: it cannot be said whose it is ({error})"
+    origins = {
+        key: origin
+        for key, root in roots.items()
+        if root.forked_from is not None
+        and (origin := root_of.get((root.scope, root.forked_from[0]))) is not None
+    }
+    return UserTrees(trees=tuple(forks_first(own, origins)), unread=unread)
+
+
+def _sessions_in(store: Store) -> Iterator[StoredSession]:
+    after: tuple[str, str] | None = None
+    while page := store.find(Filters(), after=after, limit=_PAGE):
+        yield from page
+        after = (page[-1].scope, page[-1].session)
+
+
+def _is_of(store: Store, root: StoredSession, owner: MemoryOwner) -> bool:
+    try:
+        user_data = opening_of(store, root).config.user_data
+        return decide_owner(root.scope, user_data) == owner
+    except (Erased, SessionNotFound):  # erased before, or being deleted
+        return False
+    except OptionError:  # the record names no user
+        return False
+
+
+def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> Sequence[TreeKey]:
+    """Return the trees with all their direct and indirect forks, each tree after its forks.
+
+    The user of a fork made by another user is known only from its origin. If erasing stops halfway and is repeated, the
+    origin must still exist.
+    """
+    forks: defaultdict[TreeKey, list[TreeKey]] = defaultdict(list)
+    for fork, origin in origins.items():
+        forks[origin].append(fork)
+    found = dict.fromkeys(own)
+    for key in (to_see := list(found)):
+        new = [fork for fork in forks[key] if fork not in found]
+        found.update(dict.fromkeys(new))
+        to_see += new  # the loop also visits these
+    # First the trees without an origin among these, then their forks, and so on: each tree has at most one origin.
+    order = [key for key in found if origins.get(key) not in found]
+    for key in order:
+        order += [fork for fork in forks[key] if fork in found]
+    seen = set(order)
+    return [*reversed(order), *(key for key in found if key not in seen)]  # cycles: forged imports
+
+
+def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
+    """Erase trees that have no live session in this process. Blocking."""
+    erased = Erasure()
+    done: list[TreeKey] = []
+    left = [*found.unread.values()]
+    for scope, root in found.trees:
+        try:
+            erased += store.erase(scope, root, USER_FORGOTTEN)
+            done.append((scope, root))
+        except SessionNotFound:  # it is being deleted
+            continue
+        except StillNeeded as error:
+            left.append(left_alive(root, error.by))
+    return forgotten_of(erased, done, left)
+
+
+def left_alive(root: str, by: Iterable[str]) -> str:
+    """Return the reason for not erasing a running session."""
+    return f"session {root!r} is at work, and was not erased: {', '.join(by)}"
+
+
+def forgotten_of(erased: Erasure, trees: Iterable[TreeKey], left: Iterable[str]) -> ForgottenUser:
+    """Return the result for erased journals."""
+    return ForgottenUser(
+        sessions=erased.sessions,
+        records=erased.records,
+        snapshots=erased.snapshots,
+        blobs=erased.blobs,
+        trees=tuple(trees),
+        left=tuple(left),
+    )

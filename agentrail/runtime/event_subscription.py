@@ -1,0 +1,399 @@
+"""A subscription: the filter of one subscriber, a bounded buffer, and one reader. The session never waits for it.
+
+The events come from `event_bus.py` (one session) or `fan_in.py` (many sessions).
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeAlias
+
+import trio
+from attrs import evolve, frozen
+
+from agentrail.actors.trio_check import need_trio
+from agentrail.core.protocol.request import Chunk
+from agentrail.core.session.projection import Snapshot
+from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
+from agentrail.events import KINDS, Event, EventsLost
+from agentrail.messages import SessionId
+from agentrail.runtime.arguments import fault_of_flag
+
+_CHECKPOINT_EVERY: Final = 64
+
+TakenSnapshot: TypeAlias = Callable[[], Snapshot]
+"""A deferred snapshot: holds the state and renders it on first access, which most subscribers never need."""
+
+# Shared by all subscriptions without such events, and never written to: an empty deque takes 600 bytes, and the garbage
+# collector visits it.
+_NONE: Final[deque[Any]] = deque()
+
+
+@frozen(kw_only=True)
+class Terms:
+    """Filter and buffer size of a subscription.
+
+    Attributes:
+        kinds: Only events of these classes. None: all.
+        deltas: Whether to include ephemeral events.
+        buffer: Maximum number of unread live events.
+        is_own: Whether a call of the handle, such as `run`, reads it to its end. No user answers requests read this
+            way.
+    """
+
+    kinds: frozenset[type[Event]] | None
+    deltas: bool
+    buffer: int
+    is_own: bool = False
+
+
+def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
+    """Validate the arguments of a subscription."""
+    wanted = _kinds_of(kinds)
+    faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
+    if wanted is not None:
+        faults += [
+            f"kinds has {kind!r}: expected classes of events, such as AgentEnd"
+            for kind in wanted
+            if kind not in KINDS
+        ]
+    is_no_flag = fault_of_flag("deltas", deltas)
+    faults += [] if is_no_flag is None else [is_no_flag]
+    if faults:
+        raise OptionError(faults)
+    return Terms(kinds=None if wanted is None else frozenset(wanted), deltas=deltas, buffer=buffer)
+
+
+def with_kinds(terms: Terms, kinds: Iterable[type[Event]]) -> Terms:
+    """Return terms that include these kinds in addition to the requested ones."""
+    return terms if terms.kinds is None else evolve(terms, kinds=terms.kinds | frozenset(kinds))
+
+
+def fault_of_cursor(name: str, after: object) -> list[str]:
+    """Return the faults of a number to resume after."""
+    return [] if type(after) is int and after >= 0 else [_whole(name, after, least=0)]
+
+
+class Subscription:
+    """The events of one subscriber: an async context manager to iterate over.
+
+    Iteration yields events with their `meta` and ends when the session ends. Enter it once and read it from one task.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        enter: Callable[["Subscription"], None],
+        leave: Callable[["Subscription"], None],
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Created by `Session.subscribe`, `SessionSupervisor.subscribe_all` and `subscribe_group`."""
+        self._kinds = terms.kinds
+        self._deltas = terms.deltas
+        self._limit = terms.buffer
+        self.is_own: bool = terms.is_own
+        # Released after use: it holds eight objects that only entering needs.
+        self._enter: Callable[[Subscription], None] | None = enter
+        self._leave = leave
+        self._prepare = prepare
+        self._entered = False
+        # Separate from the buffer and its limit. Otherwise a subscriber with a small buffer could never resume.
+        # Its size is bounded by the events that the session keeps, plus the most that is read from its journal.
+        self._replay: deque[Event] = _NONE
+        self._buffer: deque[Event] = deque()
+        self._reader: trio.lowlevel.Task | None = None
+        self._ended = False
+        self._cut_at: Mapping[str, int] | None = None
+        self._since_yield = 0
+        # One for each unread `EventsLost`, in the same order.
+        self._snapshots: deque[TakenSnapshot] = _NONE
+        self._taken: TakenSnapshot | None = None
+        self._snapshot: Snapshot | None = None
+        self.dropped_deltas: int = 0
+        """Number of ephemeral events dropped because the buffer was full."""
+        self.is_rested: bool = False
+        """Whether it ended because the session was put to rest. More events follow when the session wakes."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The session's state when the block was entered. None before.
+
+        Taken atomically with the registration: it reflects all events up to its `last_seq`, and no later ones. After
+        `EventsLost`, it is the state to start over from. This includes a rewind, which publishes `EventsLost` later.
+        """
+        if self._taken is not None:
+            taken, self._taken = self._taken, None
+            self._snapshot = taken()
+        return self._snapshot
+
+    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
+        """Add the events to replay before any live event. A bus calls this atomically with the registration."""
+        kinds = self._kinds
+        # Every subscriber gets `EventsLost`: it is unknown whether the lost events were wanted.
+        if replay:
+            wanted = [one for one in replay if kinds is None or type(one) in kinds or type(one) is EventsLost]
+            self._replay = deque((*self._replay, *wanted))
+        self._taken = snapshot
+        self._keep_for_loss(replay, snapshot)
+
+    def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
+        """Keep the snapshot for the `EventsLost` at the start of a replay, if there is one."""
+        if snapshot is not None and replay and type(replay[0]) is EventsLost:
+            self._snapshots = deque((*self._snapshots, snapshot))
+
+    def offer(self, event: Event) -> None:
+        """Buffer a committed event if it is wanted.
+
+        A full buffer drops its deltas. If it holds none, the subscriber is cut off.
+        """
+        if self._ended or (self._kinds is not None and type(event) not in self._kinds):
+            return
+        if len(self._buffer) >= self._limit and not self._make_room():
+            self._cut_at = self._positions_before(event)
+            self.end()
+            return
+        self._buffer.append(event)
+        if self._reader is not None:
+            self._wake()
+
+    def offer_delta(self, event: Event) -> None:
+        """Buffer an ephemeral event if it is wanted and there is room."""
+        if not self._deltas or self._ended or (self._kinds is not None and type(event) not in self._kinds):
+            return
+        if len(self._buffer) >= self._limit:
+            self.dropped_deltas += 1
+            return
+        self._buffer.append(event)
+        if self._reader is not None:
+            self._wake()
+
+    def begin_anew(self, lost: EventsLost, snapshot: TakenSnapshot) -> None:
+        """Add an `EventsLost` for a rewind, with the new snapshot to start over from. Every subscriber gets it."""
+        if self._ended:
+            return
+        self._snapshots = deque((*self._snapshots, snapshot))
+        self._buffer.append(lost)
+        if self._reader is not None:
+            self._wake()
+
+    def bus_closed(self, *, is_rested: bool) -> None:
+        """Handle the end or rest of the session. A subscription to only this session ends."""
+        self.is_rested = is_rested
+        self.end()
+
+    def end(self) -> None:
+        """Accept no more events. Buffered events can still be read."""
+        self._ended = True
+        if self._reader is not None:
+            self._wake()
+
+    async def __aenter__(self) -> Self:
+        """Register and load the replay in one step, without even a checkpoint in between.
+
+        Before that, events that are no longer buffered are read from the journal, which may take a while.
+
+        Raises:
+            CursorAhead: Your move: `after` is beyond the last number.
+            YourMove: It was entered before, or left while old events were read. Subscribe again.
+            NoTrioRun: Your move: Trio is not running here, so nothing could be read.
+            SessionDown: The session has ended, and no replay was requested.
+
+        Cancellation: While old events are read, nothing is registered.
+        """
+        if self._entered:
+            raise self._entered_before()
+        need_trio()
+        if self._prepare is not None:
+            await self._prepare()
+            if self._ended or self._entered:  # by another task in the meantime
+                raise self._entered_before()
+        assert self._enter is not None  # noqa: S101 - it is there until it was entered
+        self._enter(self)
+        self._entered = True
+        if self._prepare is None:  # otherwise only its readers keep the session alive
+            self._enter = None
+        return self
+
+    def _entered_before(self) -> YourMove:
+        how = "entered before" if self._entered else "left while it was being entered"
+        return YourMove(f"this subscription was {how}: subscribe once more, with after= to go on")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Unregister."""
+        self._leave(self)
+        self.end()
+
+    def __aiter__(self) -> Self:
+        """Return this subscription itself: there is one position, and two readers would share it."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event.
+
+        Raises:
+            SubscriberTooSlow: Your move: the buffer was full. Its events have been returned. Resume from
+                `resume_after`.
+            YourMove: The block was not entered, so no event would ever arrive.
+            trio.BusyResourceError: Your move: another task is already waiting here. Create one subscription per task.
+
+        Cancellation: Always a checkpoint for cancellation. Nothing is lost. Other tasks get a turn whenever it waits,
+            and at least once in 64 events.
+        """
+        if not (self._buffer or self._ended or self._replay):
+            self._check_entered()
+            self._since_yield = 1  # counts the event of this call
+            await self._wait()
+        elif self._since_yield >= _CHECKPOINT_EVERY:
+            self._since_yield = 1
+            await trio.lowlevel.checkpoint()
+        else:
+            self._since_yield += 1
+            await trio.lowlevel.checkpoint_if_cancelled()
+        if self._buffer and not (self._replay or self._snapshots):  # the usual case
+            return self._buffer.popleft()
+        event = self._take()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def next_nowait(self) -> Event:
+        """Return the next event if one is buffered. For callers that write all buffered events in one go.
+
+        Raises:
+            trio.WouldBlock: The buffer is empty. `anext` waits for an event.
+            trio.EndOfChannel: The session has ended, and all events were returned.
+            SubscriberTooSlow, YourMove: See iteration.
+        """
+        if not (self._buffer or self._ended or self._replay):
+            self._check_entered()
+            raise trio.WouldBlock
+        event = self._take()
+        if event is None:
+            raise trio.EndOfChannel
+        return event
+
+    def _take(self) -> Event | None:
+        if self._replay or self._buffer:
+            event = self._replay.popleft() if self._replay else self._buffer.popleft()
+            if type(event) is EventsLost and self._snapshots:
+                self._taken = self._snapshots.popleft()
+            return event
+        if self._cut_at is not None:
+            raise self._too_slow(self._cut_at)
+        return None
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            message = "this subscription was not entered: read it inside of `async with session.subscribe() as events:`"
+            raise YourMove(message)
+
+    def _make_room(self) -> bool:
+        # `EventsLost` has no number of its own either, but is never dropped: without it, the reader would trust
+        # events that no longer count.
+        kept = deque(
+            event
+            for event in self._buffer
+            if type(event) is EventsLost or (event.meta is not None and not event.meta.ephemeral)
+        )
+        self.dropped_deltas += len(self._buffer) - len(kept)
+        self._buffer = kept
+        return len(kept) < self._limit
+
+    def _positions_before(self, event: Event) -> Mapping[str, int]:
+        """Return the position to resume from: just before the event that did not fit."""
+        assert event.meta is not None  # noqa: S101 - it was published
+        return {event.meta.session_id: event.meta.seq - 1}
+
+    def _too_slow(self, positions: Mapping[str, int]) -> SubscriberTooSlow:
+        message = f"the buffer of {self._limit} events was full: read faster, or subscribe with deltas=False"
+        resume_after = next(iter(positions.values())) if len(positions) == 1 else None
+        return SubscriberTooSlow(message, resume_after=resume_after, positions=positions)
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            trio.lowlevel.reschedule(reader)
+
+    def _wait(self) -> Awaitable[None]:
+        # Returns Trio's awaitable directly, without a wrapping coroutine or a closure per wait: there is a wait
+        # for every event or two.
+        if self._reader is not None:
+            message = "another task reads this subscription: subscribe once more, each sees everything"
+            raise trio.BusyResourceError(message)
+        self._reader = trio.lowlevel.current_task()
+        waiting: Awaitable[None] = trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105 - the caller awaits it
+        return waiting
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._reader = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | None:
+    if kinds is None:
+        return None
+    if not isinstance(kinds, Iterable):  # passing one class alone is the usual mistake
+        raise OptionError([f"kinds is {kinds!r}: expected classes of events, such as [AgentEnd], or None"])
+    return tuple(kinds)
+
+
+def _whole(name: str, value: object, *, least: int) -> str:
+    return f"{name} is {value!r}: expected a whole number from {least}"
+
+
+# Backpressure: a provider's stream is read only while a gate is open. While a store accepts nothing, the provider's
+# server waits and no buffer of ours grows.
+
+
+class Gate(Protocol):
+    """Controls whether more may be read."""
+
+    @property
+    def is_available(self) -> bool:
+        """Whether more may be read now."""
+        ...
+
+    async def wait_available(self) -> None:
+        """Wait until more may be read."""
+
+
+class HeldStream:
+    """The chunks of a provider's stream, passed on only while a gate is open."""
+
+    __slots__ = ("_chunks", "_gate", "_is_held", "_opened_at")
+
+    def __init__(self, chunks: AsyncIterator[Chunk], gate: Gate) -> None:
+        """Read these chunks while the gate is open."""
+        self._chunks = chunks
+        self._gate = gate
+        self._is_held = False
+        self._opened_at: float = trio.current_time()
+
+    @property
+    def pinged_at(self) -> float:
+        """Time of the last sign of life other than a chunk, on Trio's clock. Silence while the gate is closed does not count."""
+        if self._is_held:
+            return trio.current_time()
+        given: object = getattr(self._chunks, "pinged_at", None)
+        return max(given, self._opened_at) if isinstance(given, float) else self._opened_at
+
+    def __aiter__(self) -> Self:
+        """Return this stream itself."""
+        return self
+
+    async def __anext__(self) -> Chunk:
+        """Return the next chunk, once the gate is open.
+
+        Cancellation: Same as for the wrapped stream. A checkpoint while the gate is closed.
+        """
+        if not self._gate.is_available:
+            self._is_held = True
+            try:
+                await self._gate.wait_available()
+            finally:
+                self._is_held = False
+                self._opened_at = trio.current_time()
+        return await anext(self._chunks)

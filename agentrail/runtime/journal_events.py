@@ -1,0 +1,118 @@
+"""Old events of a session, rebuilt from its journal for a returning subscriber. The event loop is used only to wait.
+
+Events are not stored. They are folded, in a thread, from the newest snapshot before the requested number. They are returned
+only if the fold agrees with every record, so that the events are exactly those published.
+"""
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.core.journal.folding import drift_of, first_state, walk
+from agentrail.core.journal.record import REWOUND, Record
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import Ask
+from agentrail.errors import AgentrailError
+from agentrail.events import Event
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
+from agentrail.outside import Outside
+from agentrail.runtime.plugin_watch import QuietWatch
+from agentrail.runtime.session_loader import PluginFinder, fold_sources, newest_snapshot, read_after
+from agentrail.runtime.tree_secrets import Withheld
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+MAX_OLD_EVENTS: Final = 100_000
+"""Maximum number of events rebuilt for one subscriber. One that is further behind gets `EventsLost`."""
+
+
+class OldEvents:
+    """Rebuilds the events of stored sessions. One per supervisor."""
+
+    def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
+        """Start with nothing read."""
+        self._store = store
+        self._outside = outside
+        self._limiter = limiter
+
+    async def read(
+        self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
+    ) -> tuple[Event, ...]:
+        """Return the events of a session between two numbers, without those that are never replayed.
+
+        Cancellation: At once. The result is discarded.
+        """
+        if before - after > MAX_OLD_EVENTS:
+            await trio.lowlevel.checkpoint()
+            return ()
+        config = state.data.config
+        watch = QuietWatch(config.session_id, config.user_data, self._outside, withheld=withheld)
+        finder = PluginFinder({member.name: member.plugin for member in state.data.stack.members})
+        watch.find_others(finder)
+        make = partial(
+            old_events,
+            self._store,
+            config.scope,
+            config.session_id,
+            after=after,
+            before=before,
+            finder=finder,
+            ask=watch,
+        )
+        return await self._outside.offload(make, abandon_on_cancel=True, limiter=self._limiter)
+
+
+def old_events(  # noqa: PLR0913 - the requested range
+    store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder, ask: Ask
+) -> tuple[Event, ...]:
+    """Fold the required part of a journal. Same arguments and result as `OldEvents.read`. This blocks, and never raises."""
+
+    def read() -> tuple[Event, ...]:
+        stored = store.get(scope, session)
+        return () if stored is None else _folded(store, stored, after, before, finder, ask)
+
+    def refuse(error: BaseException) -> tuple[Event, ...]:
+        # Of a bug only its class: its message may contain anything, and the caller's own store may have raised it.
+        why = error if isinstance(error, AgentrailError) else f"reading them raised {type(error).__name__}"
+        LOGGER.warning("session %s: its events behind %s are not at hand: %s", session, after, why)
+        return ()
+
+    return call_guarded(refuse, read)
+
+
+def _folded(  # noqa: PLR0913, PLR0917 - same arguments
+    store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder, ask: Ask
+) -> tuple[Event, ...]:
+    sources = fold_sources(store, stored, finder, ask)
+    start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=after)
+    records = read_after(store, stored.scope, stored.session, tail.seq)
+    if any(one.kind == REWOUND and one.events > after for one in records):
+        return ()  # the session was rewound past some of them, so they no longer count
+    records = _up_to_event(records, before - 1)
+    if start is None:
+        start = first_state(records, sources)
+    events: list[Event] = []
+    for walked in walk(start, records, tail=tail, sources=sources):
+        if drift_of(walked) is not None:
+            return ()
+        events += [
+            effect.event
+            for effect in walked.effects
+            if isinstance(effect, Publish)
+            and (meta := effect.event.meta) is not None
+            and not meta.ephemeral
+            and after < meta.seq < before
+        ]
+    numbers = [event.meta.seq for event in events if event.meta is not None]
+    return tuple(events) if numbers == list(range(after + 1, before)) else ()
+
+
+def _up_to_event(records: tuple[Record, ...], last: int) -> tuple[Record, ...]:
+    """Drop the records after that of an event."""
+    needed = next((place for place, one in enumerate(records, 1) if one.events >= last), len(records))
+    return records[:needed]

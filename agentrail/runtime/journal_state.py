@@ -1,0 +1,283 @@
+"""Past states of a session: its journal is folded up to a number, in a worker thread, without effects or an event loop."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.core.journal.branches import CallBehind, PastTurn, calls_behind, past_turns
+from agentrail.core.journal.explaining import ExplainedStep, explained_step
+from agentrail.core.journal.files import FilesBehind, files_behind
+from agentrail.core.journal.folding import Sources, first_state, walk
+from agentrail.core.journal.record import Record, Tail, join_blobs
+from agentrail.core.journal.recorded_steps import whole_body
+from agentrail.core.journal.replaying import ReplayStep, begins, steps_from
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.session.projection import Snapshot, Status, snapshot_of
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import Ask
+from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.frozen import EMPTY, MAX_RECORD_LEVELS, frozen_json
+from agentrail.messages import JsonObject, Message
+from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after, state_behind
+
+_LOOKED_BACK: Final = 200
+
+MAX_RECORDS_AT_ONCE: Final = 10_000
+"""Maximum number of records that one call returns."""
+
+
+@frozen(kw_only=True)
+class JournalEntry:
+    """A record of a journal, in readable form.
+
+    Attributes:
+        number: Its number, from 1, without gaps.
+        at_ms: Time, on the clock of signals.
+        kind: `opened`, `taken`, `heard`, `changed`, `drifted`, `rewound`, `closed`, `erased`, or the kind of a signal, such
+            as `prompt`.
+        body: Its content, read-only. For a signal all fields, including those omitted from storage because they hold their
+            default.
+        does: Decisions of the step, one line for each effect that is not ephemeral.
+        events: Number of the last event after it.
+        epoch: How often the session had been taken over when it was written, from 1.
+        hash: Its hash, hexadecimal.
+    """
+
+    number: int
+    at_ms: int
+    kind: str
+    body: JsonObject = field(default=EMPTY, repr=False)
+    does: tuple[str, ...] = ()
+    events: int
+    epoch: int
+    hash: str
+
+
+@frozen(kw_only=True)
+class PastState:
+    """State of a session after a record.
+
+    Attributes:
+        number: Number of the record.
+        at_ms: Its time, on the clock of signals.
+        snapshot: The session's status, with everything that waited for users.
+        messages: Its conversation.
+    """
+
+    number: int
+    at_ms: int
+    snapshot: Snapshot
+    messages: tuple[Message, ...] = field(repr=False)
+
+    @property
+    def status(self) -> Status:
+        """The session's status at that point."""
+        return self.snapshot.status
+
+
+class Journal:
+    """The journal of one stored session, and the source of its plugins. Each call blocks.
+
+    Attributes:
+        store: Its store.
+        stored: Its row in the store, as of the creation of this object.
+    """
+
+    def __init__(self, store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> None:
+        """Create it without reading."""
+        self.store: Store = store
+        self.stored: StoredSession = stored
+        self._finder = finder
+        self._ask = ask
+
+    def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
+        """Return readable records, from number `after + 1`."""
+        return journal_entries(self.store, self.stored, after, limit)
+
+    def state_behind(self, number: int) -> SessionState:
+        """Fold up to a number."""
+        self.check_number(number)
+        try:
+            return self._state_behind(number)
+        except PluginError:
+            if self._finder.missing:
+                raise Unrevivable(self.stored.session, missing=tuple(self._finder.missing)) from None
+            raise
+
+    def past_state(self, number: int) -> PastState:
+        """Return the past state after a record. Same as `state_behind`."""
+        state = self.state_behind(number)
+        (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        return PastState(
+            number=number,
+            at_ms=record.at_ms,
+            snapshot=snapshot_of(state.phase, state.data, record.at_ms),
+            messages=state.data.history.messages[:],
+        )
+
+    def explained(self, number: int) -> ExplainedStep:
+        """Explain the outcome of a record."""
+        self.check_number(number)
+        try:
+            (step,) = self.explained_steps(number - 1, number)
+        except (
+            Trimmed
+        ) as error:  # this needs the state before the record, so the first remaining one cannot be explained
+            raise Trimmed(self.stored.session, first=max(error.first, number) + 1) from None
+        told = explained_step(step.walked, step.runs, None)
+        if told.signal.effect_id is None:
+            return told
+        signal = msgspec.structs.replace(
+            told.signal, begun_by=self._beginning_of(EffectId(told.signal.effect_id), number)
+        )
+        return msgspec.structs.replace(told, signal=signal)
+
+    def explained_steps(self, after: int, up_to: int) -> Iterator[ReplayStep]:
+        """Yield the steps after a record up to another one, with the effect of each plugin answer."""
+        stored, store, sources = self.stored, self.store, self._sources()
+        records = read_after(store, stored.scope, stored.session, after, up_to)
+        tail = Tail()
+        try:
+            if after:
+                start = self._state_behind(after)
+                (last,) = store.read(stored.scope, stored.session, after - 1, 1)
+                tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
+            else:
+                start = first_state(records, sources)
+            yield from steps_from(start, records, tail=tail, sources=sources, explains=True)
+        except PluginError:
+            if self._finder.missing:
+                raise Unrevivable(stored.session, missing=tuple(self._finder.missing)) from None
+            raise
+
+    def _beginning_of(self, effect_id: EffectId, before: int) -> int | None:
+        """Return the record that began an effect. None if it was dropped. It is usually a few records earlier."""
+        stored, end = self.stored, before
+        while end > stored.first_seq:
+            after = max(stored.first_seq - 1, end - 1 - _LOOKED_BACK)
+            page = self.store.read(stored.scope, stored.session, after, end - 1 - after)
+            for record in reversed(page):
+                if begins(record.does, effect_id):
+                    return record.seq
+            end = after + 1
+        return None
+
+    def check_number(self, number: int) -> None:
+        """Reject a number without a record."""
+        stored = self.stored
+        if not 1 <= number <= stored.tail.seq:
+            fault = f"the number is {number}: expected one from {stored.first_seq} to {stored.tail.seq}, which session {stored.session!r} has"
+            raise OptionError([fault])
+        if number < stored.first_seq:
+            raise Trimmed(stored.session, first=stored.first_seq)
+
+    def number_of(self, at: int | None, turn: int | None) -> int:
+        """Return a record number: the given one, the end of a turn, or the last one."""
+        if turn is None:
+            number = self.stored.tail.seq if at is None else at
+            self.check_number(number)
+            return number
+        turns = self.turns()
+        if not 1 <= turn <= len(turns):
+            fault = f"turn is {turn}: expected one from 1 to {len(turns)}, which are over in session {self.stored.session!r}"
+            raise OptionError([fault])
+        return turns[turn - 1].record
+
+    def turns(self) -> tuple[PastTurn, ...]:
+        """Return the completed turns."""
+        records = read_after(self.store, self.stored.scope, self.stored.session, 0)
+        sources = self._sources()
+        return past_turns(walk(first_state(records, sources), records, sources=sources))
+
+    def number_of_event(self, event: int) -> int:
+        """Return the record whose step published an event. Event numbers never decrease, so few records are read."""
+        stored = self.stored
+        low, high = stored.first_seq, stored.tail.seq
+        if event < 1 or event > self._events_behind(high):
+            fault = f"the event is {event}: expected one from 1 to {self._events_behind(high)}, which session {stored.session!r} has"
+            raise OptionError([fault])
+        # Before the first remaining record, only the fact that records were dropped is known.
+        if low > 1 and event <= self._events_behind(low):
+            raise Trimmed(stored.session, first=low)
+        while low < high:
+            middle = (low + high) // 2
+            if self._events_behind(middle) < event:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _events_behind(self, number: int) -> int:
+        (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        return record.events
+
+    def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
+        """Return the calls after a record that may have had external effects."""
+        stored = self.stored
+        records = read_after(self.store, stored.scope, stored.session, number)
+        (last,) = self.store.read(stored.scope, stored.session, number - 1, 1)
+        tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
+        return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
+
+    def files_behind(self, number: int) -> FilesBehind:
+        """Return the writes of tools after a record, and the earlier contents of their files."""
+        self.check_number(number)
+        stored, store = self.stored, self.store
+        return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
+
+    def _sources(self) -> Sources:
+        return fold_sources(self.store, self.stored, self._finder, self._ask)
+
+    def _state_behind(self, number: int) -> SessionState:
+        return state_behind(self.store, self.stored, self._finder, self._ask, number)
+
+
+def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
+    """Return readable records, from number `after + 1`, without code of the session. This blocks."""
+    return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
+
+
+def fault_of_after(after: object) -> str | None:
+    """Return the fault in a record number to start after."""
+    if type(after) is int and after >= 0:
+        return None
+    return f"after is {after!r}: expected a whole number from 0"
+
+
+def fault_of_limit(limit: object) -> str | None:
+    """Return the fault in a limit of records."""
+    if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
+        return None
+    return f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
+
+
+def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
+    """Return the fault in the number of a record or turn."""
+    if (value is None and not needed) or type(value) is int:
+        return None
+    return f"{name} is {value!r}: expected a whole number from 1"
+
+
+def entry_of(record: Record, store: Store) -> JournalEntry:
+    """Return a readable record, with its large values inserted."""
+    body: Mapping[str, Any] = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
+    return JournalEntry(
+        number=record.seq,
+        at_ms=record.at_ms,
+        kind=record.kind,
+        body=frozen_json(body, max_levels=MAX_RECORD_LEVELS),
+        does=tuple(record.does.split("\n")) if record.does else (),
+        events=record.events,
+        epoch=record.epoch,
+        hash=record.hash.hex(),
+    )
+
+
+def _shown_body(record: Record, body: bytes) -> bytes:
+    try:
+        return whole_body(record.kind, record.at_ms, body)
+    except CodecError:  # a newer version wrote it, so it is shown unchanged
+        return body

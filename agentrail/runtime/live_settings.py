@@ -1,0 +1,295 @@
+"""The part of a handle that changes a running session: its model, tools and plugins."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal, cast
+
+import msgspec
+
+from agentrail.abc import Provider, Tool, ToolListing
+from agentrail.core.protocol.signals import (
+    ChangeModel,
+    ChangeTools,
+    ToolSourceReported,
+    UpdatePluginOpts,
+)
+from agentrail.core.session.projection import model_of
+from agentrail.core.session.receipts import ToolsReceipt
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.narrowing import narrowing_of
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.errors import PluginError, SessionDown
+from agentrail.events import ToolSourceState
+from agentrail.frozen import not_json
+from agentrail.messages import JsonObject
+from agentrail.otp.edges import call_guarded
+from agentrail.runtime.arguments import (
+    fault_of_text,
+    faults_of_names,
+    faults_of_source,
+    faults_of_tools,
+    refuse,
+)
+from agentrail.runtime.model_lookup import decide_switch, facts_of
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_loader import fault_of_origin
+from agentrail.runtime.session_queries import AskingHandle
+from agentrail.runtime.tool_origins import fault_of_bare, tool_origin
+
+
+class ChangingHandle(AskingHandle):
+    """A handle that changes its session."""
+
+    __slots__ = ()
+
+    async def _do_switch_model(self, model: str | Provider, provider_opts: Mapping[str, Any] | None) -> None:
+        await self._cell.awake()
+        choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
+        signal = ChangeModel(
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            model=facts_of(choice.name, choice.provider),
+            opts_changed=choice.opts_changed,
+            described=_describe_for(self._cell, choice.name),
+        )
+        self._cell.add_model(choice)
+        await self._ask(signal)
+        self._cell.forget_models(choice.name)
+
+    async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
+        """Add tools for the model, all at once. A tool replaces an existing one of the same name.
+
+        The next request includes them. Running calls keep the tools they started with.
+
+        Args:
+            *tools: Tools that the model can call from now on.
+
+        Returns:
+            The names of all tools after the change.
+
+        Raises:
+            OptionError: Your move: an argument is not a tool, for example a list of tools. Or the session is kept in a
+                store, and another process could not find the tool again. Expected a name in a module, or a class
+                created without arguments. Nothing was attached.
+            ToolDefinitionError: Your move: a schema is invalid, or two tools have the same name. Nothing was attached.
+            SessionDown: The session has ended.
+
+        Cancellation: The change remains in effect.
+        """
+        return await self._change_tools(tools, (), replace=False)
+
+    async def detach_tools(self, *names: str) -> ToolsReceipt:
+        """Remove tools, all at once. Running calls keep theirs.
+
+        Args:
+            *names: Names of the tools. Unknown names are listed in the receipt and are not an error.
+
+        Raises:
+            OptionError: Your move: an argument is not a name, for example a list of names. Nothing was detached.
+            SessionDown: The session has ended.
+
+        Cancellation: The change remains in effect.
+        """
+        refuse(*faults_of_names(names))
+        return await self._change_tools((), names, replace=False)
+
+    async def replace_tools(self, *tools: Tool) -> ToolsReceipt:
+        """Replace all tools of the model by these, all at once.
+
+        Args, Returns, Raises, Cancellation: See `attach_tools`.
+        """
+        return await self._change_tools(tools, (), replace=True)
+
+    async def report_tool_source(
+        self, source: str, state: ToolSourceState, *, reason: str | None = None
+    ) -> None:
+        """Publish the status of a source of tools: a server, a process, or a plugin system.
+
+        For authors of such adapters. It changes no tools (see `attach_tools` and `detach_tools`). Each call publishes
+        an event, so call it once per change of state.
+
+        Args:
+            source: Name of the source, 1 to 200 characters, the same in all its reports.
+            state: `connecting`, `ready`, `restarting`, `parked`, `needs_login`, `changed` or `closed`.
+            reason: Human-readable cause, at most 1,000 characters. It is published, so it must not contain keys.
+
+        Raises:
+            OptionError: Your move: the name or the state is invalid, or the reason is not text or too long.
+            MailboxFull: Your move: the session has not caught up with earlier messages. Try again later.
+            SessionDown: The session has ended.
+
+        Cancellation: The event is still published.
+        """
+        refuse(*faults_of_source(source, state, reason))
+        signal_id = self._cell.pending_calls.mint()
+        await self._ask(
+            ToolSourceReported(at_ms=now_ms(), signal_id=signal_id, source=source, state=state, reason=reason)
+        )
+
+    async def update_plugin_opts(self, plugin: str, **options: Any) -> None:
+        """Change options of a plugin: immediately if idle, otherwise when the session is idle again.
+
+        `deny` and `ask` rules for permissions apply to the sessions below immediately, before their next call.
+
+        If two updates are waiting, the last value of a field wins. `PluginOptsUpdated` reports the outcome.
+
+        Args:
+            plugin: Name of the plugin.
+            **options: The options to change.
+
+        Raises:
+            PluginError: Your move: there is no plugin of this name.
+            OptionError: Your move: a name is not text.
+            SessionDown: The session has ended.
+
+        Cancellation: The update remains in effect. Returns when it has been recorded.
+        """
+        refuse(fault_of_text("plugin", plugin), not_json(options, "options"))
+        signal = UpdatePluginOpts(
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
+        )
+        await self._ask(signal)
+        rules = narrowing_of(self._cell.visible.data.stack, plugin, options)
+        if rules is not None:
+            await _narrow_below(self._cell, plugin, rules)
+
+    async def attach_plugin(self, plugin: PluginEntry) -> None:
+        """Add a plugin to the stack, between two cycles. It is called after the other plugins of its priority.
+
+        Args:
+            plugin: A class, an instance, or one of them with its options.
+
+        Raises:
+            PluginError: Your move: it cannot be loaded, its name is taken, or a cycle waits for a user.
+            OptionError: Your move: the session is kept in a store, and another process could not import the plugin.
+            CallingSelf: Your move: a tool of this session made the call, and the cycle waits for that tool.
+            SessionDown: The session has ended.
+
+        Cancellation: The change remains in effect. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("attach", entry=plugin)
+
+    async def detach_plugin(self, name: str) -> None:
+        """Remove a plugin and its state from the stack, between two cycles.
+
+        Raises:
+            PluginError: Your move: there is no plugin of this name, or a cycle waits for a user.
+            OptionError: Your move: the name is not text.
+            CallingSelf: See `attach_plugin`.
+            SessionDown: The session has ended.
+
+        Cancellation: The change remains in effect. Waits for the end of the running cycle.
+        """
+        refuse(fault_of_text("name", name))
+        await self._change_plugins("detach", name=name)
+
+    async def reload_plugin(self, plugin: PluginEntry) -> None:
+        """Replace the code of the plugin of the same name, between two cycles. Its state is migrated.
+
+        Args:
+            plugin: The new code. Without options, the present ones are kept.
+
+        The new code is rehearsed on the last 40 messages of the conversation, without carrying out its answers. It is
+        accepted only if it never fails.
+
+        Raises:
+            PluginError: Your move: there is no plugin of this name, it cannot be loaded, `migrate` refused, it failed
+                in the rehearsal, or a cycle waits for a user. The old plugin stays.
+            CallingSelf: See `attach_plugin`.
+            SessionDown: The session has ended.
+
+        Cancellation: The change remains in effect. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("reload", entry=plugin)
+
+    async def _change_plugins(
+        self,
+        change: Literal["attach", "detach", "reload"],
+        *,
+        name: str = "",
+        entry: PluginEntry | None = None,
+    ) -> None:
+        self._cell.pending_calls.refuse_self(f"{change}_plugin")
+        await self._cell.awake()
+        with self._cell.changing_plugins(change, name, entry) as signal:
+            if signal.entry is not None and _is_stored(self._cell):
+                refuse(fault_of_origin(signal.entry))
+            await self._ask(signal)
+
+    async def _change_tools(
+        self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
+    ) -> ToolsReceipt:
+        refuse(*faults_of_tools(tools))
+        await self._cell.awake()
+        origins = [tool_origin(tool) if self._cell.journal is not None else None for tool in tools]
+        if _is_stored(self._cell):
+            refuse(
+                *(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None)
+            )
+        ports = self._cell.ports
+        listing = _listing(self._cell, model_of(self._cell.state.data).model)
+        specs = tuple(ports.spec_of(tool, listing) for tool in tools)
+        specs = tuple(
+            msgspec.structs.replace(spec, origin=origin) if origin else spec
+            for spec, origin in zip(specs, origins, strict=True)
+        )
+        Toolbox(specs)  # reports duplicate names before anything is changed
+        signal = ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            attach=specs,
+            detach=names,
+            replace=replace,
+            generation=self._cell.add_tools(
+                {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
+            ),
+        )
+        try:
+            return cast("ToolsReceipt", await self._ask(signal))
+        finally:
+            self._cell.forget_tools()
+
+
+async def _narrow_below(above: SessionCell, plugin: str, rules: JsonObject) -> None:
+    for cell in tuple(above.below())[1:]:
+        signal = UpdatePluginOpts(
+            at_ms=now_ms(),
+            signal_id=cell.pending_calls.mint(),
+            plugin=plugin,
+            options=rules,
+            narrows=True,
+        )
+        # An ended session makes no more calls. A session without such a plugin is not guarded by it.
+        with suppress(SessionDown, PluginError):
+            await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+
+
+def _is_stored(cell: SessionCell) -> bool:
+    """Return whether another process may restore the session. An immediate store ends with this process."""
+    journal = cell.journal
+    return journal is not None and not journal.writer.store.is_immediate
+
+
+def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
+    """Compute descriptions for another model, for tools that have a description function."""
+    ports, box = cell.ports, cell.state.data.tools
+    tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
+    listing = _listing(cell, model)
+    return tuple(
+        msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
+        for spec, tool in zip(box, tools, strict=True)
+        if callable(call_guarded(lambda _: None, getattr, tool, "description"))
+    )
+
+
+def _listing(cell: SessionCell, model: str) -> ToolListing:
+    ports = cell.ports
+    return ToolListing(
+        session_id=ports.session_id,
+        model=model,
+        working_dir=ports.working_dir,
+        user_data=ports.user_data,
+        is_unconfined=ports.workspace.is_unconfined(),
+        agents=tuple((one.spec.name, one.spec.description) for one in ports.agents.values()),
+    )

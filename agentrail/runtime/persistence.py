@@ -1,0 +1,351 @@
+"""Persistence of a supervisor's sessions: the writer, the node, and the start of journals."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import trio
+
+from agentrail.abc.store import Cause, Filters, Node, Opening, Standing, Store, Taken, TakeOver
+from agentrail.core.journal.record import Record, Tail, sealed, split_draft
+from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.session_owner import session_owner_key
+from agentrail.core.protocol.signals import Recovered
+from agentrail.distribution import NAME
+from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
+from agentrail.messages import SessionId
+from agentrail.orphaned_processes import ProcessList, end_left_processes, keep_list, list_beside
+from agentrail.outside import Outside, current
+from agentrail.runtime.event_history import PastEvents
+from agentrail.runtime.journal_events import OldEvents
+from agentrail.runtime.overwriter import Overwriter
+from agentrail.runtime.retention import KeepLimits, Retention
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_journal import SessionJournal
+from agentrail.runtime.store_summary import stored_standing
+from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
+
+T = TypeVar("T")
+
+OnDrift: TypeAlias = Literal["park", "go_on"]
+"""What happens to a stored session that the code here folds to different operations. It stays unchanged until an operator decides,
+or continues with the state of the newer code.
+"""
+
+STORE_PATIENCE_SECONDS: Final = 5.0
+"""Seconds that a commit may take before the store counts as unavailable."""
+
+
+class _Unheard:
+    """A client for a session that does not resume. It ignores all notifications."""
+
+    def written(self, up_to: int) -> None:
+        """Do nothing."""
+
+    def refused(self, error: AgentrailError) -> None:
+        """Do nothing: another owner has it."""
+
+    def kept_waiting(self, error: StoreUnavailable) -> None:
+        """Do nothing."""
+
+    def standing(self) -> Standing:
+        """Return that it has ended."""
+        return Standing(has_ended=True)
+
+
+_BEAT_SECONDS: Final = 5.0
+_CHECK_EVERY_SECONDS: Final = 1.0
+
+MAX_FOLDS: Final = 4
+"""How many journals are folded at a time for readers: each takes a thread and a processor."""
+
+
+def _engine() -> str:
+    try:
+        return metadata.version(NAME)
+    except metadata.PackageNotFoundError:  # run from a folder that was never installed
+        return ""
+
+
+ENGINE: Final = _engine()
+"""Version of agentrail, for records and nodes."""
+
+
+class Keeping:
+    """A store, and the services that keep sessions in it.
+
+    Attributes:
+        store: The store.
+        writer: Its writer.
+        node: Owner of the sessions started here. New at each start.
+        on_drift: What happens to a session that the code here folds to different operations.
+        retention: Deletes sessions that are too old or too many. None if all are kept.
+        overwriter: Overwrites purged or expired data in files.
+        past_events: Returns pages of published events.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        patience_seconds: float = STORE_PATIENCE_SECONDS,
+        on_drift: OnDrift = "park",
+        limits: KeepLimits | None = None,
+        outside: Outside | None = None,
+    ) -> None:
+        """Create the services. The store is not used before `open`."""
+        self._outside = outside or current()
+        self.store: Store = store
+        self.on_drift: OnDrift = on_drift
+        self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self._processes: ProcessList | None = None
+        self._folds = trio.CapacityLimiter(MAX_FOLDS)
+        self.past_events: PastEvents = PastEvents(store)
+        self._old_events = OldEvents(store, self._outside, self._folds)
+        self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
+        self.overwriter: Overwriter = Overwriter(store, self.write)
+        self.retention: Retention | None = (
+            None
+            if limits is None
+            else Retention(
+                store,
+                limits,
+                self.node.id,
+                self._outside,
+                self.write,
+                after_removing=self.overwriter.after_sweep,
+            )
+        )
+        self._may_sweep = trio.Event()
+        self._checked_at = float("-inf")
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """Register this node as alive, and start writing, in tasks of a nursery that outlives all sessions.
+
+        With a store in a file, processes left behind by a crashed run are ended, and those of this run are recorded.
+        """
+        path = getattr(self.store, "path", None)
+        if isinstance(path, Path):
+            await self.read(partial(end_left_processes, path))
+            self._processes = list_beside(path, self.node.id)
+            keep_list(self._processes)
+        beat = partial(self.store.beat, self.node)
+        if self.store.is_immediate:
+            beat()
+        else:
+            await self.read(beat)
+        nursery.start_soon(self.writer.run, name="writer of the store")
+        nursery.start_soon(self._beat_on, name="beats of the node")
+        if not self.store.is_immediate:  # otherwise deleted data is nowhere else
+            nursery.start_soon(self.overwriter.run, name="overwriting in the store")
+        if self.retention is not None:
+            nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
+
+    def let_sweep(self) -> None:
+        """Start retention. Automatically resumed sessions are back and owned by this node, so old ones may be deleted."""
+        self._may_sweep.set()
+
+    def forget_processes(self) -> None:
+        """Record that the run ends in order, so that no other run has to look for its processes."""
+        if self._processes is not None:
+            self._processes.close()
+
+    async def close(self) -> None:
+        """Wait until all records are written. Retention stops.
+
+        Cancellation: Records not written by then are lost. None of them was acknowledged.
+        """
+        if self.retention is not None:
+            self.retention.stop()
+        await self.writer.wait_empty()
+        if not self.store.is_immediate:
+            await self.overwriter.finish()
+
+    async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
+        """Begin the journal of a session, and return when that is durable.
+
+        Cancellation: Nothing was begun. Data that the store may have is deleted.
+        """
+        opening, tail = self._opening_of(cell, forked_from)
+        await self._create(opening)
+        self.keep(cell, tail)
+
+    def keep(
+        self,
+        cell: SessionCell,
+        tail: Tail,
+        *,
+        first: Recovered | None = None,
+        snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
+    ) -> None:
+        """Let a session record its steps from here on."""
+        cell.journal = SessionJournal(
+            cell.state,
+            tail,
+            self.writer,
+            cell.mailbox,
+            cell,
+            first=first,
+            snapshot=snapshot,
+            gone_tools=gone_tools,
+            old_events=self._old_events,
+            scrub=cell.scrub,
+        )
+
+    def close_journal(self, records: Sequence[Record]) -> None:
+        """Write the last records of a session that does not resume."""
+        self.writer.put(_Unheard(), records)
+
+    async def write(self, function: Callable[[], T]) -> T:
+        """Run a write of the store, and wait for it. Same as `Writer.call`."""
+        return function() if self.store.is_immediate else await self.writer.call(function)
+
+    async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
+        """Make this node the owner of a tree. Concurrent requests are combined in one call of the store.
+
+        Cancellation: It may still be taken over. Use `give_back` to undo that.
+        """
+        if self.store.is_immediate:
+            return self.store.take(scope, root, self.node.id, cause, force=force)
+        wanted = TakeOver(scope=scope, root=root, node=self.node.id, cause=cause, force=force)
+        return await self.writer.take(wanted)
+
+    def give_back(self, scope: str, root: SessionId) -> None:
+        """Release the ownership of a tree, after all earlier calls of the store. Does nothing if this node is not the owner."""
+        self.writer.post(partial(self.store.release, self.node.id, scope, root))
+
+    async def read(self, function: Callable[[], T]) -> T:
+        """Run a read of the store, next to the writer.
+
+        Cancellation: At once. The result is discarded.
+        """
+        if self.store.is_immediate:
+            return function()
+        return await self._outside.offload(function, abandon_on_cancel=True)
+
+    async def fold(self, function: Callable[[], T]) -> T:
+        """Run a function that reads and folds a journal in a worker thread, a few at a time.
+
+        Cancellation: At once. The result is discarded.
+        """
+        return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
+
+    def leave(self, cell: SessionCell) -> None:
+        """Release a session whose work has ended. A tree has no owner once all its records are written."""
+        journal = cell.journal
+        if journal is not None and cell.rested is not None:
+            journal.put_last_snapshot(cell.state)
+        elif journal is not None and cell.is_leaving:
+            journal.put_snapshot(cell.state)
+        config = cell.state.data.config
+        if len(config.path) == 1:
+            self.give_back(config.scope, config.session_id)
+
+    def _opening_of(
+        self, cell: SessionCell, forked_from: tuple[SessionId, int] | None
+    ) -> tuple[Opening, Tail]:
+        config = cell.state.data.config
+        path = config.path
+        try:
+            draft = opened_draft(
+                cell.state,
+                at_ms=now_ms(),
+                engine=ENGINE,
+                parent=path[-2] if len(path) > 1 else "",
+                forked_from=forked_from,
+            )
+        except CodecError as error:
+            fault = f"session {config.session_id!r} cannot be kept in a store: {error}"
+            raise OptionError([fault]) from None
+        draft, blobs = split_draft(draft)
+        records, tail = sealed((draft,), Tail(), scope=config.scope, session=config.session_id)
+        opening = Opening(
+            records=records,
+            root=path[0],
+            parent=path[-2] if len(path) > 1 else "",
+            forked_from=forked_from,
+            node=self.node.id,
+            owner=session_owner_key(config.user_data),
+            standing=stored_standing(cell.state),
+            blobs=blobs,
+        )
+        return opening, tail
+
+    async def _create(self, opening: Opening) -> None:
+        create = partial(self.store.create, opening)
+        if self.store.is_immediate:
+            create()
+            return
+        is_done = False
+        try:
+            with trio.move_on_after(self.writer.patience_seconds):
+                await self._create_in_the_end(create)
+                is_done = True
+        finally:
+            if not is_done:
+                self._take_back(opening)
+        if not is_done:
+            raise self.writer.unavailable_error()
+
+    async def _create_in_the_end(self, create: Callable[[], None]) -> None:
+        """Retry until it succeeds. Repeating the same opening is safe, and the effect of a failed attempt is unknown."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self.writer.call(create)
+                return
+            except StoreUnavailable:
+                if not self.writer.is_available:
+                    raise
+                await trio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _take_back(self, opening: Opening) -> None:
+        """Delete the stored data of a session that was not begun, but not of an earlier one with its id."""
+        first = opening.records[0]
+        if opening.parent:
+            return  # it ends with its root, and does nothing until then
+
+        def take_back() -> None:
+            if self.store.read(first.scope, first.session, limit=1)[:1] != opening.records:
+                return
+            self.store.release(self.node.id, first.scope, first.session)
+            self.store.delete(first.scope, first.session)
+
+        self.writer.post(take_back)
+
+    async def _sweep_on(self, retention: Retention) -> None:
+        await self._may_sweep.wait()
+        await retention.run()
+
+    async def check(self) -> None:
+        """Check that the store can be written and read: by a heartbeat of this node, and a lookup of a session.
+
+        A heartbeat is written anyway, so it does no harm. At most one a second, because strangers may query a server's
+        health.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        if not self.writer.is_available:
+            raise self.writer.unavailable_error()
+        if trio.current_time() - self._checked_at < _CHECK_EVERY_SECONDS:
+            return
+        if self.store.is_immediate:
+            self.store.beat(self.node)
+        else:
+            await self.write(partial(self.store.beat, self.node))
+        await self.read(partial(self.store.find, Filters(), limit=1))
+        self._checked_at = trio.current_time()
+
+    async def _beat_on(self) -> None:
+        while True:
+            await trio.sleep(_BEAT_SECONDS)
+            if self.store.is_immediate:
+                self.store.beat(self.node)
+            else:
+                self.writer.post(partial(self.store.beat, self.node))

@@ -1,0 +1,393 @@
+"""Prompting through a handle.
+
+A call returns a receipt immediately, waits for the answer or the full reply, or streams the events.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, Literal, TypeVar, cast
+
+import trio
+from attrs import evolve
+
+from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.protocol.signals import GoOn, Prompt, ReplyQuery
+from agentrail.core.session.receipts import PromptReceipt
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.tags import visible_in
+from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, EventMissed, ReplyTimeout, SessionDown
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    Event,
+    EventsLost,
+    PromptDropped,
+    PromptRejected,
+    PromptTaken,
+)
+from agentrail.messages import Content, PromptRef
+from agentrail.runtime.arguments import (
+    Blocks,
+    decide_blocks,
+    decide_client_id,
+    decide_settings,
+    fault_of_choice,
+    fault_of_digest,
+    fault_of_flag,
+    fault_of_request_id,
+    fault_of_via,
+    fault_of_wait,
+    refuse,
+)
+from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
+from agentrail.runtime.cycle_reply import CycleReply
+from agentrail.runtime.cycle_stream import CYCLE_ENDS, CycleStream, OnLeave
+from agentrail.runtime.event_subscription import Terms, decide_terms
+from agentrail.runtime.event_waits import EventWait, bounded, decide_wait
+from agentrail.runtime.people_waits import unless_waiting
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_facts import reader_of
+from agentrail.runtime.session_queries import CALL_AGAIN, AskingHandle, cure_of, wait_within
+from agentrail.typed import TypedValue
+
+_KINDS: Final = frozenset[type[Event]]((*CYCLE_ENDS, PromptDropped, PromptRejected, PromptTaken))
+
+_BUFFER: Final = 4096
+"""Large enough, because only ends of cycles are read."""
+
+
+async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
+    """Wait for the end of a prompt's cycle, which may have ended long ago.
+
+    Cancellation: Nothing is lost.
+    """
+    ref, is_taken = receipt.ref, False
+    await cell.awake()
+    config = cell.state.data.config
+    terms = Terms(kinds=_KINDS, deltas=False, buffer=_BUFFER, is_own=True)
+    async with cell.subscribe(terms, after=max(receipt.seq - 1, 0)) as events:
+        with bounded(cell, events) as call:
+            async for event in events:
+                _look_for_failure(event, ref, cell.state, is_taken=is_taken)
+                if isinstance(event, PromptTaken) and event.ref == ref:
+                    is_taken = True  # it answered another cycle and ends with it
+                if isinstance(event, AgentEnd) and _is_own(event, ref, is_taken=is_taken):
+                    text = reader_of(cell)(event.messages)
+                    said = [visible_in((message,), config) for message in event.messages]
+                    assert event.meta is not None  # noqa: S101 - it was published
+                    return CycleReply(
+                        text=text,
+                        output=text,
+                        all_text="\n\n".join(filter(None, said)),
+                        messages=event.messages,
+                        usage=event.usage,
+                        turns=event.turns,
+                        stop_reason=event.stop_reason,
+                        events_from=receipt.seq,
+                        events_to=event.meta.seq,
+                    )
+                if isinstance(event, EventsLost) and not (is_taken or _is_to_come(cell.state, ref)):
+                    raise EventMissed(_MISSED)
+    raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
+
+
+_MISSED: Final = "this prompt was answered, and the events that say how are kept no longer: read the conversation with messages()"
+
+
+def _look_for_failure(event: Event, ref: PromptRef, now: SessionState, *, is_taken: bool) -> None:
+    failure: AgentrailError | None = None
+    match event:
+        case PromptRejected(ref=one, reason=reason) if one == ref:
+            failure = CycleAborted(reason)
+        case PromptDropped(ref=one) if one == ref:
+            failure = CycleAborted("the prompt was taken out of the queue")
+        case AgentAbort(reason=reason) if _is_own(event, ref, is_taken=is_taken):
+            failure = CycleAborted(reason)
+        case AgentError(error=error) if _is_own(event, ref, is_taken=is_taken):
+            last = now.data.last
+            failure = CycleFailed(error, text=last.text if last is not None and last.error == error else "")
+        case _:
+            pass
+    if failure is not None:
+        raise failure
+
+
+def _is_own(event: AgentEnd | AgentAbort | AgentError, ref: PromptRef, *, is_taken: bool) -> bool:
+    return is_taken or event.ref == ref
+
+
+def _is_to_come(state: SessionState, ref: PromptRef) -> bool:
+    """Whether the cycle of a prompt has not ended yet."""
+    data = state.data
+    held = data.held.prompt if data.held is not None else None
+    waiting = {prompt.ref for prompt in data.queue}
+    return (
+        ref in waiting
+        or (held is not None and held.ref == ref)
+        or (data.cycle is not None and data.cycle.ref == ref)
+    )
+
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+
+class PromptingHandle(CycleCalls, AskingHandle):
+    """A handle that prompts its session."""
+
+    __slots__ = ()
+
+    async def prompt(  # noqa: PLR0913 - all that a sender may say of its message
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
+    ) -> PromptReceipt:
+        """Append a prompt to the session's queue. An idle session starts it immediately.
+
+        Args:
+            content: Text or content blocks, 1 byte to 1 MB of UTF-8 in total.
+            client_id: Your own name for this message. Sending it again with the same content, after a reply was lost,
+                returns the first receipt. A session remembers the last 256 names.
+            via: The entry point it came through, such as `http`. Included in `PromptReceived` and `PromptQueued`, for
+                audits and telemetry.
+            request_id: Your name for the request that carries it. Included in these events and in `AgentStart`, also
+                after a restart.
+            digest: SHA-256, in hexadecimal, of the sender's own input, for prompts that you prefix with other text.
+                With the same `client_id`, messages with equal digests count as the same message, even if their content
+                differs.
+            settings: Model settings for the cycle of this prompt only: `temperature`, `top_p`, `max_output_tokens`,
+                `stop`, `reasoning`, `response_format`. They override the options of the session and of its provider,
+                and wait in the queue with the prompt. They do not apply to steers and children.
+
+        Returns:
+            `ref`, which `AgentStart` carries too. `queued`. `position` in the queue, where 0 is next. `seq`, the number
+            of the event that reports this.
+
+        Raises:
+            PromptError: Your move: the content is empty, too long, or has a block of unknown type. The message names
+                the limit.
+            PromptQueueFull: Your move: `max_prompt_queue` prompts are waiting already. Try again when the next cycle
+                has ended.
+            ClientIdReused: Your move: the name was used for other content.
+            OptionError: Your move: a name or digest is invalid or too long, or a setting is unknown or out of range.
+            MailboxFull: Your move: the session has not caught up with earlier messages. Try again later.
+            SessionDown: The session has ended. `reason` has the cause.
+
+        Cancellation: Always a checkpoint. Once the message has been sent, only the receipt is lost.
+        """
+        blocks, name = decide_blocks(content), decide_client_id(client_id)
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        signal = self._prompt(
+            blocks,
+            client_id=name,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=decide_settings(settings),
+        )
+        return cast("PromptReceipt", await self._ask(signal))
+
+    async def _do_go_on(
+        self,
+        *,
+        client_id: str | None,
+        via: str | None,
+        request_id: str | None,
+        digest: str | None,
+        settings: PromptSettings | None,
+    ) -> PromptReceipt:
+        signal_id = self._cell.pending_calls.mint()
+        signal = GoOn(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=PromptRef(signal_id),
+            client_id=client_id,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=settings,
+        )
+        return cast("PromptReceipt", await self._ask(signal))
+
+    async def _answer(self, asked: CycleQuestion) -> str:
+        self._cell.pending_calls.refuse_self("ask")
+        blocks = decide_blocks(asked.content)
+        if asked.client_id is not None:
+            return (await self._named_reply(blocks, asked.client_id, asked)).text
+        signal = self._prompt(blocks, reply="text", settings=asked.settings)
+        ask = partial(self._ask_within, signal, asked.timeout_seconds)
+        with _reading(self._cell, signal.ref, asked.reader):
+            return cast("str", await (ask() if asked.waits_for_people else unless_waiting(self._cell, ask)))
+
+    async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
+        self._cell.pending_calls.refuse_self("run")
+        blocks = decide_blocks(asked.content)
+        if asked.client_id is not None:
+            return await self._named_reply(blocks, asked.client_id, asked)
+        signal = self._prompt(blocks, reply="text", settings=asked.settings)
+        terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
+        read = partial(_read_to_end, CycleStream(self._cell, signal, terms, raise_on_failure=True))
+        with _reading(self._cell, signal.ref, asked.reader):
+            if asked.waits_for_people:
+                return await wait_within(asked.timeout_seconds, read)
+            return await unless_waiting(self._cell, read)
+
+    async def _named_reply(self, blocks: Blocks, name: str, asked: CycleQuestion) -> CycleReply[str]:
+        """Prompt, or find the earlier prompt with this name, and wait for its reply."""
+        signal = self._prompt(blocks, client_id=name, settings=asked.settings)
+
+        async def send_and_wait() -> CycleReply[str]:
+            receipt = await self._cell.pending_calls.ask(signal, self._send)
+            wait = partial(reply_to, self._cell, cast("PromptReceipt", receipt))
+            if asked.waits_for_people:
+                return await wait()
+            return await unless_waiting(self._cell, wait, is_begun=True)
+
+        with _reading(self._cell, signal.ref, asked.reader):
+            return await wait_within(asked.timeout_seconds, send_and_wait, cure_of(name))
+
+    def stream(  # noqa: PLR0913 - what a reader may want
+        self,
+        content: Content,
+        *,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        raise_on_failure: bool = False,
+        on_leave: OnLeave = "go_on",
+        buffer: int = 1024,
+    ) -> CycleStream:
+        """Prompt, and read the events of this cycle only. Iteration ends with its last event.
+
+            async with session.stream("Tell me a story") as events:
+                async for text in events.text():
+                    print(text, end="")
+
+        Args:
+            content: See `prompt`.
+            kinds: Only events of these classes. None: all. The end of the cycle and the end of the session always come.
+            deltas: Whether to include ephemeral events.
+            raise_on_failure: Whether a failed or aborted cycle raises after its last event. `text()` always raises.
+            on_leave: Policy for leaving the block early: `go_on` lets the cycle continue, `abort` aborts it.
+            buffer: See `subscribe`.
+
+        Returns:
+            An async context manager to iterate over. Entering it sends the prompt and waits for its acceptance. The
+            first event is `PromptReceived`, or `PromptQueued` if the prompt has to wait. Events of the cycles before it
+            are left out. Afterwards, `reply` is the outcome.
+
+        Raises:
+            OptionError: Your move: an argument is out of range.
+            PromptError: Your move: see `prompt`. All other errors of `prompt` are raised when the block is entered.
+            CallingSelf: Your move: a tool of this session made the call.
+        """
+        refuse(
+            fault_of_flag("raise_on_failure", raise_on_failure),
+            fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
+        )
+        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        self._cell.pending_calls.refuse_self("stream")
+        signal = self._prompt(decide_blocks(content), reply="text")
+        return CycleStream(self._cell, signal, terms, raise_on_failure=raise_on_failure, on_leave=on_leave)
+
+    async def _event(self, what: Any, timeout_seconds: float | None, *, wait_for_people: bool) -> Any:
+        meant = decide_wait(what)
+        may_wait = wait_for_people or timeout_seconds is not None
+        wait = EventWait(self._cell, meant, wait_for_people=may_wait)
+        if timeout_seconds is None:
+            return await wait.run()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        with trio.move_on_after(timeout_seconds):
+            return await wait.run()
+        message = f"no {meant.name} within {timeout_seconds:g} s; the cycle goes on"
+        raise ReplyTimeout(message)
+
+    async def collect_reply(
+        self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> str:
+        """Wait for the running cycle, and return its last answer.
+
+        In idle, returns the answer of the last cycle immediately, or the empty text if there has been none.
+
+        Args:
+            timeout_seconds: How long to wait, in seconds. None: no limit.
+            wait_for_people: See `ask`.
+
+        Raises:
+            CycleAborted: The cycle was aborted.
+            CycleFailed: The cycle failed. `error` has the cause.
+            CycleWaiting: See `ask`.
+            ReplyTimeout: The time limit expired. The cycle continues. Call this again.
+            StoreUnavailable: The store has accepted no records for longer than its patience. The cycle continues when
+                it is back.
+            OptionError: Your move: the time is out of range.
+            CallingSelf: Your move: a tool of this session made the call.
+            SessionDown: The session has ended.
+
+        Cancellation: Only the reply is lost. The cycle continues.
+        """
+        refuse(fault_of_wait(timeout_seconds))
+        self._cell.pending_calls.refuse_self("collect_reply")
+        signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
+        if wait_for_people or timeout_seconds is not None:
+            return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
+        ask = partial(self._ask_within, signal, None, CALL_AGAIN)
+        return cast("str", await unless_waiting(self._cell, ask, is_begun=True))
+
+    def _prompt(  # noqa: PLR0913 - what a prompt comes with
+        self,
+        blocks: Blocks,
+        *,
+        reply: Literal["receipt", "text"] = "receipt",
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | None = None,
+    ) -> Prompt:
+        signal_id = self._cell.pending_calls.mint()
+        # The same id names both: a prompt is identified by the call that sent it.
+        ref = PromptRef(signal_id)
+        return Prompt(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=ref,
+            content=blocks,
+            reply=reply,
+            digest=digest,
+            settings=settings,
+            client_id=client_id,
+            via=via,
+            request_id=request_id,
+        )
+
+
+@contextmanager
+def _reading(cell: SessionCell, ref: PromptRef, reader: TypedValue[Any] | None) -> Iterator[None]:
+    """Register the reader of a prompt's answer, so that the model is informed of an answer that cannot be read."""
+    if reader is None:
+        yield
+        return
+    cell.readers = {**cell.readers, ref: reader}
+    try:
+        yield
+    finally:
+        cell.readers = {known: one for known, one in cell.readers.items() if known != ref}
+
+
+_RUN_BUFFER: Final = 4096
+"""Large enough, because only starts and ends are read."""
+
+
+async def _read_to_end(stream: CycleStream) -> CycleReply[str]:
+    async with stream as events:
+        async for _ in events:
+            pass
+    return events.reply

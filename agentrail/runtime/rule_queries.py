@@ -1,0 +1,143 @@
+"""Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval.
+
+Reads use the published states. A rule is revoked by a message to the session that has it.
+"""
+
+from typing import Generic, TypeVar
+
+from attrs import frozen
+
+from agentrail.abc import Tool
+from agentrail.core.protocol.signals import RevokeRule, StatusQuery
+from agentrail.core.session.asked_forms import (
+    ApprovalForm,
+    ApprovalRule,
+    form_of_approval,
+    rule_of_id,
+    rules_of,
+)
+from agentrail.core.session.projection import first_words_in
+from agentrail.core.session.state import Rule
+from agentrail.core.stack.loading import attempt_as
+from agentrail.errors import SessionDown, UnknownApproval, UnknownRule
+from agentrail.messages import SessionId
+from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_queries import AskingHandle
+
+
+class RulingHandle(AskingHandle):
+    """A handle with access to the rules that users made."""
+
+    __slots__ = ()
+
+    async def _do_rules(self) -> tuple[ApprovalRule, ...]:
+        await self._look()
+        return tuple([rule for cell in self._cell.below() for rule in rules_of(cell.visible.data)])
+
+    async def _do_revoke_rule(self, rule_id: str) -> None:
+        await self._look()
+        is_revoked = False
+        for cell, rule in _having(self._cell, rule_id):
+            try:
+                is_revoked |= await _revoke(cell, rule)
+            except SessionDown:
+                if cell is self._cell:
+                    raise
+                is_revoked = True  # it has ended, and its rules with it
+        if not is_revoked:
+            message = f"no rule {rule_id!r:.80} stands in this session, or in one that works for it: rules() has those that do"
+            raise UnknownRule(message)
+
+    async def _look(self) -> None:
+        # After earlier messages, and with the session awake.
+        await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
+
+
+RulingT = TypeVar("RulingT", bound=RulingHandle)
+
+
+@frozen(kw_only=True)
+class WaitingCall(Generic[RulingT]):
+    """A call that waits for a user.
+
+    Attributes:
+        tool: The object that will run it. None if it no longer exists.
+        path: The sessions from the root to the call's session, each with its title and its first words. None for missing
+            ones.
+    """
+
+    form: ApprovalForm
+    tool: Tool | None
+    session: RulingT
+    path: tuple[tuple[SessionId, str | None, str | None], ...]
+
+
+async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
+    """Return the details of a call that waits for a user, in this session or a descendant."""
+    refuse(fault_of_text("approval_id", approval_id))
+    await session._look()  # noqa: SLF001 - same module
+    owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - internal access to the cell of a handle
+    form = form_of_approval(owner.visible.data, approval_id)
+    if form is None:
+        message = (
+            f"no call waits for an approval under {approval_id!r:.200}: it is decided, or never was there"
+        )
+        raise UnknownApproval(message)
+    return WaitingCall(
+        form=form,
+        tool=_tool_of(owner, form),
+        session=type(session)(owner),
+        path=tuple([(one, *step_of(owner, one)) for one in form.approval.path]),
+    )
+
+
+async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[str, ...]:
+    """Return the permission rules that "always" would add for a call that waits for a user, here or in a descendant."""
+    waiting = await read_waiting_call(session, approval_id)
+    data, asked = waiting.session._cell.visible.data, waiting.form.approval  # noqa: SLF001 - same module
+    for member in data.stack.members:
+        say = getattr(member.plugin, "always_rules", None)
+        if say is None:
+            continue
+        given = (data.plugin_states[member.name], asked.tool, asked.arguments, data.config.working_dir)
+        found = attempt_as(data.stack.ask, say, *given)
+        if isinstance(found, tuple):
+            return tuple([one for one in found if isinstance(one, str)])
+    return ()
+
+
+def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str | None]:
+    """Return the title and the first words of a session or a descendant. None for unknown ones."""
+    is_own = session_id == above.ports.session_id
+    cell = above if is_own else above.find(above.ports.scope, session_id)
+    if cell is None or cell.is_asleep:
+        return None, None
+    return cell.visible.data.title, first_words_in(cell.visible.data.history.messages)
+
+
+def _tool_of(owner: SessionCell, form: ApprovalForm) -> Tool | None:
+    state = owner.state.data.batch.find(form.approval.call_id)
+    return None if state is None else owner.ports.tools.get((state.call.name, state.generation))
+
+
+def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], ...]:
+    found = ((one, rule_of_id(one.state.data, rule_id)) for one in cell.below())
+    return tuple([(one, rule) for one, rule in found if rule is not None])
+
+
+async def _revoke(cell: SessionCell, rule: Rule) -> bool:
+    """Revoke a rule in one session. Return whether it existed."""
+    signal = RevokeRule(
+        at_ms=now_ms(),
+        signal_id=cell.pending_calls.mint(),
+        tool=rule.tool,
+        command_family=rule.family,
+        exact=rule.exact,
+    )
+    try:
+        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - base class of this module's handle
+    except UnknownRule:  # another call was faster, and the rule is already revoked
+        return False
+    return True

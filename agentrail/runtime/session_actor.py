@@ -1,0 +1,925 @@
+"""The actor of one session: read a mailbox item, `step`, execute the effects. Its state survives a crash."""
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+import trio
+from attrs import evolve, frozen
+
+from agentrail.abc import Tool
+from agentrail.actors.mailbox import Mailbox
+from agentrail.core.journal.folding import rewound_state
+from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
+from agentrail.core.protocol.signals import (
+    Asked,
+    ChangeTools,
+    FinalOutcome,
+    Recovered,
+    ResponseCompleted,
+    Restarted,
+    SessionBegan,
+    Signal,
+    SignalId,
+    StepCrashed,
+)
+from agentrail.core.session.legality import is_late_ephemeral
+from agentrail.core.session.machine import step
+from agentrail.core.session.open_calls import NO_CALLS
+from agentrail.core.session.projection import LiveText, Snapshot, Status, snapshot_of, status_of
+from agentrail.core.session.recovery import is_left_alone
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.wire.settling import settled
+from agentrail.errors import (
+    AgentrailError,
+    CodecError,
+    ErrorInfo,
+    Fenced,
+    SessionDown,
+    SessionRested,
+    StoreUnavailable,
+)
+from agentrail.events import Envelope, Event
+from agentrail.messages import CallId, SessionId
+from agentrail.otp.edges import call_guarded, travels
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.chunk_buffer import ChunkBuffer
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, Control, TaskCrashed, TaskGroup, log_crash
+from agentrail.runtime.cycle_reply import NO_READERS, Readers, judged
+from agentrail.runtime.error_scrubber import Scrub, scrub_of
+from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms
+from agentrail.runtime.interpreter import Interpreter, MailboxItem
+from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.ports import Ports
+from agentrail.runtime.rewind_request import RewindRequest, is_quiet
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_code import HeldCode
+from agentrail.runtime.session_journal import SessionJournal, Stepped
+from agentrail.runtime.session_options import SessionOptions
+from agentrail.runtime.session_rest import RESTED, Rested, RestRequest, decide_rest, make_rested
+from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.signal_scrubber import SignalCleaner
+from agentrail.runtime.snapshots import is_at_rest
+from agentrail.runtime.store_summary import stored_standing
+
+# Hibernation: the actor of an idle session ends, and only the journal keeps its state.
+#
+# A row stays in memory: the code that no journal holds, and the session's position. A handle or subscription holds a cell
+# without a state. A message to it waits in the mailbox and wakes the session. `hibernation` wakes it.
+
+
+class SleepStage(Enum):
+    """Stage of a session: awake, about to suspend (it reads no more messages), or hibernated."""
+
+    AWAKE = "awake"
+    LEAVING = "leaving"
+    ASLEEP = "asleep"
+
+
+class FallAsleep(Control):
+    """Control message: suspend the session if it has no running or pending work."""
+
+    __slots__ = ()
+
+
+@frozen(kw_only=True)
+class HowToRead:
+    """Format of a session's answers.
+
+    Attributes:
+        has_tags: Whether they contain inline tags, which users never see.
+    """
+
+    has_format: bool
+    has_tags: bool
+
+
+@frozen(kw_only=True)
+class SleepingSession:
+    """The part of a hibernated session that stays in memory: everything that its journal does not hold.
+
+    Attributes:
+        ports: Its ports, including tools and models added since it started.
+        options: Options that it was started with, for its forks.
+        workspace: Workspace of its files. Background commands keep running there.
+        plugins: Its plugins. Their state is in the journal.
+        due_at_ms: Time of its next automatic wake-up, on the clock of signals. None for no timer.
+    """
+
+    ports: Ports
+    options: SessionOptions
+    workspace: Workspace
+    plugins: tuple[Plugin, ...]
+    place: Envelope
+    incarnation: int
+    due_at_ms: int | None
+    reading: HowToRead
+
+
+class Waking:
+    """A pending wake-up. Every caller that waits for it gets the same result.
+
+    Attributes:
+        error: Why it failed. None when the session is awake.
+    """
+
+    __slots__ = ("done", "error")
+
+    def __init__(self) -> None:
+        self.done: trio.Event = trio.Event()
+        self.error: AgentrailError | None = None
+
+
+class Sleep:
+    """Hibernation state of one session.
+
+    Attributes:
+        stage: The current stage.
+        waking: The pending wake-up. None without one.
+        row: The part that stays in memory while hibernated. None while awake.
+        was_asleep: Whether it was ever woken here.
+    """
+
+    __slots__ = ("_wake", "row", "stage", "waking", "was_asleep")
+
+    def __init__(self, wake: "Callable[[SleepingCell], None]", row: SleepingSession | None = None) -> None:
+        """Start awake, or hibernated if a row is given."""
+        self._wake = wake
+        self.row: SleepingSession | None = row
+        self.stage: SleepStage = SleepStage.AWAKE if row is None else SleepStage.ASLEEP
+        self.waking: Waking | None = None
+        self.was_asleep: bool = row is not None
+
+    def request_wake(self, cell: "SleepingCell") -> Waking:
+        """Schedule a wake-up unless one is pending. A session that is suspending wakes once it has hibernated."""
+        if self.waking is None:
+            self.waking = Waking()
+            if self.stage is SleepStage.ASLEEP:
+                self._wake(cell)
+        return self.waking
+
+    def mark_awake(self) -> None:
+        """Mark the session awake and release its waiters."""
+        self.stage, self.row, self.was_asleep = SleepStage.AWAKE, None, True
+        self.settle(None)
+
+    def settle(self, error: AgentrailError | None) -> None:
+        """Publish the result of the wake-up to its waiters."""
+        waking, self.waking = self.waking, None
+        if waking is not None:
+            waking.error = error
+            waking.done.set()
+
+
+class SleepingCell(HeldCode):
+    """A session cell that can hibernate: the fields that it drops when suspended and gets back when restored."""
+
+    __slots__ = ("interpreter", "journal", "ports", "scrub", "sleep", "state")
+
+    state: SessionState
+    ports: Ports
+    scrub: Scrub
+    mailbox: Mailbox[Any]
+    bus: EventBus
+    pending_calls: PendingCalls
+    journal: SessionJournal | None
+    interpreter: Any
+    options: SessionOptions | None
+    ending: str | None
+    resting: RestRequest | None
+    take_snapshot: Callable[[], TakenSnapshot]
+    sleep: Sleep | None
+    _going_back: Any
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether its state is not in memory."""
+        return self.sleep is not None and self.sleep.stage is SleepStage.ASLEEP
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its actor has decided to stop."""
+        return self.sleep is not None and self.sleep.stage is SleepStage.LEAVING
+
+    @property
+    def incarnation(self) -> int:
+        """Number of the current or last incarnation."""
+        row = None if self.sleep is None else self.sleep.row
+        return self.state.data.incarnation if row is None else row.incarnation
+
+    @property
+    def reading(self) -> HowToRead:
+        """Format of its answers."""
+        row = None if self.sleep is None else self.sleep.row
+        if row is not None:
+            return row.reading
+        config = self.state.data.config
+        return HowToRead(has_format=config.response_format is not None, has_tags=bool(config.inline_tags))
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Code of its plugins, after that of the agents that it may be handed over to."""
+        row = None if self.sleep is None else self.sleep.row
+        if row is not None:
+            return row.plugins
+        of_agents = [plugin for agent in self.ports.agents.values() for plugin, _ in agent.plugins or ()]
+        return (*of_agents, *[one.plugin for one in self.state.data.stack.members])
+
+    def request_wake(self) -> None:
+        """Wake the session if it is hibernated. Called after putting something into its mailbox."""
+        sleep = self.sleep
+        if sleep is not None and sleep.stage is not SleepStage.AWAKE and self.ending is None:
+            sleep.request_wake(self)
+
+    async def awake(self) -> None:
+        """Wake the session if it is hibernated, and wait for its state. The state stays until the caller's next checkpoint.
+
+        Cancellation: A checkpoint only if it has to wait. The wake-up continues.
+        """
+        sleep = self.sleep
+        while sleep is not None and sleep.stage is not SleepStage.AWAKE:
+            if self.ending is not None:
+                raise SessionRested(self.ports.session_id, self.ending)
+            waking = sleep.request_wake(self)
+            await waking.done.wait()
+            if waking.error is not None:
+                raise waking.error
+
+    def may_sleep(self) -> bool:
+        """Return whether the session could stop now without losing work or keeping a caller waiting."""
+        journal = self.journal
+        return (
+            self.sleep is not None
+            and self.ending is None
+            and journal is not None
+            and journal.is_settled
+            and is_at_rest(self.state)
+            and not stored_standing(self.state).is_working
+            and not self.mailbox.has_mail()
+            and not self.pending_calls.is_waited_for
+            and self.resting is None
+            and self._going_back is None
+        )
+
+    def decide_sleep(self) -> bool:
+        """Return whether its actor stops now. Later messages wait for the next one."""
+        if not self.may_sleep():
+            return False
+        assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
+        self.sleep.stage = SleepStage.LEAVING
+        return True
+
+    def suspend(self, row: SleepingSession) -> None:
+        """Drop everything that the journal holds, after the actor has ended."""
+        assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
+        self.sleep.stage, self.sleep.row = SleepStage.ASLEEP, row
+        self.journal = self.interpreter = None
+        self.bus.empty()
+        # Deleted rather than replaced by a stub: reading it without waking the session first is a bug and must raise.
+        if hasattr(self, "state"):  # otherwise it never had a state
+            del self.state
+
+    def restore(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
+        """Install the state folded from the journal. Handles, subscribers and callers stay valid."""
+        self.state, self.ports, self.scrub = state, ports, scrub_of(ports)
+        self.bus.fill(last_envelope_of(state), events, self.take_snapshot)
+
+
+def last_envelope_of(state: SessionState) -> Envelope:
+    """Return the envelope of the last event of a session, with number 0 before the first."""
+    config = state.data.config
+    return Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path)
+
+
+def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
+    """Collect the part of a session that stays in memory."""
+    options = cell.options
+    assert options is not None  # noqa: S101 - every root session with a store has them
+    return SleepingSession(
+        ports=cell.ports,
+        # The initial conversation is in its journal.
+        options=evolve(options, messages=()) if options.messages else options,
+        workspace=workspace,
+        plugins=cell.plugins,
+        place=last_envelope_of(cell.state),
+        incarnation=cell.incarnation,
+        due_at_ms=stored_standing(cell.state).due_at_ms,
+        reading=cell.reading,
+    )
+
+
+MAILBOX_CAPACITY = 1000
+
+
+class SessionCrashed(Exception):
+    """The crash of a session, re-raised without secrets and without exceptions that must not propagate."""
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """State of a session and its children. Calling it draws their status. A closure would add nine objects for the collector."""
+
+    state: SessionState
+    at_ms: int
+    late: int
+    live: LiveText | None
+    first_seq: int
+    below: Mapping[SessionId, TakenSnapshot]
+
+    def __call__(self) -> Snapshot:
+        snapshot = snapshot_of(self.state.phase, self.state.data, self.at_ms)
+        statuses = {child_id: drawn().status for child_id, drawn in self.below.items()}
+        status = _with_late(_with_children(snapshot.status, statuses), self.late)
+        return evolve(snapshot, status=status, live=self.live, first_seq=self.first_seq)
+
+
+class SessionCell(SleepingCell):
+    """The part of a session that survives a crash of its actor: state, mailbox, subscribers, callers.
+
+    Attributes:
+        state: The last result of `step`.
+        ports: Its adapters.
+        mailbox: Unread messages. An accepted message is never lost.
+        bus: Its subscribers.
+        pending_calls: Its callers.
+        undone: Effects of the last step that were not executed when the actor crashed, last one first.
+        scrub: Removes the secrets of the session from a text.
+        crash: One line about the crash of the last incarnation. `None` without one.
+        ending: Reason for the end of the session, as sent to callers and subscribers. `None` before.
+        is_gone: Whether all work of the session has ended.
+        journal: Its records, and effects that wait for them. `None` without a store.
+        late_ephemeral: Number of ephemeral signals that came too late. The state counts the others.
+        interpreter: Executes the effects of this incarnation. `None` before the first.
+        find: Finds another session of the same supervisor by its scope and id.
+        resting: The pending request to rest. `None` without one.
+        rested: The state it left when it was put to rest. `None` otherwise.
+        readers: Decoders of answers for callers that want values. Empty for most sessions.
+        branching: Reads its journal and starts its forks. `None` without a store.
+        options: Options that it was started with, for its forks. `None` without a store and for child sessions.
+        sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_cleaner",
+        "_going_back",
+        "_gone",
+        "branching",
+        "bus",
+        "crash",
+        "ending",
+        "find",
+        "is_gone",
+        "late_ephemeral",
+        "mailbox",
+        "options",
+        "pending_calls",
+        "readers",
+        "rested",
+        "resting",
+        "undone",
+    )
+
+    def __init__(
+        self,
+        state: SessionState | None,
+        ports: Ports,
+        events: Sequence[Event] = (),
+        *,
+        sleep: Sleep | None = None,
+    ) -> None:
+        """Create a session that has not started."""
+        self.sleep: Sleep | None = sleep
+        row = None if sleep is None else sleep.row
+        if state is not None:
+            self.state: SessionState = state
+        self.ports: Ports = ports
+        self.scrub: Scrub = scrub_of(ports)
+        self._cleaner: SignalCleaner | None = None  # created for the first signal of a session with secrets
+        self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
+        place = row.place if state is None and row is not None else last_envelope_of(self.state)
+        self.bus: EventBus = EventBus(
+            place,
+            keep=ports.event_buffer_size,
+            events=events,
+        )
+        self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
+        self.undone: list[Effect] = []
+        # For a resumed session: earlier records keep their numbers.
+        self._tool_changes = 0 if state is None else state.data.tools.generation
+        self._coming: tuple[SignalId, ...] = ()
+        self.crash: str | None = None
+        self.ending: str | None = None
+        self.is_gone: bool = False
+        self.late_ephemeral: int = 0
+        self.resting: RestRequest | None = None
+        self.rested: Rested | None = None
+        self.readers: Readers = NO_READERS
+        self.find: Callable[[str, str], SessionCell | None] = _no_session
+        self.interpreter: Interpreter | None = None
+        self.journal: SessionJournal | None = None
+        self._going_back: RewindRequest | None = None
+        self.branching: Any = None  # a `Branching`, which imports sessions
+        self.options: SessionOptions | None = None if row is None else row.options
+        self._gone: trio.Event | None = (
+            None  # created for the first waiter: ten thousand idle sessions need none
+        )
+
+    def owner_of(self, interaction_id: str) -> "SessionCell":
+        """Return the session with this approval or question: this one, or one of its descendants."""
+        session_id = interaction_id.rpartition("/")[0]
+        own_id = self.ports.session_id
+        found = self.find(self.ports.scope, session_id) if session_id != own_id else None
+        return self if found is None or own_id not in found.state.data.config.path else found
+
+    def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
+        """Raise an error in waiting callers, because the store is unavailable: here, and in waiting ancestors."""
+        self.pending_calls.give_up(error, answered)
+        for session_id in self.state.data.config.path[:-1]:
+            above = self.find(self.ports.scope, session_id)
+            if above is not None:
+                above.pending_calls.give_up(error, ())
+
+    def tool_of(self, call_id: CallId) -> Tool:
+        """Return the tool of an open call: the one that the call started with."""
+        data = self.state.data
+        call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
+        return self.ports.tools[call.call.name, call.generation]
+
+    async def run(self, task_group: TaskGroup) -> str | None:
+        """Run the actor of one incarnation, until the session has ended."""
+        self._finish_last_step()
+        interpreter = self.interpreter = Interpreter(
+            task_group, self.ports, self.bus, self.pending_calls, self.journal
+        )
+        if self.journal is not None:
+            self.journal.outbox.keep_what_is_told()  # the rest would start work of a crashed actor
+            self._let_leave(self.journal, interpreter)
+        parked = self._begin(interpreter)
+        if parked is None and not (self.state.ended or self.rested is not None):
+            await interpreter.timers.serve(self.mailbox, self)
+        if self.is_leaving:
+            return None
+        if self.journal is not None:
+            await self.drain()
+        # Before the task group is dismissed, not after: a tool that does not stop must not keep callers waiting.
+        self.close(parked or self._reason())
+        return parked
+
+    def _begin(self, interpreter: Interpreter) -> str | None:
+        """Take the first step. Return the reason if it must be the last one, otherwise None.
+
+        A separate call, so that the previous state is released with it. Otherwise it would stay as long as the actor.
+        """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
+        first = self._first_signal()
+        parked = decide_parked(first, self.state)
+        for clean in self._cleaned(first):
+            self._advance(clean, interpreter)
+        return parked
+
+    def _reason(self) -> str:
+        if self.journal is not None and self.journal.refusal is not None:
+            return str(self.journal.refusal)
+        return RESTED if self.rested is not None else self.state.data.stopping or "ended"
+
+    async def drain(self) -> None:
+        """Publish and answer the remaining effects as they become durable, after the last step. Without a store there are none.
+
+        If the store is unavailable, the remaining effects are dropped. Their records are still written when the store is
+        back.
+
+        Cancellation: The remaining effects are dropped.
+        """
+        journal = self.journal
+        if journal is None:
+            return
+        journal.outbox.keep_what_is_told()
+        with trio.move_on_after(journal.writer.patience_seconds):
+            while True:
+                for effect, _ in journal.leaving():
+                    self._tell(effect)
+                if journal.outbox.is_empty or not journal.writer.is_available:
+                    return
+                await journal.wait_changed()
+
+    def close(self, reason: str) -> None:
+        """Notify callers and subscribers of the end. The first reason counts."""
+        if self.ending is not None:
+            return
+        self.ending = reason
+        is_rested = self.rested is not None or self.is_asleep
+        self.pending_calls.close(reason, is_rested=is_rested)
+        self.bus.close(reason, is_rested=is_rested)
+        if self.resting is not None:
+            self.resting.settled.set()
+
+    def finish(self, reason: str) -> None:
+        """Mark all work of the session as ended, and notify its monitors."""
+        self.close(reason)
+        self.is_gone = True
+        if self._gone is not None:
+            self._gone.set()
+
+    async def wait_down(self) -> str:
+        """Wait until all work of the session has ended, and return the reason for its end.
+
+        Cancellation: Always a checkpoint.
+        """
+        if self.is_gone:
+            await trio.lowlevel.checkpoint()
+        else:
+            if self._gone is None:
+                self._gone = trio.Event()
+            await self._gone.wait()
+        return self.ending or ""
+
+    def say_last_words(self, last: Signal) -> None:
+        """End the session without an actor. Only effects that publish or answer are executed. See `drain`."""
+        self._finish_last_step()
+        for clean in self._cleaned(last):
+            if self.journal is not None:
+                self._step_kept(clean, self.journal)
+            else:
+                self.state, effects = _step_stored(self.state, clean)
+                self.undone[:0] = reversed(effects)
+            self._finish_last_step()
+
+    def handle(self, item: MailboxItem | Control) -> bool:
+        """Handle one item. Return False if it was the last."""
+        assert self.interpreter is not None  # noqa: S101 - the calling loop belongs to an interpreter
+        if isinstance(item, Control):
+            return self._obey(item, self.interpreter)
+        signal = item.take() if isinstance(item, ChunkBuffer) else item
+        if self.readers and isinstance(signal, ResponseCompleted):
+            signal = judged(signal, self.state, self.readers)
+        if self.ports.withheld.known is None:
+            self._advance(signal, self.interpreter)
+        else:
+            for clean in self._cleaned(signal):
+                self._advance(clean, self.interpreter)
+        return not (self.state.ended or self.rested is not None)
+
+    def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
+        """Return the signals to step in place of a signal, without known secrets. See `SignalCleaner`."""
+        known = self.ports.withheld.known
+        if known is None:
+            return (signal,)
+        if self._cleaner is None:
+            self._cleaner = SignalCleaner()
+
+        def put_aside(error: BaseException) -> tuple[Signal, ...]:
+            return (self._quarantine(signal, error),)
+
+        return call_guarded(put_aside, self._cleaner.cleaned, signal, self.state, known)
+
+    def _obey(self, item: Control, interpreter: Interpreter) -> bool:
+        if isinstance(item, TaskCrashed):
+            raise item.error
+        if isinstance(item, FallAsleep):
+            return not self.decide_sleep()
+        journal = self.journal
+        assert journal is not None  # noqa: S101 - the other items belong to journals
+        if isinstance(item, RewindRequest):
+            self._go_back(item, journal)
+        self._let_leave(journal, interpreter)
+        return journal.refusal is None
+
+    def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
+        """Rewind to an earlier record if the session is idle. The caller is notified, and tries again."""
+        if journal.refusal is None and is_quiet(self.state):
+            before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
+            journal.go_back(request.number, before, self.state, request.at_ms)
+            request.seq = journal.tail.seq
+            self._going_back = request
+        request.answered.set()
+
+    def _tell_gone_back(self, journal: SessionJournal) -> None:
+        """Restart subscriptions once the rewind is durable."""
+        request = self._going_back
+        if request is not None and journal.durable >= request.seq:
+            self._going_back = None
+            self.bus.begin_anew(request.then.data.seq, self._hold(now_ms()))
+            request.told.set()
+
+    async def rewind(self, request: RewindRequest) -> bool:
+        """Let the actor rewind, and wait until that is durable. Return whether it could.
+
+        Cancellation: The rewind may still happen.
+        """
+        await self.awake()
+        journal = self.journal
+        assert journal is not None  # noqa: S101 - a session that rewinds has a journal
+        if self.ending is not None:
+            raise SessionDown(self.ports.session_id, self.ending)
+        request.answered = trio.Event()
+        self.mailbox.put_control(request)
+        failed: list[AgentrailError] = []
+
+        async def follow(scope: trio.CancelScope) -> None:
+            await request.answered.wait()
+            try:
+                await journal.wait_durable(request.seq)
+                if request.seq:
+                    await request.told.wait()
+            except (Fenced, StoreUnavailable) as error:
+                failed.append(error)
+            scope.cancel(reason="it is known what became of it")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, nursery.cancel_scope)
+            await self.wait_down()
+            nursery.cancel_scope.cancel(reason="the session has ended")
+        if failed:
+            raise failed[0]
+        if self.ending is not None:
+            raise SessionDown(self.ports.session_id, self.ending)
+        return request.seq > 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no work is running."""
+        return self.state.phase is Phase.IDLE
+
+    def _without_gone_tools(self) -> ChangeTools | None:
+        """Return the signal that removes missing tools, before the first request to a model."""
+        journal = self.journal
+        if journal is None or not journal.gone_tools:
+            return None
+        names, journal.gone_tools = journal.gone_tools, ()
+        # No caller waits for its answer, which is discarded.
+        return ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self.pending_calls.mint(),
+            detach=names,
+            generation=self.state.data.tools.generation,
+        )
+
+    def _first_signal(self) -> Signal:
+        crash, self.crash = self.crash, None
+        journal = self.journal
+        if journal is not None and journal.first is not None:
+            first, journal.first = journal.first, None
+            return first
+        if crash is None:
+            return SessionBegan(at_ms=now_ms())
+        return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
+
+    def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
+        if self.journal is not None:
+            self._advance_kept(signal, interpreter, self.journal)
+            return
+
+        before = self.state
+        self.state, effects = _stepped(self, before, signal)
+        if not effects and is_late_ephemeral(before, signal):
+            self.late_ephemeral += 1
+        undone = self.undone
+        undone[:0] = reversed(effects)
+        if self.resting is not None and self._leaves(self.resting, effects):
+            return
+        while undone:
+            interpreter.carry_out(undone.pop(), self.state)
+
+    def put_aside(self, signal: Signal, error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
+        """Report a signal that crashed the core to the core."""
+        return _step_stored(self.state, self._quarantine(signal, error))
+
+    def _quarantine(self, signal: Signal, error: BaseException) -> StepCrashed:
+        scrub = self.scrub
+        quarantine = decide_quarantine(signal, error, scrub)
+        log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
+        return quarantine
+
+    # --- with a store
+
+    def _advance_kept(self, signal: Signal, interpreter: Interpreter, journal: SessionJournal) -> None:
+        """Step, record, and execute the effects that do not wait for the record."""
+        before = self.state
+        effects, taken_out = self._step_kept(signal, journal)
+        if not effects and is_late_ephemeral(before, signal):
+            self.late_ephemeral += 1
+        if self.resting is not None and self._leaves(self.resting, effects):
+            journal.outbox.keep_what_is_told()
+            return
+        for effect in taken_out:
+            interpreter.give_up(effect)
+        while self.undone:
+            interpreter.carry_out(self.undone.pop(), self.state)
+        if journal.writer.store.is_immediate:
+            journal.look_for_snapshot(self.state)
+
+    def _step_kept(
+        self, signal: Signal, journal: SessionJournal
+    ) -> tuple[tuple[Effect, ...], tuple[Effect, ...]]:
+        """Step, and hand over its record, as one operation: a step commits its whole record, or nothing."""
+
+        def put_aside(error: BaseException) -> Stepped:
+            return _step_noted(journal, self.state, self._quarantine(signal, error))
+
+        stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
+        self.state = stepped.after
+        leaving = journal.hand_over(stepped, signal)
+        self.undone[:0] = reversed(leaving.at_once)
+        return stepped.effects, leaving.taken_out
+
+    def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
+        for effect, after in journal.leaving():
+            interpreter.carry_out(effect, after)
+        self._tell_gone_back(journal)
+        journal.look_for_snapshot(self.state)
+
+    def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
+        """Stop after a step if a rest is due: effects that publish or answer are executed, and those that start work are not."""
+        at_boundary = decide_rest(self.state, effects, is_due=request.is_due)
+        if at_boundary is None:
+            return False
+        try:
+            self.rested = make_rested(self.state, at_boundary=at_boundary)
+        except CodecError as error:  # it would be lost, so the session continues instead
+            request.error, self.resting = error, None
+            request.settled.set()
+            return False
+        self._finish_last_step()
+        return True
+
+    @property
+    def group_id(self) -> str | None:
+        """Group for subscriptions."""
+        return self.ports.group_id
+
+    @property
+    def scope(self) -> str:
+        """Scope for subscriptions."""
+        return self.ports.scope
+
+    @property
+    def visible(self) -> SessionState:
+        """The visible state: everything except steps that a crash of the process could undo."""
+        return self.state if self.journal is None else self.journal.outbox.visible(self.state)
+
+    def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
+        """Create a subscription, registered when its block is entered. Same as `EventBus.subscribe`."""
+        earlier = None if self.journal is None and self.sleep is None else self.events_between
+        awake = None if self.sleep is None else self.awake
+        return self.bus.subscribe(
+            terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier, awake=awake
+        )
+
+    async def events_between(self, after: int, before: int) -> Sequence[Event]:
+        """Return the events between two numbers from its journal. Empty if the journal does not have them.
+
+        Cancellation: At once.
+        """
+        old_events = None if self.journal is None else self.journal.old_events
+        return (
+            ()
+            if old_events is None
+            else await old_events.read(self.state, after, before, withheld=self.ports.withheld)
+        )
+
+    def take_snapshot(self) -> TakenSnapshot:
+        """Capture the state of the session for a new subscriber. All events counted by the state are published first."""
+        # Between a crash and the next incarnation some may be unpublished, and would be repeated after the snapshot.
+        self._finish_last_step()
+        return self._hold(now_ms())
+
+    def _hold(self, at_ms: int) -> TakenSnapshot:
+        """Capture the current states of this session and its descendants. Their status is computed when it is read."""
+        state = self.visible
+        late, live, first_seq = self.late_ephemeral, self.bus.live, self.first_seq
+        below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - same class
+        return _Held(state, at_ms, late, live, first_seq, below)
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first event that can still be read, as far as is known here: a journal has all of them."""
+        return self.bus.first_seq if self.journal is None and self.sleep is None else 1
+
+    def with_children(self, status: Status) -> Status:
+        """Add to the status of the core those of child sessions that have not ended, and the counters of the shell.
+
+        Read from memory: a busy child would delay the answer, and a status is requested when nothing moves. So it may be
+            ahead
+        of the events of a child that have not been forwarded yet, and never older than them.
+        """
+        at_ms = now_ms()
+        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.visible)}
+        return _with_late(_with_children(status, statuses), self.late_ephemeral)
+
+    def status_at(self, at_ms: int) -> Status:
+        """Return the status of the session, with all descendants."""
+        state = self.visible
+        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
+        status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
+        status = _with_late(status, self.late_ephemeral)
+        return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
+
+    def below(self) -> Iterator["SessionCell"]:
+        """Yield this session and all its descendants."""
+        yield self
+        for _, cell in self._children(self.visible):
+            yield from cell.below()
+
+    def children(self) -> Iterator[tuple[SessionId, "SessionCell"]]:
+        """Yield the child sessions, with their ids."""
+        return self._children(self.state)
+
+    def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
+        data = state.data
+        calls = data.survivors if data.batch is NO_CALLS else (*data.batch, *data.survivors)
+        ids = [child_id for call in calls for child_id in call.child_ids]
+        ids += [agent.child_id for agent in data.agents.states if agent.child_id is not None]
+        for child_id in ids:
+            cell = self.find(self.ports.scope, child_id)
+            # The id of an ended session is free, and may belong to another.
+            if cell is not None and self.ports.session_id in cell.state.data.config.path[:-1]:
+                yield child_id, cell
+
+    def _finish_last_step(self) -> None:
+        """Publish and answer the last step's results from before the crash.
+
+        Numbers stay dense and no caller waits in vain. Effects that would start work are left out: the core is notified of
+        the
+        crash and closes all open effects.
+        """
+        while self.undone:
+            self._tell(self.undone.pop())
+
+    def _tell(self, effect: Effect) -> None:
+        """Execute an effect that only publishes or answers. Skip all others."""
+        match effect:
+            case Publish(event):
+                self.bus.publish(event)
+            case ReplyToCaller(to, value):
+                self.pending_calls.answer(to, value)
+            case Refuse(to, error):
+                self.pending_calls.refuse(to, error)
+            case _:
+                pass
+
+
+def _stepped(
+    cell: SessionCell, state: SessionState, signal: Signal
+) -> tuple[SessionState, tuple[Effect, ...]]:
+    """Step a signal. A signal that crashes the step is set aside."""
+    # Not through `call_guarded`: for each signal, that would be three more calls.
+    try:
+        return step(state, settled(signal))
+    except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: a bug of the core sets one signal aside
+        if travels(error):
+            raise
+        return cell.put_aside(signal, error)  # noqa: ASYNC104 - decided by `what_travels`
+
+
+def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+    """Step the decoded bytes of a signal, whatever its source: a journal will return exactly that."""
+    return step(state, settled(signal))
+
+
+def _step_noted(journal: SessionJournal, state: SessionState, signal: Signal) -> Stepped:
+    """Step the decoded bytes of a signal, and return its record. A signal that cannot be encoded is never stepped."""
+    said = settled(signal)
+    after, effects = step(state, said)
+    return journal.noted(state, said, after, effects)
+
+
+def decide_parked(first: Signal, before: SessionState) -> str | None:
+    """Return why a resumed session must be parked: it may be the cause of process crashes. None if it continues."""
+    if not isinstance(first, Recovered) or not is_left_alone(before.data, first):
+        return None
+    return f"parked: {first.attempt} recoveries in a row, and no new record in between; resume it by its id when the cause is gone"
+
+
+def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:
+    if not status.children:
+        return status
+    live = (child for child in status.children if child.session_id in statuses)
+    return evolve(status, children=tuple(evolve(child, status=statuses[child.session_id]) for child in live))
+
+
+def _with_late(status: Status, late: int) -> Status:
+    return evolve(status, dropped_signals=status.dropped_signals + late) if late else status
+
+
+def _no_session(scope: str, session_id: str) -> None:
+    """Return None: this session has no supervisor."""
+
+
+def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep) -> StepCrashed:
+    """Return the signal that reports a bug of the core to it: text only, no exception is kept."""
+    kind = type(signal).__name__
+    said = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
+    message = f"{kind} crashed the session's core and was put aside ({said}); please report it"
+    return StepCrashed(
+        at_ms=now_ms(),
+        signal_kind=kind,
+        error=ErrorInfo(code="internal_error", message=message),
+        asked_by=signal.signal_id if isinstance(signal, Asked) else None,
+        owed_by=signal.effect_id if isinstance(signal, FinalOutcome) else None,
+    )

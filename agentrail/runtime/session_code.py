@@ -1,0 +1,105 @@
+"""Code that a session holds outside its state: tools, plugins being added, providers. Kept as long as it may be needed.
+
+The state names it. This module makes no decisions and calls none of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, cast
+
+import trio
+
+from agentrail.abc import Tool
+from agentrail.core.protocol.signals import ChangePlugins, SignalId
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.runtime.model_lookup import Choice, is_object
+from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports
+from agentrail.runtime.session_clock import now_ms
+
+
+class HeldCode:
+    """The code held by a session."""
+
+    __slots__ = ("_coming", "_tool_changes")
+
+    state: SessionState
+    ports: Ports
+    pending_calls: PendingCalls
+    _coming: tuple[SignalId, ...]
+    _tool_changes: int
+
+    def add_tools(self, tools: Mapping[str, Tool]) -> int:
+        """Add tools by name, next to older ones with the same names that calls may be using."""
+        self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
+        self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
+        return self._tool_changes
+
+    def forget_tools(self) -> None:
+        """Release tools that no call and no list uses."""
+        data = self.state.data
+        used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
+        used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
+        for key in list(self.ports.tools):
+            # Newer ones are pending in the mailbox. Those below 0 belong to agents, which may still start.
+            if key not in used and 0 <= key[1] <= data.tools.generation:
+                del self.ports.tools[key]
+
+    @contextmanager
+    def changing_plugins(
+        self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
+    ) -> Iterator[ChangePlugins]:
+        """Return the signal of a change, and hold its code until it is answered. Signals hold no code."""
+        watch = self.state.data.stack.ask
+        signal_id = self.pending_calls.mint()
+        record = None
+        if change != "detach":
+            plugin, record = part_entry(cast("PluginEntry", entry), watch)
+            name = record.name
+            if isinstance(watch, PluginWatch):
+                watch.keep(signal_id, plugin)
+                self._coming = (*self._coming, signal_id)
+        try:
+            yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
+        except trio.Cancelled:  # only the answer is lost: the change is applied, and needs its code
+            raise
+        except BaseException:
+            self._forget_plugins(signal_id)
+            raise
+        self._forget_plugins(signal_id)
+
+    def _forget_plugins(self, answered: SignalId) -> None:
+        """Release plugins whose changes are done: the answered one, and earlier ones whose callers had left."""
+        watch = self.state.data.stack.ask
+        if answered not in self._coming or not isinstance(watch, PluginWatch):
+            return
+        waiting = {one.signal_id for one in self.state.postponed if isinstance(one, ChangePlugins)}
+        behind = self._coming.index(answered) + 1
+        over = [change for change in self._coming[:behind] if change not in waiting]
+        for change in over:
+            watch.forget(change)
+        self._coming = tuple(change for change in self._coming if change not in over)
+
+    def add_model(self, choice: Choice) -> None:
+        """Add a provider that the next request may use, as the newest."""
+        providers, opts = self.ports.providers, self.ports.provider_opts
+        for known in (providers, opts):
+            known.pop(choice.name, None)
+        providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
+
+    def forget_models(self, newest: str) -> None:
+        """Release older provider objects that are no longer used. Those from model strings can be created again."""
+        data = self.state.data
+        used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
+        used |= {data.stream.model} if data.stream is not None else set()
+        for name in list(self.ports.providers):
+            if name == newest:  # later ones are pending in the mailbox
+                return
+            if name not in used and is_object(name):
+                del self.ports.providers[name]
+                self.ports.provider_opts.pop(name, None)

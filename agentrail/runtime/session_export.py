@@ -1,0 +1,201 @@
+"""Export and import of stored sessions, and forks of sessions not in memory. Each function blocks. No calls are carried out."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
+from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
+from agentrail.core.journal.record import Tail, sealed, split_draft
+from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.replaying import steps
+from agentrail.core.journal.session_owner import owner_in_opened, session_owner_key
+from agentrail.core.journal.spans import SpanTree, encode_otlp
+from agentrail.core.session.branching import config_of_fork, forked_state
+from agentrail.core.stack.loading import Ask
+from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
+from agentrail.runtime.journal_state import Journal
+from agentrail.runtime.persistence import ENGINE
+from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
+from agentrail.runtime.tree_secrets import without_known
+
+ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
+"""Export formats of a supervisor. The command also has `scenario`: tests do not belong to a running session."""
+
+_MAX_TREE: Final = 10_000
+_SPANS_IN_A_LINE: Final = 512
+
+
+def export_stored(store: Store, stored: StoredSession, *, content: bool = True) -> Iterator[bytes]:
+    """Export a session and its sub-sessions, line by line."""
+    for one in stored_tree_of(store, stored):
+        if one.first_seq > 1 and content:
+            raise Trimmed(one.session, first=one.first_seq)
+        records = read_after(store, one.scope, one.session, one.first_seq - 1)
+        head = _head_of(one)
+        yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
+
+
+def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
+    """Return a session and its sub-sessions, each after its parent. A child is returned alone."""
+    if stored.root != stored.session:
+        return (stored,)
+    below: defaultdict[str, list[StoredSession]] = defaultdict(list)
+    for one in store.find(Filters(scope=stored.scope, root=stored.session), limit=_MAX_TREE):
+        if one.session != stored.session:
+            below[one.parent].append(one)
+    tree = [stored]
+    for one in tree:  # it grows during the loop
+        tree += below.pop(one.session, ())
+    return (*tree, *(one for left in below.values() for one in left))
+
+
+def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
+    """Export a session and its sub-sessions as spans, one line each, in the format of OpenTelemetry's file exporter."""
+    spans = SpanTree(content=content)
+    for one in stored_tree_of(store, stored):
+        if one.first_seq > 1:
+            raise Trimmed(one.session, first=one.first_seq)
+        records = read_after(store, one.scope, one.session, 0)
+        finder = PluginFinder({})
+        sources = fold_sources(store, one, finder, ask)
+        try:
+            walked = (step.walked for step in steps(records, sources))
+            found = spans.spans_of(one.scope, one.session, walked)
+        except PluginError:
+            if finder.missing:
+                raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
+            raise
+        for place in range(0, len(found), _SPANS_IN_A_LINE):
+            yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
+
+
+def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
+    """Check an export for secrets before it leaves the process: some may have become known since it was recorded."""
+    text = data.decode("utf-8", "replace")
+    said = without_known(text)
+    if said == text:
+        return data
+    if is_exact:
+        fault = (
+            "a secret that is known here stands in what was recorded, from when it was not known: "
+            "export without content, or as markdown, where it is replaced"
+        )
+        raise OptionError([fault])
+    return said.encode()
+
+
+def _head_of(stored: StoredSession) -> ExportHead:
+    standing = stored.standing
+    return ExportHead(
+        session=stored.session,
+        records=0,
+        scope=stored.scope,
+        root=stored.root,
+        parent=stored.parent,
+        forked_from=stored.forked_from,
+        is_working=standing.is_working,
+        has_ended=standing.has_ended,
+        waits_for=standing.waits_for,
+        due_at_ms=standing.due_at_ms,
+        title=standing.title,
+    )
+
+
+def openings_of(text: bytes) -> tuple[Opening, ...]:
+    """Parse an export into openings for another store: sessions as they were, without an owning process."""
+    try:
+        exported = read_export(text)
+    except CodecError as error:
+        raise OptionError([str(error)]) from error
+    return tuple(
+        Opening(
+            records=one.records,
+            root=one.head.root,
+            parent=one.head.parent,
+            forked_from=one.head.forked_from,
+            node="",
+            owner=owner_in_opened(one.records[0].body),
+            standing=Standing(
+                is_working=one.head.is_working,
+                has_ended=one.head.has_ended,
+                waits_for=one.head.waits_for,
+                due_at_ms=one.head.due_at_ms,
+                title=one.head.title,
+            ),
+            blobs=one.blobs,
+        )
+        for one in exported
+    )
+
+
+def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
+    """Write the sessions of an export into a store, bit for bit. Existing sessions are left as they are."""
+    openings = openings_of(text)
+    for opening in openings:
+        store.create(opening)
+    return tuple([one.records[0].session for one in openings])
+
+
+def fork_stored(  # noqa: PLR0913 - the parts of a fork
+    store: Store,
+    journal: Journal,
+    number: int,
+    session_id: SessionId,
+    at_ms: int,
+    *,
+    working_dir: str | None = None,
+) -> None:
+    """Create the journal of a fork that is not in memory. It starts when it is resumed."""
+    parent = journal.stored
+    then = journal.state_behind(number)
+    config = config_of_fork(then.data.config, session_id)
+    if working_dir is not None:
+        config = msgspec.structs.replace(config, working_dir=working_dir)
+    state = forked_state(then, config, at_ms)
+    state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
+    forked_from = (parent.session, number)
+    draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))
+    records, _ = sealed((draft,), Tail(), scope=parent.scope, session=session_id)
+    owner = session_owner_key(config.user_data)
+    store.create(
+        Opening(records=records, root=session_id, forked_from=forked_from, node="", owner=owner, blobs=blobs)
+    )
+
+
+def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> str:
+    """Render a conversation for readers: messages, tool calls and their results."""
+    if not content:
+        return "\n\n".join(map(_size_in_markdown, messages)) + "\n" if messages else ""
+    parts: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            parts += [f"**Result of {one.name}**\n\n{_quoted(one.text)}" for one in message.results]
+            continue
+        who = "Assistant" if isinstance(message, AssistantMessage) else "User"
+        said = "".join(block.text for block in message.content if isinstance(block, Text))
+        calls = [block for block in message.content if isinstance(block, ToolCall)]
+        parts.append(f"## {who}" + (f"\n\n{said}" if said else ""))
+        parts += [f"**Calls {one.name}**\n\n{_quoted(_arguments_of(one))}" for one in calls]
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _size_in_markdown(message: Message) -> str:
+    if isinstance(message, ToolMessage):
+        sizes = ", ".join(str(len(one.text)) for one in message.results)
+        return f"**Results**\n\n{len(message.results)}, of {sizes or 'no'} characters"
+    who = "Assistant" if isinstance(message, AssistantMessage) else "User"
+    said = sum(len(block.text) for block in message.content if isinstance(block, Text))
+    calls = sum(isinstance(block, ToolCall) for block in message.content)
+    return f"## {who}\n\n{said} characters" + (f", {calls} calls" if calls else "")
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.split("\n"))
+
+
+def _arguments_of(call: ToolCall) -> str:
+    return msgspec.json.encode(call.arguments, enc_hook=dict).decode()

@@ -1,0 +1,88 @@
+"""The handle's request-reply mechanism: send one message and wait for its reply."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+import trio
+
+from agentrail.core.protocol.signals import Asked
+from agentrail.errors import ReplyTimeout
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_calls import SessionCalls, check_arguments
+from agentrail.runtime.session_clock import now_ms
+from agentrail.wire.operations import Operation
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+COLLECT_REPLY: Final = (
+    "collect_reply() waits for its answer, and the same prompt sent again would be answered twice"
+)
+CALL_AGAIN: Final = "call this again to wait for longer"
+
+
+class AskingHandle(SessionCalls):
+    """A handle that sends each call of the operations table as one signal."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: SessionCell) -> None:
+        """Created by the supervisor. Use `start_session` or `supervisor.session(id)`."""
+        self._cell = cell
+
+    async def _call(self, operation: Operation[R], **given: Any) -> R:
+        check_arguments(operation, given)
+        if operation.signal is None:
+            return cast("R", await getattr(self, f"_do_{operation.name}")(**given))
+        signal = operation.signal(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), **given)
+        if operation.owner is None:
+            return cast("R", await self._ask(signal))
+        return cast("R", await self._ask_owner(given[operation.owner], signal))
+
+    async def _ask_owner(self, interaction_id: str, signal: Asked) -> object:
+        """Ask the session that owns an interaction: this one, or a session that works for one of its calls."""
+        owner = self._cell.owner_of(interaction_id)
+        if owner is self._cell:
+            return await self._ask(signal)
+        asked = msgspec.structs.replace(signal, signal_id=owner.pending_calls.mint())
+        return await AskingHandle(owner)._ask(asked)  # noqa: SLF001 - of the same class
+
+    async def _ask(self, signal: Asked) -> object:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await self._cell.pending_calls.ask(signal, self._send)
+
+    async def _ask_within(
+        self, signal: Asked, timeout_seconds: float | None, cure: str = COLLECT_REPLY
+    ) -> object:
+        ask = partial(self._cell.pending_calls.ask, signal, self._send)
+        return await wait_within(timeout_seconds, ask, cure)
+
+    def _send(self, signal: Asked) -> None:
+        if self._cell.journal is not None:
+            self._cell.journal.check_admission(signal)
+        self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
+        self._cell.request_wake()
+
+
+async def wait_within(
+    timeout_seconds: float | None, work: Callable[[], Awaitable[T]], cure: str = COLLECT_REPLY
+) -> T:
+    """Run work that waits for a session, with a time limit."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    if timeout_seconds is None:
+        return await work()
+    with trio.CancelScope() as scope:
+        # Set after the start: even with a limit of 0, the signal is sent.
+        scope.deadline = trio.current_time() + timeout_seconds
+        return await work()
+    message = f"no answer within {timeout_seconds:g} s; the session continues: {cure}"
+    raise ReplyTimeout(message)
+
+
+def cure_of(client_id: str | None) -> str:
+    """Return the advice for a timeout: the call that waits for the answer to the same prompt."""
+    if client_id is None:
+        return COLLECT_REPLY
+    return f"call this again with client_id={client_id!r} to wait for the same answer"

@@ -1,0 +1,488 @@
+"""Resumption of stored sessions: a tree is read, taken over and prepared. After that it runs like any other.
+
+The order is fixed. Read the tree and check that all its code is available, so that a failure leaves it unchanged. Take it
+over,
+which fences any older owner. Then start the sessions, the deepest first. The core decides which children are wanted: its
+first
+step is tried, and the result discarded.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+from attrs import frozen
+
+from agentrail.abc import Tool
+from agentrail.abc.store import Cause, Filters, StoredSession
+from agentrail.core.journal.folding import Drift, asked_by
+from agentrail.core.journal.record import sealed
+from agentrail.core.journal.recording import closed_draft
+from agentrail.core.protocol.effects import ResumeChild, StartAgent
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Recovered
+from agentrail.core.session.agent_state import GENERAL_PURPOSE
+from agentrail.core.session.children import kind_of_child
+from agentrail.core.session.state import SEMANTICS, SessionState
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.core.values.toolbox import ToolSpec
+from agentrail.errors import AgentrailError, HeldBy, JournalDrifted, OptionError, SessionDown, Unrevivable
+from agentrail.events import Event
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
+from agentrail.runtime.child_calls import first_provider
+from agentrail.runtime.model_lookup import is_object
+from agentrail.runtime.persistence import ENGINE, Keeping, OnDrift
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import GENERAL, Ports, ReadyAgent
+from agentrail.runtime.session_actor import SessionCell, SleepingSession
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_loader import (
+    PluginFinder,
+    Revived,
+    StoredOpening,
+    opening_of,
+    revive,
+    stored_of,
+    taken_on,
+)
+from agentrail.runtime.session_options import SessionOptions, make_options
+from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.tool_origins import GoneTool, tool_at
+from agentrail.runtime.tree_secrets import has_handle
+
+ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
+"""Tools by origin and name."""
+
+GiveOptions = Callable[[StoredOpening], Any]
+"""Returns the code that a stored session needs: `SessionOptions`, or a mapping of some of them. None for nothing."""
+
+MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
+"""Creates the cell of a root from its state, its ports, and its last published events."""
+
+LOGGER = Logger("agentrail.runtime")
+
+_NUMBERED = re.compile(r"(:object)\d+$")
+
+
+@frozen(kw_only=True)
+class WantedSession:
+    """A session to resume, with its conditions.
+
+    Attributes:
+        is_asked: Whether a caller named it. In that case its failed attempts to resume are not counted.
+        on_drift: What happens if the code here folds it to different operations. None for the setting of its supervisor.
+    """
+
+    session_id: SessionId
+    scope: str
+    cause: Cause = "start"
+    force: bool = False
+    is_asked: bool = True
+    on_drift: OnDrift | None = None
+
+
+@frozen(kw_only=True)
+class ReadySession:
+    """A session that was taken over and has not started.
+
+    Attributes:
+        workspace: To be closed when the session has ended.
+    """
+
+    cell: SessionCell
+    workspace: Workspace
+    options: SessionOptions
+
+
+class Resumption:
+    """Resumes one tree."""
+
+    def __init__(
+        self,
+        keeping: Keeping,
+        dependencies: Dependencies,
+        wanted: WantedSession,
+        make_root: MakeRoot = SessionCell,
+    ) -> None:
+        """Create it without reading."""
+        self._make_root = make_root
+        self._keeping = keeping
+        self._dependencies = dependencies
+        self._wanted = wanted
+        self._finder = PluginFinder({})
+        self._watch: PluginWatch | None = None
+        self._imported: ImportedTools = {}
+
+    async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
+        """Read, check, take over, and prepare.
+
+        Cancellation: Nothing is done until it is taken over. After that it is released, and has no owner.
+        """
+        keeping, wanted = self._keeping, self._wanted
+        top = await keeping.read(partial(self._look, wanted))
+        opening = await keeping.read(partial(opening_of, keeping.store, top))
+        options = _options_of(opening, give(opening))
+        cell, workspace = assemble(wanted.session_id, options, self._dependencies)
+        watch = cell.state.data.stack.ask
+        assert isinstance(watch, PluginWatch)  # noqa: S101 - created by `assemble`
+        self._watch = watch
+        self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
+        watch.find_others(self._finder)
+        gathers = opening.config.gathers_context
+        return await self._take(cell.ports, workspace, options, gathers_context=gathers)
+
+    async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
+        """Read, take over, and prepare a session that is hibernated here: its code is available.
+
+        Returns, Raises, Cancellation: Same as `run`.
+        """
+        ports = row.ports
+        await self._keeping.read(partial(self._look, self._wanted))
+        self._watch = PluginWatch(
+            ports.session_id, ports.user_data, self._dependencies.outside, withheld=ports.withheld
+        )
+        self._finder = PluginFinder({plugin.name: plugin for plugin in row.plugins})
+        self._watch.find_others(self._finder)
+        return await self._take(ports, row.workspace, row.options, gathers_context=False)
+
+    async def _take(
+        self, ports: Ports, workspace: Workspace, options: SessionOptions, *, gathers_context: bool
+    ) -> tuple[ReadySession, ...]:
+        """Read the tree, check its code, take it over, and prepare the wanted sessions."""
+        keeping, wanted = self._keeping, self._wanted
+        tree = await keeping.read(self._read_tree)
+        self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
+        for one in tree.values():
+            is_root = one.stored.session == wanted.session_id
+            _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
+            self._check_drift(one)
+        try:
+            taken = await keeping.take(wanted.scope, wanted.session_id, wanted.cause, force=wanted.force)
+            found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
+            for one in found.values():  # it may have recorded more before it was taken over
+                self._check_drift(one)
+            return tuple(self._make_ready(found, ports, workspace, options))
+        except HeldBy:
+            raise
+        except BaseException:  # this node lives on, so no other could take over a tree that it does not use
+            keeping.give_back(wanted.scope, wanted.session_id)
+            raise
+
+    # --- in a worker thread
+
+    def _look(self, wanted: WantedSession) -> StoredSession:
+        stored = stored_of(self._keeping.store, wanted.scope, wanted.session_id)
+        if stored.root != stored.session:
+            message = (
+                f"session {stored.session!r} works for another: resume {stored.root!r}, which it goes with"
+            )
+            raise OptionError([message])
+        if stored.standing.has_ended:
+            raise SessionDown(wanted.session_id, "it has ended: nothing follows")
+        return stored
+
+    def _read_tree(self) -> dict[SessionId, Revived]:
+        store, wanted = self._keeping.store, self._wanted
+        filters = Filters(scope=wanted.scope, root=wanted.session_id, has_ended=False)
+        tree: dict[SessionId, Revived] = {}
+        ask = self._ask().quiet()
+        page = store.find(filters, limit=_PAGE)
+        while page:
+            tree |= {one.session: revive(store, one, self._finder, ask) for one in page}
+            last = page[-1]
+            page = store.find(filters, after=(last.scope, last.session), limit=_PAGE)
+        return tree
+
+    def _read_taken(
+        self, known: Mapping[SessionId, Revived], taken: tuple[StoredSession, ...]
+    ) -> dict[SessionId, Revived]:
+        store, finder, ask = self._keeping.store, self._finder, self._ask().quiet()
+        return {
+            one.session: taken_on(store, known[one.session], one, finder, ask)
+            if one.session in known
+            else revive(store, one, finder, ask)
+            for one in taken
+        }
+
+    def _ask(self) -> PluginWatch:
+        assert self._watch is not None  # noqa: S101 - set before anything is read
+        return self._watch
+
+    # --- in the event loop
+
+    def _check_drift(self, revived: Revived) -> None:
+        """Leave a session unchanged if the code here folds it to different operations, unless it must continue."""
+        drift = revived.drift
+        if drift is None or not drift.is_of_deeds:
+            return
+        if (self._wanted.on_drift or self._keeping.on_drift) == "park":
+            raise JournalDrifted(
+                revived.stored.session,
+                drift.first,
+                what=str(drift),
+                operation=drift.operation,
+                plugin=drift.plugin,
+            )
+
+    def _make_ready(
+        self, found: Mapping[SessionId, Revived], ports: Ports, workspace: Workspace, options: SessionOptions
+    ) -> list[ReadySession]:
+        """Create the cells of the wanted sessions, from the root down, and close the journals of the others."""
+        wanted = {self._wanted.session_id}
+        ready: list[ReadySession] = []
+        all_ports = {"": ports}
+        for revived in sorted(found.values(), key=lambda one: len(one.state.data.config.path)):
+            config = revived.state.data.config
+            if config.session_id not in wanted:
+                self._close(revived)
+                continue
+            above = all_ports[config.path[-2] if len(config.path) > 1 else ""]
+            is_root = len(config.path) == 1
+            name = GENERAL_PURPOSE if is_root else _agent_of(found, config.session_id, config.path)
+            agent = above.agents.get(name, GENERAL)
+            own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported, agent)
+            gone = gone_tools(revived.state, own)
+            if gone:
+                LOGGER.warning(
+                    "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
+                )
+            parts = (asked_by(revived.state, self._ask()), own, revived.events)
+            cell = self._make_root(*parts) if is_root else SessionCell(*parts)
+            if is_root:
+                self._ask().report_to(cell.mailbox)
+            first = Recovered(
+                at_ms=now_ms(),
+                cause=self._wanted.cause,
+                open=revived.begun,
+                attempt=1 if self._wanted.is_asked else revived.attempt,
+                semantics=SEMANTICS,
+            )
+            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
+            if revived.set_aside:
+                _tell_set_aside(config.session_id, revived)
+            if revived.drift is not None:
+                _note_drift(cell, revived.drift, revived.begun)
+            wanted |= _wanted_below(cell, first)
+            place = workspace if is_root else self._place_of(own)
+            ready.append(ReadySession(cell=cell, workspace=place, options=options))
+        return ready[::-1]
+
+    def _place_of(self, ports: Ports) -> Workspace:
+        # The root owns and closes the sandbox, so this workspace is never opened.
+        return Workspace(self._dependencies.make_sandbox, "local", ports.working_dir)
+
+    def _close(self, revived: Revived) -> None:
+        """End the journal of a session that no effect waits for."""
+        config = revived.state.data.config
+        draft = closed_draft(
+            "the session above does not wait for it any more", at_ms=now_ms(), events=revived.state.data.seq
+        )
+        records, _ = sealed((draft,), revived.tail, scope=config.scope, session=config.session_id)
+        self._keeping.close_journal(records)
+
+
+def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
+    """Log the plugins whose verdicts on calls were ignored, because the journal shows whether those ran."""
+    plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
+    LOGGER.info("session %s: its journal says which calls ran; verdicts set aside: %s", session_id, plugins)
+
+
+def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
+    """Record right after the new owner's record that the code here folds the journal differently, and log it."""
+    assert cell.journal is not None  # noqa: S101 - just set
+    LOGGER.warning("session %s: the code here makes another history of it: %s", cell.ports.session_id, drift)
+    cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
+
+
+_PAGE = 1_000
+
+
+def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
+    """Return the options of a resumed session: the original ones that its journal has, and those given now."""
+    if isinstance(given, SessionOptions):
+        return attrs.evolve(given, session_id=opening.session_id, scope=opening.scope)
+    config = opening.config
+    known: dict[str, Any] = {
+        "working_dir": config.working_dir,
+        "user_data": config.user_data,
+        "group_id": config.group_id,
+        "max_agent_depth": config.agent_limits.max_depth,
+    }
+    if config.question_timeout_ms is not None:
+        known["tool_timeout_seconds"] = config.question_timeout_ms / 1000
+    if not is_object(config.model.model):
+        known["model"] = config.model.model
+    merged = {**known, **(given or {}), "session_id": opening.session_id, "scope": opening.scope}
+    if "user_data" not in (given or {}) and has_handle(config.user_data):
+        raise Unrevivable(
+            opening.session_id, missing=["user_data, which holds a Secret: its value is kept nowhere"]
+        )
+    if "model" not in merged and "blueprint" not in merged:
+        raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])
+    return make_options(merged)
+
+
+def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
+    entries = [*options.plugins, *(entry for agent in options.agents for entry in agent.plugins or ())]
+    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # the session takes precedence
+
+
+def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
+    """Check that all code of a session is available."""
+    missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
+    if gathers_context and not ports.context_providers:
+        missing.append("its context providers")
+    if missing:
+        raise Unrevivable(revived.stored.session, missing=missing)
+
+
+def missing_code(
+    state: SessionState, ports: Ports, *, is_root: bool = True, finds_tools: bool = False
+) -> list[str]:
+    """Return the code that a session's state names and its ports lack: tools, models, and for a root agents."""
+    data = state.data
+    names = _names_of_tools(ports)
+    missing = [
+        f"tool {spec.name!r}"
+        for spec in data.tools
+        if spec.name not in names and not (finds_tools and spec.origin)
+    ]
+    missing += [
+        f"agent {spec.name!r}" for spec in data.config.agents if is_root and spec.name not in ports.agents
+    ]
+    models = dict.fromkeys((data.model.model, *(facts.model for facts in data.config.fallbacks)))
+    return missing + [f"model {name!r}" for name in models if not _has_model(name, ports)]
+
+
+def _names_of_tools(ports: Ports) -> set[str]:
+    return {name for name, _ in ports.tools} | {
+        name for agent in ports.agents.values() for name in agent.tools or ()
+    }
+
+
+def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
+    """Import the tools that were added while these sessions ran and are not given now. This blocks."""
+    names = _names_of_tools(ports)
+    wanted = {
+        (spec.origin, spec.name): spec
+        for one in sessions
+        for spec, _ in _tools_in(one.state)
+        if spec.origin and spec.name not in names
+    }
+    found = {key: tool_at(spec) for key, spec in wanted.items()}
+    return {key: tool for key, tool in found.items() if tool is not None}
+
+
+def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
+    """Return the tools that a session shows its model but that no longer exist."""
+    tools = state.data.tools
+    return tuple(
+        [
+            name
+            for name in tools.names
+            if isinstance(ports.tools.get((name, tools.generation_of(name))), GoneTool)
+        ]
+    )
+
+
+def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
+    """Yield the tools that a session has, or that its open calls started with, each with the change that added it."""
+    data = state.data
+    for spec in data.tools:
+        yield spec, data.tools.generation_of(spec.name)
+    for call in (*data.batch, *data.survivors):
+        if call.spec is not None:
+            yield call.spec, call.generation
+
+
+def _has_model(name: str, ports: Ports) -> bool:
+    """Return whether a model is available. A string is looked up here, before anything is changed."""
+    if name in ports.providers or _plain(name) in ports.providers:
+        return True
+    if is_object(name):
+        return False
+    try:
+        ports.providers[name] = ports.find_provider(name, ports.provider_opts.get(name, {}))
+    except AgentrailError:
+        return False
+    return True
+
+
+def _plain(model: str) -> str:
+    """Return the first name of a model object: only the process that had several could tell them apart."""
+    return _NUMBERED.sub(r"\1", model)
+
+
+def ports_of(
+    state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
+) -> Ports:
+    """Return the ports of a session: those of the resumed root, by the names in its state."""
+    data = state.data
+    by_name: dict[str, Tool] = {}
+    for known in above.agents.values():
+        by_name.update(known.tools or {})
+    by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
+    # Its own come first: they may have the same names as tools of its parent, and differ.
+    tools = dict(above.tools) | {(name, 0): tool for name, tool in (agent.tools or {}).items()}
+    for spec, generation in _tools_in(state):
+        key = spec.name, generation
+        if key in tools:
+            continue
+        if spec.name in by_name:
+            tools[key] = by_name[spec.name]
+        elif imported is not None:
+            found = imported.get((spec.origin, spec.name))
+            tools[key] = found or GoneTool(
+                name=spec.name, parameters=spec.parameters, effect_class=spec.effect_class
+            )
+    providers = dict(above.providers)
+    model = data.model.model
+    if model not in providers and _plain(model) in providers:
+        providers[model] = providers[_plain(model)]
+    is_root = len(data.config.path) == 1
+    return attrs.evolve(
+        above,
+        session_id=data.config.session_id,
+        tools=tools,
+        providers=first_provider(model, providers),
+        provider_opts=dict(above.provider_opts),
+        context_providers=above.context_providers if is_root else (),
+        user_data=agent.data_below(above.user_data),
+        deps=agent.deps_below(above.deps),
+    )
+
+
+def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: Sequence[SessionId]) -> str:
+    """Return which agent of its parent a session is, as recorded by the parent."""
+    data = found[path[-2]].state.data
+    for state in data.agents.states:
+        if session_id in {state.child_id, f"{path[-2]}:{state.name}"}:
+            return state.agent
+    for call in (*data.batch, *data.survivors):
+        if session_id in call.child_ids or session_id == f"{path[-2]}.{call.call.call_id}":
+            return kind_of_child(call)
+    return GENERAL_PURPOSE
+
+
+def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
+    """Return the child sessions that a resumed session continues with."""
+    wanted: set[SessionId] = set()
+    for effect in decide_first_effects(cell.state, first):
+        match effect:
+            case ResumeChild():
+                wanted |= set(child_ids_of(cell.ports.session_id, effect))
+            case StartAgent(child_id=child_id, name=name):
+                # A child whose start was not reported has the default name of such a child.
+                wanted.add(child_id or SessionId(f"{cell.ports.session_id}:{name}"))
+            case _:
+                pass
+    return wanted
+
+
+def child_ids_of(parent: SessionId, effect: ResumeChild) -> tuple[SessionId, ...]:
+    """Return the ids of the session for a call. A child whose start was not reported has the default name of such a child."""
+    return effect.child_ids or (SessionId(f"{parent}.{effect.call_id}"),)

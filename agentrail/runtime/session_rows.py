@@ -1,0 +1,115 @@
+"""Session facts that need no round trip, for long lists. A hibernated session is not woken, and a busy one is not awaited."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from agentrail.core.policy.context import fixed_tokens_of
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.session.next_request import NextRequest, next_request_of
+from agentrail.core.session.projection import Status, first_words_in, model_of, system_sections_of
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.events import Event
+from agentrail.messages import SessionId
+from agentrail.runtime.rule_queries import step_of
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+
+ASLEEP: Final = "asleep"
+ENDED: Final = "ended"
+
+
+def glance_at(session: Session) -> Status | None:
+    """Return the current status of a session. None if it is hibernated or has ended, and so not in memory.
+
+    It may be ahead of the session's answers to others, and is never older.
+    """
+    cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
+    return None if cell.is_asleep or cell.ending is not None else cell.status_at(now_ms())
+
+
+def phase_of(session: Session) -> str:
+    """Return the phase of a session: one of the four phases, `asleep` or `ended`. Cheaper than its whole status."""
+    cell = session._cell  # noqa: SLF001 - same access
+    if cell.ending is not None:
+        return ENDED
+    return ASLEEP if cell.is_asleep else cell.visible.phase.value
+
+
+def began_at_ms(session: Session) -> int:
+    """Return when a session first started. 0 if it is hibernated or has not started."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return 0 if cell.is_asleep else cell.visible.data.started_at_ms
+
+
+def window_of(session: Session) -> int | None:
+    """Return the context window of a session's model in tokens. None if it is unknown, or the session is hibernated.
+
+    The estimate that compaction uses is not shown to readers.
+    """
+    cell = session._cell  # noqa: SLF001 - same access
+    if cell.is_asleep:
+        return None
+    facts = model_of(cell.visible.data)
+    return None if facts.window_is_assumed else facts.context_window
+
+
+def hold_next_request(session: Session) -> Callable[[], NextRequest] | None:
+    """Capture the current state of a session, to compute its next model request. The result blocks. Call it in a thread.
+
+    The result contains no secret that the session knows. None if the session is hibernated or has ended.
+    """
+    cell = session._cell  # noqa: SLF001 - same access
+    if cell.is_asleep or cell.ending is not None:
+        return None
+    return partial(next_request_of, cell.visible.data, cell.ports.withheld.replaced)
+
+
+def model_facts_of(session: Session) -> ModelFacts | None:
+    """Return the known facts of a session's model. None if the session is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return None if cell.is_asleep else model_of(cell.visible.data)
+
+
+def changed_at_ms(session: Session) -> int:
+    """Return when a session last published an event, in milliseconds since 1970 (0 for none)."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return cell.bus.last_at_ms
+
+
+def newest_events(session: Session) -> Iterator[Event]:
+    """Yield the events that a session keeps in memory, newest first; none if it is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return cell.bus.newest_first()
+
+
+def title_of(session: Session) -> str | None:
+    """Return the latest title from the model. None without one, or if the session is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return None if cell.is_asleep else cell.visible.data.title
+
+
+def first_words_of(session: Session) -> str | None:
+    """Return the first words of the user, on one line. None without any, or if the session is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return None if cell.is_asleep else first_words_in(cell.visible.data.history.messages)
+
+
+def step_to(session: Session, session_id: str) -> tuple[str | None, str | None]:
+    """Return the title and the first words of a session or one of its children. None for unknown ones."""
+    return step_of(session._cell, SessionId(session_id))  # noqa: SLF001 - same access
+
+
+def names_for_commands(
+    session: Session,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int], ...]]:
+    """Return the tools and agents of a session, and its prompt sections with their tokens. Empty if it is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
+    if cell.is_asleep:
+        return (), (), ()
+    data = cell.visible.data
+    sections = tuple((name, fixed_tokens_of(text, _NO_TOOLS)) for name, text in system_sections_of(data))
+    return tuple(data.tools.names), tuple(cell.ports.agents), sections
+
+
+_NO_TOOLS: Final = Toolbox()

@@ -1,0 +1,478 @@
+"""Additional stores of sessions: memories, working notes and knowledge.
+
+All sessions of a supervisor share the stores. A session reaches only the data of its owner. This module does not decide what
+is
+worth remembering, and does not depend on tools.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import trio
+from attrs import frozen
+
+from agentrail.abc import (
+    Embedder,
+    FindInstructions,
+    Knowledge,
+    KnowledgeStore,
+    Memories,
+    Notes,
+    NoteStore,
+    RecallStore,
+)
+from agentrail.abc.embeddings import VectorKeeper, VectorKnowledge, VectorRecall
+from agentrail.abc.knowledge import (
+    ALL_DOCUMENTS,
+    MAX_FOUND_PASSAGES,
+    DocumentFilter,
+    KnowledgeBase,
+    KnowledgeDocument,
+    Passage,
+)
+from agentrail.abc.recall import (
+    MAX_FOUND,
+    Forgotten,
+    MemoryEntry,
+    MemoryOwner,
+    TagFilter,
+    check_limit,
+    fault_of_memory_text,
+)
+from agentrail.core.values.notes import (
+    MAX_NOTE_BYTES,
+    NoteTopic,
+    new_notes,
+    topics_of,
+    with_notes,
+    without_topic,
+)
+from agentrail.core.values.offered import offers
+from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
+from agentrail.errors import ErrorInfo, OptionError
+from agentrail.messages import JsonValue, SessionId
+from agentrail.otp.leaving import describe_bug
+from agentrail.outside import Outside
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.vector_search import Meanings
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_MAX_READERS: Final = 4
+"""Maximum number of threads that use a store at once, in addition to its one writer."""
+
+
+class StoreDesk(Generic[S]):
+    """Runs store calls of sessions where they may block. One for each store of a supervisor."""
+
+    def __init__(self, store: S, outside: Outside, meanings: Meanings | None = None) -> None:
+        """Set the store."""
+        self.store: S = store
+        self.meanings: Meanings | None = meanings
+        self.outside: Outside = outside
+        # A limiter of its own, because all shared threads may be busy. And one for writes, as the ports require.
+        self._writing = trio.CapacityLimiter(1)
+        self._reading = trio.CapacityLimiter(_MAX_READERS)
+
+    async def write(self, function: Callable[[], T]) -> T:
+        """Make a change, one caller at a time.
+
+        Cancellation: A call that has begun completes, and only its answer is lost.
+        """
+        return await self._carry(function, self._writing)
+
+    async def read(self, function: Callable[[], T]) -> T:
+        """Read from the store.
+
+        Cancellation: The call is no longer awaited.
+        """
+        return await self._carry(function, self._reading)
+
+    async def _carry(self, function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
+        if getattr(self.store, "is_immediate", False):
+            # In place: it takes no time, and a virtual clock would not wait for a thread.
+            await trio.lowlevel.checkpoint()
+            return function()
+        return await self.outside.offload(function, abandon_on_cancel=True, limiter=limiter)
+
+    def look_after(self, port: Callable[..., VectorKeeper], tenant: str, *, is_new: bool) -> Meanings | None:
+        """Have vectors computed for the data of a tenant, if the store keeps some. Return the service that compares them."""
+        if self.meanings is None or not offers(self.store, port):
+            return None
+        self.meanings.look_after(self.store, tenant, self.write, is_new=is_new)
+        return self.meanings
+
+    async def meaning_of(
+        self, port: Callable[..., VectorKeeper], tenant: str, query: str, tell: Callable[[str], None] | None
+    ) -> tuple[bytes, str] | None:
+        """Return the vector of a query and its kind. None to compare words only, with the reason reported."""
+        meanings = self.look_after(port, tenant, is_new=False) if query.strip() else None
+        vector = None if meanings is None else await meanings.vector_or_words(query, tell)
+        return None if meanings is None or vector is None else (vector, meanings.kind)
+
+
+class _Found(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+F = TypeVar("F", bound=_Found)
+
+
+def _fused(said: Sequence[F], meant: Sequence[F], limit: int) -> tuple[F, ...]:
+    found = {one.id: one for one in (*said, *meant)}
+    order = fuse([one.id for one in said], [one.id for one in meant], limit=limit)
+    return tuple([found[one] for one in order])
+
+
+def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
+    """Return the owner of a session's memories: the tenant and the user that a host writes into `user_data`."""
+    tenant, user = user_data.get("tenant_id"), user_data.get("user_id")
+    faults = [
+        f"user_data[{name!r}] is of type {type(given).__name__}: expected text, so that it is known whose memories these are"
+        for name, given in (("tenant_id", tenant), ("user_id", user))
+        if given is not None and not isinstance(given, str)
+    ]
+    if faults:
+        raise OptionError(faults)
+    return MemoryOwner(
+        tenant=scope if tenant is None else str(tenant), user="" if user is None else str(user)
+    )
+
+
+class OwnMemories(Memories):
+    """Access of one session to the memories of its owner."""
+
+    __slots__ = ("_desk", "_owner", "_session", "_tell")
+
+    def __init__(
+        self,
+        desk: StoreDesk[RecallStore],
+        owner: MemoryOwner,
+        session: str = "",
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Set the owner."""
+        self._tell = tell
+        self._desk = desk
+        self._owner = owner
+        self._session = session
+
+    @property
+    def owner(self) -> MemoryOwner:
+        """Owner of the memories."""
+        return self._owner
+
+    def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
+        """Return the same, with a listener for failures to compare meanings. See `Memories.telling`."""
+        return OwnMemories(self._desk, self._owner, self._session, tell)
+
+    async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
+        """Remember a text. See `Memories.put`."""
+        minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
+        entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
+        await self._desk.write(partial(self._desk.store.put, self._owner, entry))
+        self._desk.look_after(VectorRecall, self._owner.tenant, is_new=True)
+        return entry
+
+    async def get(self, entry_id: str) -> MemoryEntry | None:
+        """Return one memory. See `Memories.get`."""
+        return await self._desk.read(partial(self._desk.store.get, self._owner, entry_id))
+
+    async def search(
+        self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
+    ) -> tuple[MemoryEntry, ...]:
+        """Search the memories. See `Memories.search`."""
+        tags = TagFilter(any_of=tags_any, all_of=tags_all)
+        check_limit(limit, MAX_FOUND)
+        store = self._desk.store
+        meaning = await self._desk.meaning_of(VectorRecall, self._owner.tenant, query, self._tell)
+        if meaning is None:
+            return await self._desk.read(partial(store.search, self._owner, query, tags, limit=limit))
+        both = partial(search_both, store, self._owner, query, meaning, tags)
+        return await self._desk.read(partial(both, limit=limit))
+
+    async def newest(
+        self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
+    ) -> tuple[MemoryEntry, ...]:
+        """Return the newest memories. See `Memories.newest`."""
+        tags = TagFilter(any_of=tags_any, all_of=tags_all)
+        return await self._desk.read(partial(self._desk.store.list, self._owner, tags, limit=limit))
+
+    async def delete(self, entry_id: str) -> bool:
+        """Delete one memory. See `Memories.delete`."""
+        return await self._desk.write(partial(self._desk.store.delete, self._owner, entry_id))
+
+    async def forget(self) -> Forgotten:
+        """Delete all memories of the owner. For programs, not for tools."""
+        return await self._desk.write(partial(self._desk.store.forget, self._owner))
+
+
+def search_both(  # noqa: PLR0913 - same as the port, and the vector of the query
+    store: RecallStore,
+    owner: MemoryOwner,
+    query: str,
+    meaning: tuple[bytes, str],
+    tags: TagFilter,
+    *,
+    limit: int,
+) -> tuple[MemoryEntry, ...]:
+    """Search by words and by meaning, and merge both rankings."""
+    count = max(limit, FUSED_FROM_EACH)
+    said = store.search(owner, query, tags, limit=count)
+    vector, kind = meaning
+    meant = store.nearest(owner, vector, kind, tags, limit=count) if offers(store, VectorRecall) else ()
+    return _fused(said, meant, limit)
+
+
+def decide_memory_crash(error: BaseException) -> ErrorInfo:
+    """Describe an unexpected exception of a memory store."""
+    message = f"the memories could not be searched ({describe_bug(error)}): this is a bug in their store, please report it"
+    return ErrorInfo(code="memory_crashed", message=message)
+
+
+def json_of_memory(entry: MemoryEntry) -> JsonValue:
+    """Return the form of an entry for the journal and for plugins."""
+    return {
+        "id": entry.id,
+        "text": entry.text,
+        "tags": list(entry.tags),
+        "session_id": entry.session,
+        "at_ms": entry.at_ms,
+        "version": entry.version,
+    }
+
+
+# Working notes: a `NOTES.md` for each session.
+
+
+class OwnNotes(Notes):
+    """Access of one session to its notes."""
+
+    __slots__ = ("_desk", "_owner", "_session")
+
+    def __init__(self, desk: StoreDesk[NoteStore], owner: MemoryOwner, session: str) -> None:
+        """Set the owner."""
+        self._desk = desk
+        self._owner = owner
+        self._session = session
+
+    async def read(self) -> str:
+        """Return the whole text. See `Notes.read`."""
+        return await self._desk.read(partial(self._desk.store.read, self._owner, self._session))
+
+    async def topics(self) -> tuple[NoteTopic, ...]:
+        """Return the index. See `Notes.topics`."""
+        return topics_of(await self.read())
+
+    async def add(
+        self, topic: str, notes: Iterable[str], *, only_new: bool = False
+    ) -> tuple[tuple[str, ...], tuple[NoteTopic, ...]]:
+        """Append notes to those of a topic. See `Notes.add`."""
+        given = tuple(notes)
+        faults = [fault_of_memory_text("text", note, MAX_NOTE_BYTES) for note in given]
+        wrong = [fault for fault in faults if fault is not None]
+        if wrong:
+            raise OptionError(wrong)
+        added: list[str] = []
+        at_ms = now_ms()
+
+        def edit(text: str) -> str:
+            # Checked against the current text, not the text at the time of the request.
+            added[:] = new_notes(text, given) if only_new else given
+            return with_notes(text, topic, added, at_ms)
+
+        written = await self._change(edit)
+        return tuple(added), topics_of(written)
+
+    async def remove(self, topic: str) -> bool:
+        """Remove a topic. See `Notes.remove`."""
+        found: list[str] = []
+
+        def edit(text: str) -> str:
+            left = without_topic(text, topic)
+            if left is None:
+                return text
+            found.append(topic)
+            return left
+
+        await self._change(edit)
+        return bool(found)
+
+    async def _change(self, edit: Callable[[str], str]) -> str:
+        return await self._desk.read(partial(self._desk.store.change, self._owner, self._session, edit))
+
+
+class OwnKnowledge(Knowledge):
+    """Read access of one session to knowledge."""
+
+    __slots__ = ("_desk", "_reader", "_tell")
+
+    def __init__(
+        self, desk: StoreDesk[KnowledgeStore], reader: MemoryOwner, tell: Callable[[str], None] | None = None
+    ) -> None:
+        """Set the reader, and the listener for failures to compare meanings."""
+        self._desk = desk
+        self._tell = tell
+        self._reader = reader
+
+    def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
+        """Return the same, with a listener for failures to compare meanings. See `Knowledge.telling`."""
+        return OwnKnowledge(self._desk, self._reader, tell)
+
+    async def bases(self) -> tuple[KnowledgeBase, ...]:
+        """Return the bases. See `Knowledge.bases`."""
+        return await self._desk.read(partial(self._desk.store.bases, self._reader))
+
+    async def documents(
+        self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
+    ) -> tuple[KnowledgeDocument, ...]:
+        """Return the documents of a base. See `Knowledge.documents`."""
+        within = DocumentFilter(folder=folder, tags=tags)
+        return await self._desk.read(partial(self._desk.store.readable, self._reader, base, within))
+
+    async def search(
+        self,
+        query: str,
+        base: str = "",
+        *,
+        limit: int = 8,
+        folder: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> tuple[Passage, ...]:
+        """Search the passages. See `Knowledge.search`."""
+        check_limit(limit, MAX_FOUND_PASSAGES)
+        within = DocumentFilter(folder=folder, tags=tags)
+        store = self._desk.store
+        meaning = await self._desk.meaning_of(VectorKnowledge, self._reader.tenant, query, self._tell)
+        if meaning is None:
+            return await self._desk.read(
+                partial(store.search, self._reader, query, base, within, limit=limit)
+            )
+        both = partial(search_passages, store, self._reader, query, meaning, base)
+        return await self._desk.read(partial(both, within=within, limit=limit))
+
+    async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
+        """Return a passage with its neighbours. See `Knowledge.read`."""
+        return await self._desk.read(partial(self._desk.store.read, self._reader, passage_id, around=around))
+
+
+def search_passages(  # noqa: PLR0913 - same as the port, and the vector of the query
+    store: KnowledgeStore,
+    reader: MemoryOwner,
+    query: str,
+    meaning: tuple[bytes, str],
+    base: str,
+    *,
+    within: DocumentFilter = ALL_DOCUMENTS,
+    limit: int,
+) -> tuple[Passage, ...]:
+    """Search by words and by meaning, and merge both rankings. Same arguments as `search_both` of memories."""
+    count = min(max(limit, FUSED_FROM_EACH), MAX_FOUND_PASSAGES)
+    said = store.search(reader, query, base, within, limit=count)
+    vector, kind = meaning
+    meant = (
+        store.nearest(reader, vector, kind, base, within, limit=count)
+        if offers(store, VectorKnowledge)
+        else ()
+    )
+    return _fused(said, meant, limit)
+
+
+@frozen(kw_only=True)
+class SharedStores:
+    """Stores of a supervisor for all its sessions. The caller closes them.
+
+    Attributes:
+        recall: Store of memories. None without memories.
+        notes: Store of working notes. None without notes.
+        knowledge: Store of knowledge. None without knowledge.
+        embedder: Computes vectors of texts, so that memories and knowledge are also found by meaning. None: by words only.
+        instructions: Returns a reader of the instruction files above a working directory. None to read none of them.
+    """
+
+    recall: RecallStore | None = None
+    notes: NoteStore | None = None
+    knowledge: KnowledgeStore | None = None
+    embedder: Embedder | None = None
+    instructions: FindInstructions | None = None
+
+
+NO_STORES: Final = SharedStores()
+"""No additional stores."""
+
+
+@frozen(kw_only=True, eq=False)
+class OwnStores:
+    """Additional stores of one session, shared with its children.
+
+    Attributes:
+        memories: Memories of its owner. None without memories.
+        notes: Its working notes. None without notes.
+        knowledge: Knowledge that its owner may read. None without knowledge.
+    """
+
+    memories: Memories | None = None
+    notes: Notes | None = None
+    knowledge: Knowledge | None = None
+
+
+NOTHING_OWN: Final = OwnStores()
+"""For a session whose supervisor has no stores, or whose owner is unknown."""
+
+
+class StoreDesks:
+    """Gives each session access to the data of its owner. One for each supervisor."""
+
+    def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
+        """Set the stores."""
+        self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
+        self._notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
+        self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
+
+    def memories_of(self, owner: MemoryOwner) -> Memories | None:
+        """Return the memories of an owner, outside of any session. None without a memory store."""
+        return None if self._memories is None else OwnMemories(self._memories, owner)
+
+    async def forget(self, owner: MemoryOwner) -> Forgotten:
+        """Delete all memories of an owner. Does nothing without a memory store.
+
+        Cancellation: A call that has begun completes, and only its answer is lost.
+        """
+        if self._memories is None:
+            await trio.lowlevel.checkpoint()
+            return Forgotten(entries=0, is_erased=True)
+        return await OwnMemories(self._memories, owner).forget()
+
+    async def forget_notes(self, owner: MemoryOwner) -> int:
+        """Delete the working notes of all sessions of an owner, and return their number.
+
+        Cancellation: Same as `forget`.
+        """
+        if self._notes is None:
+            await trio.lowlevel.checkpoint()
+            return 0
+        return await self._notes.read(partial(self._notes.store.forget, owner))
+
+    def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
+        """Return the stores of a session."""
+        if self._memories is None and self._notes is None and self._knowledge is None:
+            return NOTHING_OWN
+        owner = decide_owner(scope, user_data)
+        return OwnStores(
+            memories=None if self._memories is None else OwnMemories(self._memories, owner, session_id),
+            notes=None
+            if self._notes is None
+            else OwnNotes(self._notes, owner, _name_of(scope, owner.tenant, session_id)),
+            knowledge=None if self._knowledge is None else OwnKnowledge(self._knowledge, owner),
+        )
+
+
+def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
+    """Return the name of a session among those of its tenant. Its id alone if that is unique, because people look for it.
+
+    A scope never contains a slash, so no two sessions have the same name.
+    """
+    return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"

@@ -1,0 +1,126 @@
+"""State shared by the parts of a supervisor, and delegation of its methods to them."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+import trio
+from attrs import define, field
+
+from agentrail.actors.actor_types import ActorView
+from agentrail.errors import OptionError, SessionDown
+from agentrail.messages import SessionId
+from agentrail.runtime.assembly import Dependencies
+from agentrail.runtime.branch import Branch
+from agentrail.runtime.ended_sessions import EndedSessions
+from agentrail.runtime.fan_in import FanIn
+from agentrail.runtime.persistence import Keeping
+from agentrail.runtime.session_actor import SessionCell, SleepingSession
+from agentrail.runtime.session_reports import ReportBoard
+from agentrail.runtime.session_sandbox import Workspace
+
+
+class Beginnings:
+    """Keys currently reserved by a task of this supervisor."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, trio.Event] = {}
+
+    @asynccontextmanager
+    async def reserve(self, key: str) -> AsyncIterator[None]:
+        """Wait until no other task holds a key, and hold it until the block ends. Look up the key's session inside the block.
+
+        Cancellation: At once while it waits. The key is released however the block ends.
+        """
+        while key in self._under_way:  # not `if`: of several waiting tasks, one is first
+            await self._under_way[key].wait()
+        is_over = self._under_way[key] = trio.Event()
+        try:
+            yield
+        finally:
+            del self._under_way[key]
+            is_over.set()
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PartT = TypeVar("PartT")
+WholeT = TypeVar("WholeT")
+
+
+def of_part(
+    part_of: Callable[[WholeT], PartT], call: Callable[Concatenate[PartT, P], R]
+) -> Callable[Concatenate[WholeT, P], R]:
+    """Create a method that calls a method of a part, with the same name, signature and docstring.
+
+    Assign it as `Final`: type checkers then take the inferred signature as the declared one.
+    """
+
+    @wraps(call)
+    def method(self: WholeT, *args: P.args, **kwargs: P.kwargs) -> R:
+        return call(part_of(self), *args, **kwargs)
+
+    return cast("Callable[Concatenate[WholeT, P], R]", method)
+
+
+@define(eq=False)
+class SessionEntry:
+    """A supervised session."""
+
+    cell: SessionCell
+    workspace: Workspace
+    branch: Branch
+
+    def look(self) -> ActorView:
+        """Return its view for the tree."""
+        cell = self.cell
+        phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
+        return ActorView(phase, cell.mailbox.statistics().waiting, self.branch.supervisor)
+
+
+@define(eq=False, kw_only=True)
+class Shared:
+    """State that more than one part of a supervisor reads.
+
+    A part holds this object and never a copy of a field: `ask_host` replaces `dependencies`, and closing sets `down`.
+
+    Attributes:
+        nursery: Runs the tasks of sessions, and outlives each of them.
+        keeping: The store with its writer. None without a store.
+        down: Why no more sessions are accepted. None while they are.
+    """
+
+    nursery: trio.Nursery
+    keeping: Keeping | None
+    dependencies: Dependencies = field(init=False)  # they refer to parts, which hold this object
+    ended: EndedSessions
+    entries: dict[str, SessionEntry] = field(factory=dict)
+    asleep: dict[str, SleepingSession] = field(factory=dict)
+    beginnings: Beginnings = field(factory=Beginnings)
+    fan_in: FanIn = field(factory=FanIn)
+    board: ReportBoard = field(factory=ReportBoard)
+    down: str | None = None
+
+    def live(self, key: str) -> SessionEntry | None:
+        """Return the entry of a session that has not ended."""
+        entry = self.entries.get(key)
+        # An ended session may still wait for a tool that does not stop, but its id is free.
+        return None if entry is None or entry.cell.state.ended else entry
+
+    def store_of(self, call: str) -> Keeping:
+        """Return the store."""
+        if self.keeping is None:
+            message = f"{call} needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
+            raise OptionError([message])
+        return self.keeping
+
+    async def begin_journal(
+        self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None
+    ) -> None:
+        """Begin the journal of a new session, if there is a store."""
+        if self.keeping is None:
+            return
+        await self.keeping.begin(cell, forked_from=forked_from)
+        if self.down is not None:
+            raise SessionDown(cell.ports.session_id, self.down)

@@ -1,0 +1,315 @@
+"""The collector: set where a program asks, and nowhere else."""
+
+import gc
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentrail.gc_settings import THRESHOLDS, many_sessions, no_looks, short_looks
+from tests.forked import in_a_process
+
+ROOT = Path(__file__).parents[1]
+IMPORTS_GC = re.compile(r"^\s*(import gc\b|from gc import)", re.MULTILINE)
+
+# In an interpreter of its own: the test runner's collector is not as Python makes it.
+RUN_SESSIONS = """
+import gc, json
+seen = [(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks))]
+
+def look():
+    seen.append((gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks)))
+
+import importlib, pkgutil
+import trio
+import agentrail
+import agentrail.gc_settings
+for module in pkgutil.walk_packages(agentrail.__path__, prefix="agentrail."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+look()
+from agentrail.testing.models import ScriptedModel, calls, says
+
+@agentrail.tool
+def add(a: int, b: int) -> int:
+    "Add two integers."
+    look()
+    return a + b
+
+async def main():
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        for _ in range(3):
+            model = ScriptedModel([calls(("add", '{"a": 2, "b": 3}')), says("5")])
+            session = await supervisor.start_session(model=model, tools=[add])
+            look()
+            assert await session.ask("add") == "5"
+            look()
+        await session.abort()
+    look()
+
+trio.run(main)
+look()
+print(json.dumps(seen))
+"""
+
+# Looks at the collector where the command has started, and does not go on.
+RUN_THE_COMMAND = """
+import gc, sys
+import trio
+
+def look(main, *arguments):
+    print(main.__name__, gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 10_000)
+
+trio.run = look
+from agentrail.cli import main
+main()
+"""
+
+
+@contextmanager
+def a_collector(thresholds: tuple[int, int, int] = (700, 10, 10)) -> Iterator[None]:
+    """A collector that is set so, in a process in which nothing is frozen, whatever the test does to it; as it was afterwards."""
+    was, was_enabled = gc.get_threshold(), gc.isenabled()
+    assert gc.get_freeze_count() < 1_000  # Python 3.12.1 has frozen some when it starts
+    gc.set_threshold(*thresholds)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*was)
+        (gc.enable if was_enabled else gc.disable)()
+
+
+@pytest.mark.check  # imports every module in a process of its own
+def test_a_program_that_did_not_ask_keeps_its_collector():
+    """Importing every module and running sessions leaves thresholds, frozen objects and callbacks as they were, all the while."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_SESSIONS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert len(seen) > 10
+    assert [state for state in seen if state != seen[0]] == []
+
+
+def test_nothing_but_tuning_and_the_tests_know_the_collector():
+    """`gc` is imported where a program asks for it, and by the checks that tests run."""
+    importers = {
+        str(path.relative_to(ROOT / "agentrail"))
+        for path in (ROOT / "agentrail").rglob("*.py")
+        if IMPORTS_GC.search(path.read_text())
+    }
+    assert importers == {"gc_settings.py", "testing/orphans.py", "testing/watched_stack.py"}
+
+
+# The same for a chat, which imports what holds the conversation when there is a prompt already.
+RUN_THE_CHAT = """
+import gc
+import agentrail.cli.chat
+from agentrail.cli.exits import Exit
+
+async def look(*_):
+    print("hold", gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 10_000)
+    return Exit.DONE, None
+
+agentrail.cli.chat.hold = look
+from agentrail.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "main"),
+    [
+        (RUN_THE_COMMAND, ("run", "hello"), "serve_run"),
+        pytest.param(RUN_THE_CHAT, ("chat",), "hold", marks=pytest.mark.check),
+    ],
+    ids=["run", "chat"],
+)
+def test_the_commands_ask(program, arguments, main):
+    """`agentrail run` and `agentrail chat` have the thresholds, and all that was imported is frozen, before anything is asked of a model."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.stdout == f"{main} True (50000, 20, 50) True\n", done.stderr
+
+
+@in_a_process
+def test_many_sessions_raises_the_thresholds_and_freezes_what_is_there():
+    """What is set is what the page says, and the result names both states."""
+    with a_collector():
+        change = many_sessions()
+        assert gc.get_threshold() == THRESHOLDS == (50_000, 20, 50)
+        assert gc.get_freeze_count() > 1_000
+        assert change.before.thresholds == (700, 10, 10)
+        assert change.before.frozen < 1_000
+        assert change.after.thresholds == THRESHOLDS
+        assert change.after.frozen > 1_000
+
+
+@in_a_process
+def test_what_python_has_frozen_itself_was_not_frozen_by_the_program():
+    """Python 3.12.1 starts with 375 frozen objects: what is there is frozen all the same, and `undo` thaws it."""
+    with a_collector():
+        count = gc.get_freeze_count
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gc, "get_freeze_count", lambda: count() + 375)
+            change = many_sessions(collect=False)
+            assert count() > 1_000
+            change.undo()
+            assert count() == 0
+
+
+@in_a_process
+def test_garbage_is_freed_before_the_rest_is_frozen():
+    """A cycle that is garbage already is not kept for ever; with `collect=False` it is, until `undo`."""
+
+    class Node:
+        itself: "Node"
+
+    def make_garbage() -> None:
+        node = Node()
+        node.itself = node
+
+    def left() -> int:
+        gc.collect()  # does not look at what is frozen
+        return sum(1 for found in gc.get_objects() if type(found) is Node)
+
+    for collect, freed_by_the_call in ((True, True), (False, False)):
+        with a_collector():
+            gc.disable()
+            make_garbage()
+            change = many_sessions(collect=collect)
+            change.undo()
+            found = sum(1 for found in gc.get_objects() if type(found) is Node)
+            assert (found == 0) is freed_by_the_call
+            assert left() == 0
+
+
+@in_a_process
+def test_undo_sets_the_collector_as_it_was():
+    """Thresholds and frozen objects are those of before; a second `undo` changes nothing."""
+    with a_collector((900, 11, 12)):
+        change = many_sessions(collect=False)
+        change.undo()
+        assert gc.get_threshold() == (900, 11, 12)
+        assert gc.get_freeze_count() == 0
+        later = many_sessions(collect=False)
+        change.undo()
+        assert gc.get_threshold() == later.after.thresholds == THRESHOLDS
+        assert gc.get_freeze_count() > 0
+
+
+@in_a_process
+def test_a_block_undoes_it():
+    """As a context manager it goes back when the block is left, by an exception too."""
+
+    def fail_in_the_block() -> None:
+        with many_sessions(collect=False) as change:
+            assert gc.get_threshold() == change.after.thresholds == THRESHOLDS
+            raise ValueError
+
+    with a_collector():
+        with pytest.raises(ValueError, match=r"^$"):
+            fail_in_the_block()
+        assert gc.get_threshold() == (700, 10, 10)
+        assert gc.get_freeze_count() == 0
+
+
+@in_a_process
+def test_a_second_call_changes_nothing_and_undoes_nothing():
+    """What was asked for twice is there once, and the call that changed it undoes it."""
+    with a_collector():
+        first = many_sessions(collect=False)
+        kept = [[] for _ in range(1_000)]
+        frozen = gc.get_freeze_count()
+        second = many_sessions(collect=False)
+        assert 0 < gc.get_freeze_count() <= frozen  # less, where something of it was freed
+        assert second.before.thresholds == second.after.thresholds
+        second.undo()
+        assert gc.get_threshold() == THRESHOLDS
+        assert 0 < gc.get_freeze_count() <= frozen
+        first.undo()
+        assert gc.get_threshold() == (700, 10, 10)
+        assert len(kept) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ((100_000, 5, 5), (100_000, 20, 50)),
+        ((700, 100, 1_000), (50_000, 100, 1_000)),
+        ((60_000, 20, 50), (60_000, 20, 50)),
+        ((0, 10, 10), (0, 10, 10)),
+    ],
+)
+@in_a_process
+def test_thresholds_only_rise_and_a_collector_that_is_off_stays_off(was, becomes):
+    """A program that looks less often than we would, or never, keeps what it has chosen."""
+    with a_collector(was):
+        many_sessions(collect=False)
+        assert gc.get_threshold() == becomes
+
+
+@in_a_process
+def test_a_disabled_collector_stays_disabled():
+    """`gc.disable()` is the program's word."""
+    with a_collector():
+        gc.disable()
+        with many_sessions(collect=False):
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+
+
+@in_a_process
+def test_what_others_set_since_is_left_alone():
+    """`undo` takes back our thresholds, not those of somebody who came later; what they froze before us stays frozen."""
+    with a_collector():
+        gc.freeze()
+        change = many_sessions(collect=False)
+        gc.set_threshold(1, 2, 3)
+        change.undo()
+        assert gc.get_threshold() == (1, 2, 3)
+        assert gc.get_freeze_count() > 0
+
+
+def leave(block):
+    """Leave a block by Ctrl-C."""
+    with block:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [(700, 5_000), (50_000, 5_000), (0, 0)])
+def test_looks_are_short_for_a_block(before, meanwhile):
+    """However it is left. A collector that is off stays off."""
+    found = gc.get_threshold()
+    gc.set_threshold(before, 10, 10)
+    try:
+        with short_looks():
+            assert gc.get_threshold() == (meanwhile, 10, 10)
+        with pytest.raises(KeyboardInterrupt):
+            leave(short_looks())
+        assert gc.get_threshold() == (before, 10, 10)
+    finally:
+        gc.set_threshold(*found)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_nothing_is_looked_at_for_a_block(before):
+    """However it is left. A collector that is off stays off."""
+    found = gc.isenabled()
+    (gc.enable if before else gc.disable)()
+    try:
+        with no_looks():
+            assert not gc.isenabled()
+        with pytest.raises(KeyboardInterrupt):
+            leave(no_looks())
+        assert gc.isenabled() is before
+    finally:
+        (gc.enable if found else gc.disable)()

@@ -1,0 +1,268 @@
+"""What a run that died has left behind is ended by the next one, and never a process that merely has its number (docs: durability)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agentrail import orphaned_processes, tool
+from agentrail.abc import ToolContext
+from agentrail.orphaned_processes import MARKER, NotedProcess, ProcessList, end_left_processes, list_beside
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.models import ScriptedModel
+from agentrail.testing.supervisors import open_nameless
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
+
+# Of this process alone: what has a mark is found wherever it runs, and the tests run in several.
+MARK = f"{os.getpid():016x}"
+CUT = f"c{MARK[1:]}"
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Where a store would be."""
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+def started():
+    """Start processes as commands are, each in a group of its own; after the test none is left."""
+    ours = []
+
+    def start(*command, mark=MARK):
+        environment = {**os.environ, MARKER: mark}
+        ours.append(subprocess.Popen(command or ("sleep", "60"), env=environment, start_new_session=True))
+        return ours[-1]
+
+    yield start
+    for one in ours:
+        one.kill()
+        one.wait()
+    end_marked()
+
+
+def end_marked():
+    """End what they have started in turn, and wait for its end: it has the mark too, and the next test would find it."""
+    while left := list(left_marked()):
+        for number in left:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def left_marked():
+    """Those that have the mark of these tests and are alive: what is over has no environment."""
+    marks = [f"{MARKER}={mark}\0".encode() for mark in (MARK, CUT)]
+    for told in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it is over, or another user's
+            if any(mark in told.read_bytes() for mark in marks):
+                yield int(told.parent.name)
+
+
+def noted(process, **changes):
+    """What is noted of a process."""
+    status = orphaned_processes._status_of(process.pid)  # noqa: SLF001
+    one = NotedProcess(
+        pid=process.pid,
+        started=status.started,
+        boot=orphaned_processes._boot(),  # noqa: SLF001
+        mark=MARK,
+    )
+    return msgspec.structs.replace(one, **changes)
+
+
+DEAD_RUN = NotedProcess(pid=os.getpid(), started=1, boot="another")
+
+
+def leave(store, *lines, name="n-1", tail=b""):
+    """Leave the list of a run that is dead."""
+    path = store.with_name(f"{store.name}.{name}.processes")
+    path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in (DEAD_RUN, *lines)) + tail)
+    path.chmod(0o600)
+    return path
+
+
+def is_alive(process):
+    """Whether it runs."""
+    return process.poll() is None
+
+
+def test_what_is_left_is_killed_and_the_list_is_gone(store, started):
+    """With all of its group, and with what left that and carries its mark."""
+    process = started("sh", "-c", "sleep 60 & setsid sleep 60 & wait")
+    other = started(mark="another")
+    # Until one has left the group: in between it would be killed as one of the group, and counted once more as one with the mark.
+    while len(marked()) < 3 or len({os.getpgid(one) for one in left_marked()}) < 2:
+        time.sleep(0.005)
+    path = leave(store, noted(process))
+    assert end_left_processes(store) == 3
+    assert process.wait(5) == -signal.SIGKILL
+    while marked():
+        time.sleep(0.005)
+    assert is_alive(other)
+    assert not path.exists()
+
+
+def marked():
+    """The processes that carry the mark."""
+    groups, marks = frozenset(), frozenset({f"{MARKER}={MARK}".encode()})
+    pids = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
+    return [pid for pid in pids if orphaned_processes._is_of(pid, groups, marks)]  # noqa: SLF001
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"started": 7, "mark": "x"}, {"boot": "another"}, {"ended": True}],
+    ids=["start", "boot", "ended"],
+)
+def test_a_process_that_merely_has_the_number_lives(store, started, changes):
+    """Another start, another boot; or one that was seen to end."""
+    process = started()
+    lines = [noted(process), noted(process, **changes)] if "ended" in changes else [noted(process, **changes)]
+    leave(store, *lines)
+    assert end_left_processes(store) == 0
+    assert is_alive(process)
+
+
+def test_numbers_that_are_no_process_of_ours_kill_nothing(store):
+    """Such as 0 and 1, and the number of this very process."""
+    own = noted(type("Own", (), {"pid": os.getpid()}), mark="")
+    leave(store, *(noted(type("Own", (), {"pid": os.getpid()}), pid=pid) for pid in (0, 1, -1)), own)
+    assert end_left_processes(store) == 0
+
+
+def test_a_list_that_is_damaged_is_read_as_far_as_it_can_be(store, started, caplog):
+    """A line that is none, and one that was cut in the middle: both are told, and the others count."""
+    process, cut = started(), started(mark=CUT)
+    tail = b"{]\n\xff\xfe\n" + msgspec.json.encode(noted(cut, mark=CUT))
+    leave(store, noted(process), tail=tail)
+    assert end_left_processes(store) == 1
+    assert is_alive(cut)
+    for line in (3, 4, 5):
+        assert f"line {line} is left out" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["link", "hard link", "mode", "directory", "pipe"])
+def test_what_others_may_have_put_there_is_not_read(store, started, what, caplog):
+    """A link, a file that others may read, and what is no file: it stays, and nothing is killed for it."""
+    process = started()
+    path = leave(store, noted(process))
+    aside = path.with_name("aside")
+    if what == "mode":
+        path.chmod(0o644)
+    elif what == "hard link":
+        aside.hardlink_to(path)
+    else:
+        path.rename(aside)
+        {
+            "link": lambda: path.symlink_to(aside),
+            "directory": path.mkdir,
+            "pipe": lambda: os.mkfifo(path, 0o600),
+        }[what]()
+    assert end_left_processes(store) == 0
+    assert is_alive(process)
+    assert os.path.lexists(path)
+    assert str(path) in caplog.text
+
+
+def test_the_list_of_a_run_that_is_alive_is_left_alone(store, started):
+    """Two supervisors over one store, in one process or two: none ends what the other has at work."""
+    process = started()
+    first = list_beside(store, "n-1")
+    first.started(process.pid, MARK)
+    assert end_left_processes(store) == 0
+    assert is_alive(process)
+    first.ended(process.pid)
+    first.close()
+    assert not list(store.parent.iterdir())
+
+
+def test_a_list_with_what_would_not_end_stays(store, started):
+    """The next run looks again."""
+    one = list_beside(store, "n-1")
+    one.started(started().pid, MARK)
+    one.close()
+    one.close()
+    (path,) = store.parent.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_long_run_has_a_short_list(store, started, monkeypatch):
+    """What has ended is left out now and then; what is alive stays."""
+    monkeypatch.setattr(orphaned_processes, "MAX_ENDED_NOTED", 5)
+    one = list_beside(store, "n-1")
+    alive, other = started(), started()
+    one.started(alive.pid, MARK)
+    for _ in range(50):
+        one.started(other.pid, MARK)
+        one.ended(other.pid)
+    (path,) = store.parent.iterdir()
+    lines = path.read_bytes().splitlines()
+    assert len(lines) < 20
+    assert any(msgspec.json.decode(line)["pid"] == alive.pid for line in lines)
+    one.close()
+
+
+def test_a_link_where_the_list_should_be_is_not_written_through(store, started, caplog):
+    """The file that it points to stays as it is, and commands run all the same."""
+    target = store.with_name("target")
+    target.write_bytes(b"precious")
+    path = store.with_name("sessions.db.n-1.processes")
+    path.symlink_to(target)
+    one = ProcessList(path)
+    one.started(started().pid, MARK)
+    one.close()
+    assert target.read_bytes() == b"precious"
+    assert "cannot be noted" in caplog.text
+
+
+def test_where_there_is_no_proc_nothing_is_killed(store, started, monkeypatch, tmp_path, caplog):
+    """It is said in the log."""
+    process = started()
+    path = leave(store, noted(process))
+    monkeypatch.setattr(orphaned_processes, "_PROC", tmp_path / "nothing")
+    assert end_left_processes(store) == 0
+    one = list_beside(store, "n-2")
+    one.started(process.pid, MARK)
+    one.close()
+    monkeypatch.undo()
+    assert is_alive(process)
+    assert path.exists()
+    assert "/proc" in caplog.text
+
+
+async def test_what_tools_start_is_noted_beside_the_store(tmp_path):
+    """While it runs, and not when the supervisor has closed; and a new supervisor ends what a dead one left."""
+    kept = SqliteStore(os.fspath(tmp_path / "sessions.db"))
+    seen = []
+
+    @tool
+    async def open_one(ctx: ToolContext) -> str:
+        """Open a process, and look at the list."""
+        process = await ctx.open_process(["sleep", "60"])
+        (path,) = tmp_path.glob("*.processes")
+        seen.append((process.pid, [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]))
+        return "done"
+
+    def make_sandbox(_name, root):
+        return LocalSandbox(root, shell_fallback="unconfined")
+
+    try:
+        async with open_nameless(make_sandbox, store=kept) as supervisor:
+            outcome = await supervisor.call_tool(
+                "open_one", {}, model=ScriptedModel([]), tools=[open_one], working_dir=str(tmp_path)
+            )
+    finally:
+        kept.close()
+    assert outcome.text == "done"
+    ((pid, (run, one)),) = seen
+    assert (run["pid"], one["pid"]) == (os.getpid(), pid)
+    assert not list(tmp_path.glob("*.processes"))
