@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Final
 
-from agentrail.blueprints.building import faults_of_building
+from agentrail.blueprints.builder import faults_of_building
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.config import show_configuration
+from agentrail.cli.config_command import show_configuration
 from benchmarks.bars import target_of
 from benchmarks.explain import explain_in_a_folder
 from benchmarks.measure import Effort, Row, Sample, interleave

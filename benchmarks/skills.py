@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Final
 
-from agentrail.blueprints.skills import read_skills
+from agentrail.blueprints.skill_discovery import read_skills
 from benchmarks.bars import target_of
 from benchmarks.explain import explain_in_a_folder
 from benchmarks.measure import Effort, Row, Sample, interleave

@@ -19,8 +19,8 @@ from rich.text import Text
 from agentrail import outside
 from agentrail.app import open_supervisor
 from agentrail.cli.demo_server import demo_profiles
-from agentrail.cli.terminal.inks import Ink, Rows
-from agentrail.cli.terminal.picture import Picture
+from agentrail.cli.terminal.chat_layout import Picture
+from agentrail.cli.terminal.styles import Ink, Rows
 from agentrail.events import ApprovalRequired
 from agentrail.host.profiles import ProfileContext
 from agentrail.messages import SessionId

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import attrs
 
-from agentrail.config import forms
+from agentrail.config import schema
 from agentrail.core.policy.budget import Budget
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.agent import Agent
@@ -18,36 +18,36 @@ FieldsIn = Callable[[type], list[tuple[str, str]]]
 
 TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
     {
-        forms.FileForm: ("Top of the file", "", None),
-        forms.DefaultsForm: (
+        schema.FileForm: ("Top of the file", "", None),
+        schema.DefaultsForm: (
             "`[defaults]`",
             "What holds for each agent that does not say it, and where no agent is named.",
             SessionOptions,
         ),
-        forms.AgentForm: (
+        schema.AgentForm: (
             "`[agents.NAME]`",
             "An agent. It accepts all keys of `[defaults]`, and these.",
             Agent,
         ),
-        forms.PromptForm: ("`prompt`, as a table", "", None),
-        forms.PluginForm: ("`plugins`, as tables", "", None),
-        forms.BudgetForm: ("`budget`", "", Budget),
-        forms.PermissionsForm: ("`[permissions]`", "", None),
-        forms.ProviderForm: (
+        schema.PromptForm: ("`prompt`, as a table", "", None),
+        schema.PluginForm: ("`plugins`, as tables", "", None),
+        schema.BudgetForm: ("`budget`", "", Budget),
+        schema.PermissionsForm: ("`[permissions]`", "", None),
+        schema.ProviderForm: (
             "`[providers.NAME]`",
             "By the provider of a model string, before the colon.",
             ProviderOptions,
         ),
-        forms.SecretForm: ("A secret", "The source of a key. Give exactly one.", None),
-        forms.SkillsForm: ("`[skills]`", "", None),
-        forms.ImportForm: (
+        schema.SecretForm: ("A secret", "The source of a key. Give exactly one.", None),
+        schema.SkillsForm: ("`[skills]`", "", None),
+        schema.ImportForm: (
             "`[import]`",
             "Files of other programs to read, next to this file.",
             None,
         ),
-        forms.WebForm: ("`[web]`", "", WebRules),
-        forms.SearchForm: ("`search` of `[web]`", "", None),
-        forms.EmbedderForm: ("`[embedder]`", "", None),
+        schema.WebForm: ("`[web]`", "", WebRules),
+        schema.SearchForm: ("`search` of `[web]`", "", None),
+        schema.EmbedderForm: ("`[embedder]`", "", None),
     }
 )
 """Each form, with the heading of its table, what is said of it, and the class that describes what the form does not."""
@@ -55,13 +55,13 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
 _PATHS: Final = "Built-in names, or `package.module:NAME`"
 OWN_WORDS: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
     {
-        forms.DefaultsForm: {
+        schema.DefaultsForm: {
             "prompt": "The system prompt: a text, or a table with its source.",
             "tools": f"{_PATHS}.",
             "plugins": f"{_PATHS}, or a table with options. Plugins of `[defaults]` guard every agent.",
             "sandbox": "Place of files and commands: `local`, `local:/path`, `memory`, the address of `agentrail sandbox serve`, or `container:IMAGE`.",
         },
-        forms.PermissionsForm: {
+        schema.PermissionsForm: {
             "mode": "Decision for calls without a rule.",
             "deny": "Rules for denied calls. One in any file wins.",
             "ask": "Rules for calls that need approval. They win over `allow`.",
@@ -87,7 +87,7 @@ def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[objec
         meanings = dict(fields_in(described)) if described else {}
         meanings |= {**dict(fields_in(form)), **OWN_WORDS.get(form, {})}
         inherited = (
-            {one.name for one in attrs.fields(forms.DefaultsForm)} if form is forms.AgentForm else set()
+            {one.name for one in attrs.fields(schema.DefaultsForm)} if form is schema.AgentForm else set()
         )
         lines += [f"## {title}", "", said or summary(form), "", "| key | type | meaning |", "|---|---|---|"]
         for name in (one.name for one in attrs.fields(form) if one.name not in inherited):
@@ -122,7 +122,7 @@ def _kinds(hint: Any) -> Iterator[str]:
 def _plural(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " and ".join(_kinds(hint))
-    if hint is forms.PluginForm:
+    if hint is schema.PluginForm:
         return "names or tables"
     return _PLURALS.get(hint, "tables")
 
@@ -133,10 +133,10 @@ _NAMES: Final[Mapping[Any, str]] = MappingProxyType(
         int: "a whole number",
         float: "a number",
         bool: "`true` or `false`",
-        forms.SecretForm: "a secret",
+        schema.SecretForm: "a secret",
     }
-    | {forms.PromptForm: "text or a table"}
+    | {schema.PromptForm: "text or a table"}
 )
 _PLURALS: Final[Mapping[Any, str]] = MappingProxyType(
-    {str: "texts", int: "whole numbers", Any: "any values", forms.HeaderForm: "texts or secrets"}
+    {str: "texts", int: "whole numbers", Any: "any values", schema.HeaderForm: "texts or secrets"}
 )

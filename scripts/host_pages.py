@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES, ServeFlags, ServeOptions, flag_of
-from agentrail.config.forms import HostForm
+from agentrail.config.schema import HostForm
 from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES, create_app
 from agentrail.gateway.openapi import describe_interface, interface_route

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 import agentrail
-from agentrail.cli.stored import StorePlace, reading
+from agentrail.cli.store_access import StorePlace, reading
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.tools import builtin
 from tests.pages import ROOT, fences_of

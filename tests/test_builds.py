@@ -13,7 +13,7 @@ import pytest
 
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
-from agentrail.cli.doctor import show_build, show_finding
+from agentrail.cli.doctor_command import show_build, show_finding
 from agentrail.core.session.machine import step
 from benchmarks.bars import build_in_use
 from scripts.run_mutants import ROOT, copy_project, run_tests

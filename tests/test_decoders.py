@@ -50,8 +50,8 @@ BY_USE: Final = {
     "gateway/socket_frames.py": "frames, each from the table of frames",
     "sandboxes/remote/operations.py": "answers of a type that the operation names",
     "tools/function.py": "parameters of tools",
-    "typed/reading.py": "keys of mappings in types of an application",
-    "typed/nodes.py": "types of an application",
+    "typed/annotations.py": "keys of mappings in types of an application",
+    "typed/schema_nodes.py": "types of an application",
     "wire/rows.py": "rows of a type that the list names",
 }
 """Modules that make decoders at run time, of types that they are given."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentrail import distribution
-from agentrail.cli.doctor import look_at_distributions
+from agentrail.cli.doctor_command import look_at_distributions
 from agentrail.distribution import NAME, PUBLISHED, find_foreign, install_command
 from tests.repo.test_no_private_paths import files_of_the_repository
 

@@ -110,14 +110,14 @@ def test_nothing_but_tuning_and_the_tests_know_the_collector():
 # The same for a chat, which imports what holds the conversation when there is a prompt already.
 RUN_THE_CHAT = """
 import gc
-import agentrail.cli.chat
-from agentrail.cli.exits import Exit
+import agentrail.cli.chat_session
+from agentrail.cli.exit_codes import Exit
 
 async def look(*_):
     print("hold", gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 10_000)
     return Exit.DONE, None
 
-agentrail.cli.chat.hold = look
+agentrail.cli.chat_session.hold = look
 from agentrail.cli import main
 main()
 """

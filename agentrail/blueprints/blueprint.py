@@ -24,14 +24,15 @@ from agentrail.blueprints.capability import (
     name_of_plugin,
     placed,
 )
-from agentrail.blueprints.permissions import (
+from agentrail.blueprints.permission_options import (
     faults_of_policies,
     is_planning,
     permissions_of_agent,
     with_guard_for_agents,
     with_policies,
 )
-from agentrail.blueprints.prompt import (
+from agentrail.blueprints.skill_discovery import SkillUse, with_skill_plugins, with_skill_tools
+from agentrail.blueprints.system_prompt import (
     BASE_KEY,
     OWN_KEY,
     PromptContext,
@@ -44,9 +45,8 @@ from agentrail.blueprints.prompt import (
     join_prompt,
     values_for_prompt,
 )
-from agentrail.blueprints.skills import SkillUse, with_skill_plugins, with_skill_tools
 from agentrail.config.settings import MCP_COMES_LATER, PolicySettings
-from agentrail.config.skills import SkillSet, ToolsMode
+from agentrail.config.skill_set import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json

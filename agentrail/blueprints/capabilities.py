@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from agentrail.blueprints import capability_texts as texts
+from agentrail.blueprints import capability_prompts as texts
 from agentrail.blueprints.capability import Capability
 from agentrail.blueprints.web import web_capability
 from agentrail.core.stack.loading import PluginEntry

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from attrs import field, frozen
 
 from agentrail.abc import Tool
-from agentrail.blueprints.prompt import Section, faults_of_sections
+from agentrail.blueprints.system_prompt import Section, faults_of_sections
 from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
 from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from agentrail.blueprints.config_discovery import USER_FOLDER, read_bytes, show_path
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.finding import USER_FOLDER, read_bytes, show_path
 from agentrail.commands import CommandFile, CommandRegistry, commands_of_files
 from agentrail.commands.markdown import MAX_COMMAND_BYTES, CommandSource
 from agentrail.errors import OptionError

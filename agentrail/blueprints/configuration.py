@@ -9,10 +9,24 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import name_of
-from agentrail.blueprints.finding import PERMISSIONS_FILE, FoundFile, FoundFiles, find_files, find_imported
-from agentrail.blueprints.permissions import faults_of_policies
-from agentrail.blueprints.skills import find_sources, read_source
-from agentrail.blueprints.trusting import is_listed, is_trusted, read_trust
+from agentrail.blueprints.config_discovery import (
+    PERMISSIONS_FILE,
+    FoundFile,
+    FoundFiles,
+    find_files,
+    find_imported,
+)
+from agentrail.blueprints.permission_options import faults_of_policies
+from agentrail.blueprints.skill_discovery import find_sources, read_source
+from agentrail.blueprints.trust_store import is_listed, is_trusted, read_trust
+from agentrail.config.config_file import (
+    ConfigFile,
+    Scope,
+    decode_file,
+    read_agent,
+    read_permissions,
+    read_toml,
+)
 from agentrail.config.imported_agents import read_claude_agent, read_codex_agent
 from agentrail.config.imported_commands import (
     CommandFault,
@@ -21,10 +35,7 @@ from agentrail.config.imported_commands import (
     read_markdown_command,
 )
 from agentrail.config.imported_permissions import read_claude_settings
-from agentrail.config.keys import in_one_line
-from agentrail.config.narrowing import NotGranted, narrow_settings
-from agentrail.config.places import ConfigFault, ConfigPlace
-from agentrail.config.reading import ConfigFile, Scope, decode_file, read_agent, read_permissions, read_toml
+from agentrail.config.key_filter import in_one_line
 from agentrail.config.settings import (
     NO_SETTINGS,
     PolicySettings,
@@ -36,7 +47,9 @@ from agentrail.config.settings import (
     merge_settings,
     modules_of,
 )
-from agentrail.config.skills import Skill, SkillSet, join_skills
+from agentrail.config.skill_set import Skill, SkillSet, join_skills
+from agentrail.config.toml_positions import ConfigFault, ConfigPlace
+from agentrail.config.trust_limits import NotGranted, narrow_settings
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.named_modules import NAMED_MODULES, ModuleFile

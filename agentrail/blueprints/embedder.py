@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from agentrail.abc import Secret
-from agentrail.blueprints.secrets import secret_of
-from agentrail.config.forms import SecretForm
-from agentrail.config.places import ConfigFault
+from agentrail.blueprints.secret_refs import secret_of
+from agentrail.config.schema import SecretForm
 from agentrail.config.settings import Sourced
+from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
 from agentrail.providers.embeddings import USUAL_URL, OpenAIEmbedder
 from agentrail.stores.vectors import has_numpy, no_numpy

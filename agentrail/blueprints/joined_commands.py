@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from agentrail.blueprints.blueprint import Blueprint
-from agentrail.blueprints.skills import SkillUse
+from agentrail.blueprints.skill_discovery import SkillUse
 from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, SlashCommand
 from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.command import COMMAND_NAME
 from agentrail.config.imported_commands import ImportedCommand, expand_command
-from agentrail.config.skills import NO_SKILLS, Skill, SkillSet
+from agentrail.config.skill_set import NO_SKILLS, Skill, SkillSet
 from agentrail.tools.skill import prompt_of_skill
 
 _BUILT_IN: Final = frozenset(one.name for one in built_in_commands())

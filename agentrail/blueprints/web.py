@@ -8,10 +8,10 @@ from typing import Any
 
 from agentrail.abc import Secret
 from agentrail.app import provider_of
-from agentrail.blueprints import capability_texts as texts
+from agentrail.blueprints import capability_prompts as texts
 from agentrail.blueprints.capability import Capability
-from agentrail.blueprints.secrets import secret_of
-from agentrail.config.forms import SearchForm, SecretForm
+from agentrail.blueprints.secret_refs import secret_of
+from agentrail.config.schema import SearchForm, SecretForm
 from agentrail.config.settings import Sourced
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.tools.web_fetch import web_fetch_tool

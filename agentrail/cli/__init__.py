@@ -1,13 +1,7 @@
 """The command `agentrail`: one file per command, and the modules they share.
 
-- `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` lists their names and
-  imports only the requested command.
-- `chat_command.py` starts a chat before `chat.py`, which holds the conversation, is imported.
-- `choices.py`: the options of `run` and `chat`. `command_options.py` turns them into session options,
-  `typed_options.py` parses `--opt`. `exits.py`: exit codes, and errors as sentences. `logs.py`: the log records shown
-  to the user.
-- `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: output and typed input.
-- `interrupts.py`: Ctrl-C handling.
+`command_tree.py` lists the commands and imports only the requested one. `chat_command.py` starts a chat before
+`chat_session.py`, which holds the conversation, is imported.
 
     $ agentrail run "List the Python files here and say what each is for"
 
@@ -21,7 +15,7 @@ from typing import TYPE_CHECKING
 from agentrail.search_path import leave_out_current
 
 if TYPE_CHECKING:
-    from agentrail.cli.commands import app as app
+    from agentrail.cli.command_tree import app as app
 
 
 def main() -> None:
@@ -32,7 +26,7 @@ def main() -> None:
         from agentrail.gc_settings import no_looks
 
         with no_looks():
-            from agentrail.cli.commands import run_command_line
+            from agentrail.cli.command_tree import run_command_line
 
         code = run_command_line(sys.argv[1:])
     except* KeyboardInterrupt:
@@ -47,6 +41,6 @@ def __getattr__(name: str) -> object:
     if name != "app":
         message = f"module 'agentrail.cli' has no attribute {name!r}"
         raise AttributeError(message)
-    from agentrail.cli.commands import app
+    from agentrail.cli.command_tree import app
 
     return app

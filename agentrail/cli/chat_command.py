@@ -1,6 +1,6 @@
 """`agentrail chat` at startup: a terminal shows the prompt first, and the conversation is imported while the user types.
 
-Imports at the top of this module delay the prompt. The conversation itself is `chat.py`.
+Imports at the top of this module delay the prompt. The conversation itself is `chat_session.py`.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import trio
 
 from agentrail import outside
-from agentrail.cli.chat_order import ChatOrder, CodingOption, ConnectOption, ResumeOption
-from agentrail.cli.choices import ApproveOption, Choices
-from agentrail.cli.configuring import AgentOption, ConfigFiles, write_faults
-from agentrail.cli.exits import Exit, describe_error, first_error
-from agentrail.cli.interrupts import Interrupts
-from agentrail.cli.kept_in import KeptIn, directory_of, keeping_from
-from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.chat_options import ChatOrder, CodingOption, ConnectOption, ResumeOption
+from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
+from agentrail.cli.ctrl_c import Interrupts
+from agentrail.cli.exit_codes import Exit, describe_error, first_error
+from agentrail.cli.log_output import send_logs_to_stderr
+from agentrail.cli.run_options import ApproveOption, Choices
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_error
+from agentrail.cli.storage_options import KeptIn, directory_of, keeping_from
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gc_settings import many_sessions, no_looks, short_looks
 
@@ -46,7 +46,7 @@ def chat(  # noqa: PLR0913 - an option each
     connect: ConnectOption = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
-    """Talk with a model. See `commands.py` for the help."""
+    """Talk with a model. See `command_tree.py` for the help."""
     faults = [
         *faults_of_coding(choices, agent if connect is None else None, coding=coding),
         *faults_of_far(choices, kept_in, files, approve, connect, coding=coding),
@@ -200,7 +200,7 @@ async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncItera
 def _import_conversation() -> Hold:
     """Import the conversation."""
     with no_looks():
-        from agentrail.cli.chat import hold
+        from agentrail.cli.chat_session import hold
     return hold
 
 
@@ -216,7 +216,7 @@ async def open_terminal(
         yield None
         return
     # Imported here: pipes and `--help` need not wait for it.
-    from agentrail.cli.terminal.helping import files_to_complete
+    from agentrail.cli.terminal.editor_history import files_to_complete
     from agentrail.cli.terminal.live_view import open_terminal_view
 
     history = None if order.keeping.store == "memory:" else _history_file(order)

@@ -7,8 +7,8 @@ from typing import Protocol
 import trio
 
 from agentrail import outside
-from agentrail.cli.output import DESCRIPTORS, write_all
-from agentrail.cli.rendering import ChatStyle, Piece
+from agentrail.cli.event_text import ChatStyle, Piece
+from agentrail.cli.stdio import DESCRIPTORS, write_all
 
 
 class Screen(Protocol):

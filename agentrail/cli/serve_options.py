@@ -12,7 +12,7 @@ import attrs
 from attrs import field, frozen
 from cyclopts import Parameter
 
-from agentrail.cli.logs import Debug
+from agentrail.cli.log_output import Debug
 from agentrail.config.settings import Sourced
 from agentrail.errors import OptionError
 from agentrail.stores.data_directory import DATA_VARIABLE

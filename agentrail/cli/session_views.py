@@ -9,9 +9,9 @@ import msgspec
 
 from agentrail import events
 from agentrail.abc.store import StoredSession
-from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
-from agentrail.cli.rendering import Piece, first_line, on_one_line, show_arguments
-from agentrail.cli.stored import shown_id
+from agentrail.cli.chat_notices import notice_of, show_decision, show_milliseconds
+from agentrail.cli.event_text import Piece, first_line, on_one_line, show_arguments
+from agentrail.cli.store_access import shown_id
 from agentrail.core.journal.record import ERASED, Record, decode_erased
 from agentrail.core.journal.replaying import ReplayStep
 from agentrail.core.protocol.effects import Publish

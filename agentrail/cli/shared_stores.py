@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from agentrail.abc.store import Store
 from agentrail.app import open_supervisor
-from agentrail.cli.configuring import CommandSetup
-from agentrail.cli.kept_in import KeepingOptions, directory_of
+from agentrail.cli.config_setup import CommandSetup
+from agentrail.cli.storage_options import KeepingOptions, directory_of
 from agentrail.errors import StoreUnavailable
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
@@ -55,7 +55,7 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
     named: dict[str, Any] = {}
     of_host: Path | None = None
     if setup is not None:
-        from agentrail.cli.hosting import directory_of_host, embedder_of, named_stores
+        from agentrail.cli.host_config import directory_of_host, embedder_of, named_stores
 
         settings = setup.configuration.settings
         named = {name: place for name, place in named_stores(settings).items() if name != "store"}

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from agentrail.cli.rendering import on_one_line as joined
+from agentrail.cli.event_text import on_one_line as joined
 from agentrail.wire.rows import SessionRow
 
 SortBy: TypeAlias = Literal["phase", "title", "model", "tool", "speed", "tokens", "cost", "age", "restarts"]

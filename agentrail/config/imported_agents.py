@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from agentrail.config.forms import AgentForm, FileForm, PermissionsForm, PromptForm
-from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
-from agentrail.config.reading import AGENT_NAME, ConfigFile, Scope
-from agentrail.config.structuring import show_value
+from agentrail.config.config_file import AGENT_NAME, ConfigFile, Scope
+from agentrail.config.front_matter import HeadFault, read_yaml_head
+from agentrail.config.schema import AgentForm, FileForm, PermissionsForm, PromptForm
+from agentrail.config.structure import show_value
+from agentrail.config.toml_positions import ConfigFault, ConfigPath, ConfigPlace
 from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.config.tool_names import ToolListFault, split_tools, translate_tools
-from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
 CLAUDE_MODES: Final[Mapping[str, Any]] = {
     "default": "default",

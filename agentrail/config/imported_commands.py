@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from agentrail.config.structuring import show_value
+from agentrail.config.front_matter import HeadFault, YamlHead, read_yaml_head
+from agentrail.config.structure import show_value
 from agentrail.config.toml_text import TomlFault, read_toml_text
-from agentrail.config.yaml_head import HeadFault, YamlHead, read_yaml_head
 from agentrail.errors import CommandError
 
 CommandOrigin: TypeAlias = Literal["claude", "codex", "gemini"]

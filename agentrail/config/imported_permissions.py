@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from agentrail.config.forms import FileForm, PermissionsForm
+from agentrail.config.config_file import ConfigFile, Scope
 from agentrail.config.imported_agents import CLAUDE_MODES
-from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
-from agentrail.config.reading import ConfigFile, Scope
-from agentrail.config.structuring import show_value
+from agentrail.config.schema import FileForm, PermissionsForm
+from agentrail.config.structure import show_value
+from agentrail.config.toml_positions import ConfigFault, ConfigPath, ConfigPlace
 from agentrail.config.tool_names import translate_tools
 
 _PATH_TOOLS: Final = frozenset({"read_file", "edit_file", "write_file", "glob", "grep", "list_dir"})

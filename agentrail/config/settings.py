@@ -11,9 +11,9 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
-from agentrail.config.forms import PermissionsForm, PluginForm
-from agentrail.config.places import ConfigFault, ConfigPlace
-from agentrail.config.reading import ConfigFile, Scope
+from agentrail.config.config_file import ConfigFile, Scope
+from agentrail.config.schema import PermissionsForm, PluginForm
+from agentrail.config.toml_positions import ConfigFault, ConfigPlace
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

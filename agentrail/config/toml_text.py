@@ -9,8 +9,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentrail.config.keys import hide_keys
-from agentrail.config.places import MAX_CONFIG_LEVELS, ConfigPath, TooDeeplyNested, find_lines
+from agentrail.config.key_filter import hide_keys
+from agentrail.config.toml_positions import MAX_CONFIG_LEVELS, ConfigPath, TooDeeplyNested, find_lines
 
 _AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _LONG_KEY: Final = re.compile(

@@ -6,7 +6,7 @@ from agentrail.abc import Done, Error, NotDone, Ok, Reconciled, ToolContext, Unk
 from agentrail.messages import JsonObject
 from agentrail.tools.changed_file import details_of
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
+from agentrail.tools.tool_text import printable
 
 
 def _label(arguments: JsonObject) -> str:

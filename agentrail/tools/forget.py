@@ -6,7 +6,7 @@ from agentrail.abc import Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.remembered import NO_MEMORIES, NO_SUCH, NOTES_MISSING
+from agentrail.tools.memory_text import NO_MEMORIES, NO_SUCH, NOTES_MISSING
 
 
 def _label(arguments: JsonObject) -> str:

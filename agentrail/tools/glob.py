@@ -7,7 +7,7 @@ import msgspec
 from agentrail.abc import Error, GlobResult, Ok, ToolContext
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
+from agentrail.tools.tool_text import printable
 
 
 def _label(arguments: JsonObject) -> str:

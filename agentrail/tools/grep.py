@@ -9,7 +9,7 @@ import msgspec
 from agentrail.abc import Error, GrepLine, GrepOptions, GrepResult, Ok, ToolContext
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import MAX_TEXT_BYTES, counted, cut_line, printable, size_in_text
+from agentrail.tools.tool_text import MAX_TEXT_BYTES, counted, cut_line, printable, size_in_text
 
 MAX_RESULTS: Final = 500
 

@@ -7,8 +7,8 @@ import msgspec
 from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.tools.function import tool
-from agentrail.tools.printing import counted
-from agentrail.tools.quoted_passages import NO_KNOWLEDGE, WANTED_FOLDER, listed_documents, wanted_tags
+from agentrail.tools.kb_text import NO_KNOWLEDGE, WANTED_FOLDER, listed_documents, wanted_tags
+from agentrail.tools.tool_text import counted
 
 MAX_LISTED_DOCUMENTS: Final = 200
 

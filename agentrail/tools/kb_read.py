@@ -8,7 +8,7 @@ from agentrail.abc import Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.quoted_passages import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages
+from agentrail.tools.kb_text import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages
 
 
 def _label(arguments: JsonObject) -> str:

@@ -8,8 +8,8 @@ from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
-from agentrail.tools.quoted_passages import NO_KNOWLEDGE, WANTED_FOLDER, fenced_passages, wanted_tags
+from agentrail.tools.kb_text import NO_KNOWLEDGE, WANTED_FOLDER, fenced_passages, wanted_tags
+from agentrail.tools.tool_text import printable
 
 MAX_SHOWN_PASSAGES: Final = 20
 """Maximum passages per call, of about 3 KiB each."""

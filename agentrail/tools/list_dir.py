@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from agentrail.abc import DirectoryEntry, Error, Ok, ToolContext
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
+from agentrail.tools.tool_text import printable
 
 MAX_ENTRIES: Final = 1_000
 

@@ -9,7 +9,7 @@ import msgspec
 from agentrail.abc import Error, Ok, ReadResult, ToolContext
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import MAX_LINE_CHARACTERS, MAX_TEXT_BYTES, counted, cut_line, size_in_text
+from agentrail.tools.tool_text import MAX_LINE_CHARACTERS, MAX_TEXT_BYTES, counted, cut_line, size_in_text
 
 MAX_LINES: Final = 2_000
 

@@ -9,8 +9,8 @@ from agentrail.core.values.notes import notes_about, topics_of
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
-from agentrail.tools.remembered import NO_MEMORIES, NOTES_MISSING, fenced, fenced_notes
+from agentrail.tools.memory_text import NO_MEMORIES, NOTES_MISSING, fenced, fenced_notes
+from agentrail.tools.tool_text import printable
 
 MAX_RECALLED = 20
 """Maximum memories per call, of at most 8 KiB each, so that they fit into a result."""

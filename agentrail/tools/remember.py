@@ -10,7 +10,7 @@ from agentrail.core.values.notes import MAX_TOPIC_CHARACTERS, USUAL_TOPIC
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.remembered import NO_MEMORIES, NOTES_MISSING
+from agentrail.tools.memory_text import NO_MEMORIES, NOTES_MISSING
 
 
 def _label(arguments: JsonObject) -> str:

@@ -10,7 +10,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, ReadResult, Tool, ToolContext, ToolOutcome
-from agentrail.config.skills import Skill, SkillFile, SkillSet, ToolsMode, search_skills
+from agentrail.config.skill_set import Skill, SkillFile, SkillSet, ToolsMode, search_skills
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ChildRefused
 from agentrail.messages import JsonObject, JsonValue

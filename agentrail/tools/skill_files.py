@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from agentrail.config.skills import SkillFile
+from agentrail.config.skill_set import SkillFile
 
 MAX_SKILL_FILES: Final = 500
 MAX_SKILL_TREE_BYTES: Final = 32 * 1024 * 1024

@@ -10,8 +10,8 @@ from attrs import frozen
 from agentrail.abc import Error, Ok, Tool, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.tools.fenced_pages import fenced_page
 from agentrail.tools.function import tool
+from agentrail.tools.web_text import fenced_page
 from agentrail.web.client import WebClient
 from agentrail.web.exchange import Fetched, FetchFailed
 from agentrail.web.places import AddressRefused

@@ -8,9 +8,9 @@ import msgspec
 from agentrail.abc import Error, Ok, Tool
 from agentrail.errors import OptionError
 from agentrail.messages import JsonObject
-from agentrail.tools.fenced_pages import fenced_hits
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
+from agentrail.tools.tool_text import printable
+from agentrail.tools.web_text import fenced_hits
 from agentrail.web.client import WebClient
 from agentrail.web.exchange import FetchFailed
 from agentrail.web.searching import (

@@ -6,7 +6,7 @@ from agentrail.abc import Error, Ok, ToolContext, WriteResult
 from agentrail.messages import JsonObject
 from agentrail.tools.changed_file import details_of
 from agentrail.tools.function import tool
-from agentrail.tools.printing import counted, printable
+from agentrail.tools.tool_text import counted, printable
 
 
 def _label(arguments: JsonObject) -> str:

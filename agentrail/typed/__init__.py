@@ -18,15 +18,15 @@ here. `described_names` reads descriptions of parameters and attributes from a d
     ['name', 'people']
     >>> city.decode({"name": "Lisbon", "people": "many"})
     Traceback (most recent call last):
-    agentrail.typed.faults.OutputFault: $.people: expected `int`, got `str`
+    agentrail.typed.validation_errors.OutputFault: $.people: expected `int`, got `str`
 
 This package knows nothing of tools or sessions.
 """
 
 from agentrail.typed.docstrings import described_names as described_names, described_whole as described_whole
-from agentrail.typed.faults import OutputFault as OutputFault, type_name as type_name
-from agentrail.typed.models import is_model as is_model
-from agentrail.typed.nodes import Definitions as Definitions
+from agentrail.typed.pydantic_models import is_model as is_model
+from agentrail.typed.schema_nodes import Definitions as Definitions
+from agentrail.typed.validation_errors import OutputFault as OutputFault, type_name as type_name
 from agentrail.typed.value import (
     TypedValue as TypedValue,
     typed as typed,

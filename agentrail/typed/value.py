@@ -9,9 +9,15 @@ from agentrail.core.values.json_schema import NotJson, decode_strictly, fault_of
 from agentrail.errors import TypeFault
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.typed.faults import DecodingBudget, OutputFault, TooMuchDecoding, mismatch, type_name
-from agentrail.typed.nodes import Definitions, Schema
-from agentrail.typed.reading import TypeReader
+from agentrail.typed.annotations import TypeReader
+from agentrail.typed.schema_nodes import Definitions, Schema
+from agentrail.typed.validation_errors import (
+    DecodingBudget,
+    OutputFault,
+    TooMuchDecoding,
+    mismatch,
+    type_name,
+)
 
 # JSON has one number type, Python and msgspec have two: 3.0 is the integer 3.
 

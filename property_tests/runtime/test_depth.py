@@ -15,10 +15,10 @@ from trio import fail_after
 from agentrail import ToolContext, open_supervisor
 from agentrail.abc import Error, Ok
 from agentrail.abc.store import OwedRow
-from agentrail.cli.permissions import _call as call_of_arguments
+from agentrail.cli.permissions_command import _call as call_of_arguments
+from agentrail.config.config_file import read_agent, read_permissions, read_toml
 from agentrail.config.imported_permissions import read_claude_settings
-from agentrail.config.reading import read_agent, read_permissions, read_toml
-from agentrail.config.skill_reading import read_skill
+from agentrail.config.skill_file import read_skill
 from agentrail.config.trust import decode_trust
 from agentrail.core.journal import record as bodies
 from agentrail.core.journal.exports import read_export

@@ -56,7 +56,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
-from agentrail.tools.printing import printable
+from agentrail.tools.tool_text import printable
 from agentrail.web.places import AddressRefused
 from agentrail.web.rules import WebRules, read_web_url
 from tests.providers.transcripts import READERS, reader_of

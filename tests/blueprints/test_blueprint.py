@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from agentrail import OptionError
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability
 from agentrail.blueprints.capability import name_of_plugin
-from agentrail.config.reading import read_toml
+from agentrail.config.config_file import read_toml
 from agentrail.config.settings import join_files
 from agentrail.plugins import (
     HumanApproval,

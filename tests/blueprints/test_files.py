@@ -10,11 +10,11 @@ import trio
 import agentrail
 from agentrail import Budget, OptionError
 from agentrail.blueprints import Blueprint
-from agentrail.blueprints.building import build_blueprint, faults_of_building, provider_options
+from agentrail.blueprints.builder import build_blueprint, faults_of_building, provider_options
+from agentrail.blueprints.config_discovery import MAX_AGENT_FILES, find_files, read_bytes
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.finding import MAX_AGENT_FILES, find_files, read_bytes
-from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
-from agentrail.config.reading import MAX_CONFIG_BYTES
+from agentrail.blueprints.trust_store import digests_of, read_trust, write_trust
+from agentrail.config.config_file import MAX_CONFIG_BYTES
 from agentrail.core.session.state_codec import encode_session
 from agentrail.plugins import HumanApproval, SecurityGuard
 from agentrail.testing.models import ScriptedModel, calls, says

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.blueprints.building import build_blueprint, faults_of_building
+from agentrail.blueprints.builder import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.prompt import fill_in
+from agentrail.blueprints.system_prompt import fill_in
 from agentrail.config.imported_agents import literal_prompt
 from agentrail.config.imported_commands import read_gemini_command, read_markdown_command
 from agentrail.errors import OptionError
@@ -323,6 +323,6 @@ def test_a_body_of_another_program_stands_for_itself(text):
 
 def test_crowds_are_refused(place, monkeypatch):
     """12.1: they are hashed, and read, one by one."""
-    monkeypatch.setattr("agentrail.blueprints.finding.MAX_AGENT_FILES", 0)
+    monkeypatch.setattr("agentrail.blueprints.config_discovery.MAX_AGENT_FILES", 0)
     with pytest.raises(OptionError, match="has 1 agents: expected at most 0"):
         read(place)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.blueprints.building import build_blueprint
+from agentrail.blueprints.builder import build_blueprint
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.plugins import AutoRecall, WorkingNotes
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.blueprints.blueprint import Blueprint
+from agentrail.blueprints.config_discovery import find_files
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.finding import find_files
-from agentrail.blueprints.permission_files import find_permission_file, keep_allowed
-from agentrail.blueprints.trusting import changing_files, digests_of, is_trusted, read_trust, write_trust
-from agentrail.cli.config import trust as trust_directory
-from agentrail.cli.exits import Exit
-from agentrail.cli.permissions import read_policy
-from agentrail.config.permission_text import with_allowed
+from agentrail.blueprints.saved_permissions import find_permission_file, keep_allowed
+from agentrail.blueprints.trust_store import changing_files, digests_of, is_trusted, read_trust, write_trust
+from agentrail.cli.config_command import trust as trust_directory
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.permissions_command import read_policy
+from agentrail.config.permission_toml import with_allowed
 from agentrail.errors import OptionError
 from agentrail.plugins import Permissions
 from agentrail.plugins.permission_always import proposed_rules
@@ -165,7 +165,7 @@ def test_what_came_between_the_look_and_the_write_is_not_trusted(project, monkey
         path.write_text("allow = ['shell']\n")
         return answer
 
-    monkeypatch.setattr("agentrail.blueprints.permission_files.is_trusted", looked)
+    monkeypatch.setattr("agentrail.blueprints.saved_permissions.is_trusted", looked)
     assert keep_allowed(["shell(ls *)"], environ, cwd=place).scope == "project"
     read = read_configuration(environ, cwd=place)
     assert read.trusted
@@ -202,7 +202,7 @@ def test_who_keeps_rules_beside_another_process_loses_none(project):
     _, place, environ, trust = project
     trust()
     script = (
-        "import sys, time; from pathlib import Path; from agentrail.blueprints.permission_files import keep_allowed\n"
+        "import sys, time; from pathlib import Path; from agentrail.blueprints.saved_permissions import keep_allowed\n"
         "home, place, name = sys.argv[1:]\n"
         "for number in range(8):\n"
         " keep_allowed([f'shell({name} {number})'], {'HOME': home}, cwd=Path(place)); time.sleep(0.02)"

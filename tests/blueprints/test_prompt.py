@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 import agentrail
 from agentrail import Agent, OptionError, plugins as p
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, PromptContext, PromptLayers
-from agentrail.blueprints.prompt import fill_in
+from agentrail.blueprints.system_prompt import fill_in
 from agentrail.plugins import Permissions
 from agentrail.runtime.session_options import make_options
 from agentrail.testing.models import FunctionModel, calls, says

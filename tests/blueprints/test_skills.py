@@ -8,9 +8,9 @@ import trio
 
 import agentrail
 from agentrail.blueprints import Blueprint, read_skills
-from agentrail.blueprints.building import build_blueprint, faults_of_building
+from agentrail.blueprints.builder import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.skills import (
+from agentrail.blueprints.skill_discovery import (
     MAX_SKILL_DIRECTORIES,
     SkillSource,
     SkillUse,
@@ -18,8 +18,8 @@ from agentrail.blueprints.skills import (
     read_source,
     with_skill_plugins,
 )
-from agentrail.config.skill_reading import MAX_SKILL_BYTES
-from agentrail.config.skills import SkillSet
+from agentrail.config.skill_file import MAX_SKILL_BYTES
+from agentrail.config.skill_set import SkillSet
 from agentrail.errors import OptionError
 from agentrail.events import SkillClosed, SkillOpened, ToolBlocked
 from agentrail.plugins import HumanApproval, Permissions, SkillGuard
@@ -89,13 +89,13 @@ def test_what_is_wrong_is_left_out_with_the_reason(tmp_path):
 
 def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
     """A source that is none, that has too much, or that may not be read; a skill that is gone in this moment."""
-    monkeypatch.setattr("agentrail.blueprints.skills.MAX_SKILL_DIRECTORIES", 1)
+    monkeypatch.setattr("agentrail.blueprints.skill_discovery.MAX_SKILL_DIRECTORIES", 1)
     put(tmp_path, "a")
     put(tmp_path, "b")
     assert "it has 2 skills: expected at most 1" in why(read_skills(tmp_path))[""]
     assert MAX_SKILL_DIRECTORIES == 1_000
     monkeypatch.undo()
-    monkeypatch.setattr("agentrail.blueprints.skills.MAX_SOURCE_BYTES", 10)
+    monkeypatch.setattr("agentrail.blueprints.skill_discovery.MAX_SOURCE_BYTES", 10)
     assert why(read_skills(tmp_path)) == {"b": "the skills before it have over 256 MiB: take files away"}
     monkeypatch.undo()
 
@@ -103,7 +103,7 @@ def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr("agentrail.blueprints.skills.find_skill_files", fail)
+        patched.setattr("agentrail.blueprints.skill_discovery.find_skill_files", fail)
         assert why(read_skills(tmp_path)) == dict.fromkeys("ab", "it cannot be read: Permission denied")
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.iterdir", fail)
@@ -112,7 +112,7 @@ def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
 
 def test_what_was_read_is_kept_but_not_for_ever(tmp_path, monkeypatch):
     """The oldest goes first."""
-    monkeypatch.setattr("agentrail.blueprints.skills._KEPT", 1)
+    monkeypatch.setattr("agentrail.blueprints.skill_discovery._KEPT", 1)
     for name in ("a", "b"):
         put(tmp_path, name)
     first, second = read_skills(tmp_path).skills, read_skills(tmp_path).skills

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentrail.blueprints.building import build_blueprint, faults_of_building
+from agentrail.blueprints.builder import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.config import show_configuration
+from agentrail.cli.config_command import show_configuration
 from agentrail.core.policy.budget import Budget
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox

@@ -18,9 +18,9 @@ from tests.forked import ROOT, Forked, Ran, Warm, open_forked, run_forked
 
 SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
 COMMANDS: Final = (
-    *("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins"),
-    "cli.sessions",
-    *("cli.config", "cli.configuring", "blueprints.building", "blueprints.command_files"),
+    *("app", "cli.command_tree", "cli.run_command", "cli.doctor_command", "cli.plugins_command"),
+    *("cli.check_plugins_command", "cli.sessions_command", "cli.config_command", "cli.config_setup"),
+    *("blueprints.builder", "blueprints.command_files"),
 )
 WARM: Final = Warm(
     module="agentrail",
@@ -28,7 +28,7 @@ WARM: Final = Warm(
         *(f"agentrail.{command}" for command in COMMANDS),
         *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
         *(
-            "agentrail.cli.chat",
+            "agentrail.cli.chat_session",
             "agentrail.cli.chat_command",
             "certifi",
             "genai_prices",

@@ -12,16 +12,16 @@ from hypothesis import given, strategies as st
 from agentrail.abc import name_of
 from agentrail.app import ChosenModel
 from agentrail.blueprints.blueprint import Blueprint
-from agentrail.blueprints.building import faults_of_building
-from agentrail.cli.choices import Choices
-from agentrail.cli.command_options import decide_session, with_origin
-from agentrail.cli.configuring import ConfigFiles, read_setup
-from agentrail.cli.kept_in import KeepingOptions
-from agentrail.cli.named_places import decide_place
+from agentrail.blueprints.builder import faults_of_building
+from agentrail.cli.config_setup import ConfigFiles, read_setup
+from agentrail.cli.default_stores import decide_place
+from agentrail.cli.resume_command import come_back
 from agentrail.cli.resume_option import LATEST
-from agentrail.cli.resuming import come_back
+from agentrail.cli.run_options import Choices
+from agentrail.cli.run_setup import decide_session, with_origin
+from agentrail.cli.session_code import code_of, find_resumable, setup_of
 from agentrail.cli.shared_stores import open_equipped, shared_stores
-from agentrail.cli.stored_code import code_of, find_resumable, setup_of
+from agentrail.cli.storage_options import KeepingOptions
 from agentrail.runtime.session_rows import names_for_commands
 from agentrail.stores.named import open_store
 from agentrail.tools import builtin_names

@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from agentrail.cli.chat import MAX_PICTURE_BYTES, reader_below, with_pictures
-from agentrail.cli.switching import GoTo, switch
+from agentrail.cli.chat_session import MAX_PICTURE_BYTES, reader_below, with_pictures
+from agentrail.cli.chat_switch import GoTo, switch
 from agentrail.errors import CommandError
 from agentrail.messages import Image, SessionId, Text
 

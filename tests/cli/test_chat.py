@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat import ChatLedger
+from agentrail.cli.chat_session import ChatLedger
 from agentrail.events import (
     AgentEnd,
     AgentResumed,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.cli import check_plugins
-from agentrail.cli.check_plugins import NotThere, describe_progress, describe_tally, load_machine
-from agentrail.cli.exits import Exit
+from agentrail.cli import check_plugins_command
+from agentrail.cli.check_plugins_command import NotThere, describe_progress, describe_tally, load_machine
+from agentrail.cli.exit_codes import Exit
 from agentrail.testing import stacks
 from tests.cli.rig import open_process, read_all, run_agentrail, wait_until
 
@@ -52,14 +52,14 @@ async def test_a_stack_in_which_nothing_breaks_exits_with_zero(folder):
 @pytest.mark.check
 async def test_without_a_number_it_looks_for_as_long_as_was_said(folder, monkeypatch, capfd):
     """The default is a time; portion after portion is run until it is over, each with a seed of its own."""
-    monkeypatch.setattr(check_plugins, "DEFAULT_SECONDS", 0.0)
-    monkeypatch.setattr(check_plugins, "PORTION", 10)
+    monkeypatch.setattr(check_plugins_command, "DEFAULT_SECONDS", 0.0)
+    monkeypatch.setattr(check_plugins_command, "PORTION", 10)
     monkeypatch.chdir(folder)
-    assert check_plugins.check_plugins("mine:GOOD", seed=1) is Exit.DONE
+    assert check_plugins_command.check_plugins("mine:GOOD", seed=1) is Exit.DONE
     runs = int(capfd.readouterr().out.split()[2])
     assert runs >= 10
-    assert check_plugins.check_plugins("mine:GOOD") is Exit.DONE
-    assert check_plugins.check_plugins("mine:IMPURE", seed=1) is Exit.FAILED
+    assert check_plugins_command.check_plugins("mine:GOOD") is Exit.DONE
+    assert check_plugins_command.check_plugins("mine:IMPURE", seed=1) is Exit.FAILED
 
 
 def test_the_bar_says_how_much_time_is_left():

@@ -19,7 +19,7 @@ async def test_help_names_every_command_and_is_quick_to_import():
         assert name in ran.out
     heavy = "{'httpx', 'jsonschema', 'apsw', 'trio_websocket', 'agentrail.app', 'agentrail.abc', 'agentrail.core.protocol'}"
     program = (
-        "import sys; from agentrail.cli.commands import run_command_line; run_command_line(['--help']);"
+        "import sys; from agentrail.cli.command_tree import run_command_line; run_command_line(['--help']);"
         "print({'trio', 'httpx', 'prompt_toolkit', 'jsonschema'} & set(sys.modules));"
         "import agentrail.cli.chat_command, agentrail.cli.terminal.editor;"
         f"print({heavy} & set(sys.modules))"

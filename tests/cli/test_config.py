@@ -6,12 +6,12 @@ import trio
 
 from agentrail import tool
 from agentrail.app import ChosenModel
-from agentrail.blueprints.building import build_blueprint
+from agentrail.blueprints.builder import build_blueprint
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.choices import Choices
-from agentrail.cli.command_options import decide_session, with_approvals
-from agentrail.cli.config import TEMPLATE, show_configuration, show_setting
-from agentrail.cli.configuring import CommandSetup
+from agentrail.cli.config_command import TEMPLATE, show_configuration, show_setting
+from agentrail.cli.config_setup import CommandSetup
+from agentrail.cli.run_options import Choices
+from agentrail.cli.run_setup import decide_session, with_approvals
 from agentrail.errors import OptionError
 from agentrail.plugins import HumanApproval, Permissions, SecurityGuard
 from agentrail.tools import builtin

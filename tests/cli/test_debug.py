@@ -5,8 +5,8 @@ import re
 import pytest
 from attrs import evolve
 
-from agentrail.cli.commands import run_command_line
-from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.command_tree import run_command_line
+from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from tests.cli.rig import WARM
@@ -33,7 +33,7 @@ STEP = (
     "    return real(state, signal)\n"
     "session.step = fall\n"
 )
-COMMAND = "import agentrail.cli.doctor as doctor\ndef fall(): raise ZeroDivisionError('planted')\ndoctor.look_at_installation = fall\n"
+COMMAND = "import agentrail.cli.doctor_command as doctor\ndef fall(): raise ZeroDivisionError('planted')\ndoctor.look_at_installation = fall\n"
 RUN = ("run", "hello", "--model", "demo:fast", "--tools", "none")
 LOOK = ("run", "What is here?", "--model", "demo:fast")  # a sandbox is opened by the first tool
 
@@ -42,7 +42,7 @@ async def run_planted(bug: str, *arguments: str) -> Ran:
     """Run the command in a process that has a bug."""
     program = (
         f"import sys\n{bug}"
-        f"from agentrail.cli.commands import run_command_line\nsys.exit(run_command_line({list(arguments)!r}))\n"
+        f"from agentrail.cli.command_tree import run_command_line\nsys.exit(run_command_line({list(arguments)!r}))\n"
     )
     return await run_forked(PROGRAM, program)
 
@@ -92,6 +92,6 @@ def test_an_error_of_ours_that_nothing_caught_is_a_crash(monkeypatch, capsys):
     def fall(*_args, **_options):
         raise OptionError(["x is 1"])
 
-    monkeypatch.setattr("agentrail.cli.commands._import_and_run", fall)
+    monkeypatch.setattr("agentrail.cli.command_tree._import_and_run", fall)
     assert run_command_line(["doctor"]) == 1
     assert "agentrail has a bug, please report it: OptionError: x is 1" in capsys.readouterr().err

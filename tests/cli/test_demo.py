@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from agentrail.cli.demo_server import SCRIPT
-from agentrail.cli.serve import DEMO_WORDS, check_options
+from agentrail.cli.serve_command import DEMO_WORDS, check_options
 from agentrail.cli.serve_options import ServeOptions
 from agentrail.errors import OptionError
 from tests.cli.rig import open_process

@@ -10,7 +10,7 @@ import trio
 from attrs import define, field
 
 import agentrail
-from agentrail.cli.demo import TOUR, TourStage, decide_demo_look, give_tour
+from agentrail.cli.demo_command import TOUR, TourStage, decide_demo_look, give_tour
 from agentrail.testing.orphans import no_orphans
 from tests.cli.rig import open_process, run_agentrail
 from tests.cli.terminal.screens import open_screen

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail.app import VENDOR_URLS
-from agentrail.cli.doctor import look_at_fsync, look_at_server, look_at_store
+from agentrail.cli.doctor_command import look_at_fsync, look_at_server, look_at_store
 from agentrail.providers.http import HttpClients
 from agentrail.testing.check_provider import open_server, reply
 from tests.cli.rig import run_agentrail

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentrail.cli.chat import Chat
-from agentrail.cli.exits import ADVICE, Exit, describe_failure, exit_of
+from agentrail.cli.chat_session import Chat
+from agentrail.cli.exit_codes import ADVICE, Exit, describe_failure, exit_of
 from agentrail.errors import ErrorInfo, ProviderError, RemoteRefused
 from agentrail.events import AbortReceipt, AbortSettled, AgentAbort, AgentEnd, AgentError
 from agentrail.messages import TokenUsage

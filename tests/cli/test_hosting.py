@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.config import show_configuration
-from agentrail.cli.configuring import ConfigFiles
-from agentrail.cli.doctor import look_at_serving
-from agentrail.cli.hosting import faults_of_host, make_profiles
-from agentrail.cli.serve import decide_all, make_default_application
+from agentrail.cli.config_command import show_configuration
+from agentrail.cli.config_setup import ConfigFiles
+from agentrail.cli.doctor_command import look_at_serving
+from agentrail.cli.host_config import faults_of_host, make_profiles
+from agentrail.cli.serve_command import decide_all, make_default_application
 from agentrail.cli.serve_options import (
     SERVE_KEYS,
     SERVE_VARIABLES,
@@ -21,10 +21,10 @@ from agentrail.cli.serve_options import (
     flag_of,
     show_serving,
 )
-from agentrail.config.forms import HostForm, HostLimitsForm
 from agentrail.config.host_limits import HOST_LIMITS
-from agentrail.config.narrowing import narrow_settings
+from agentrail.config.schema import HostForm, HostLimitsForm
 from agentrail.config.settings import merge_settings
+from agentrail.config.trust_limits import narrow_settings
 from agentrail.errors import OptionError
 from agentrail.gateway.app import OWN_OPTIONS
 from agentrail.host.host_options import HostOptions

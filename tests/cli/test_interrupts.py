@@ -6,7 +6,7 @@ import sys
 import psutil  # type: ignore[import-untyped]
 from hypothesis import given, strategies as st
 
-from agentrail.cli.interrupts import Process, decide_descendants
+from agentrail.cli.ctrl_c import Process, decide_descendants
 from tests.cli.rig import alive
 from tests.forked import PATIENCE_SECONDS, ROOT, environment
 
@@ -26,7 +26,7 @@ def test_what_ignores_sigterm_is_killed_with_all_that_it_started():
     """A stubborn command, its child and an orphan in its session are gone after `kill_descendants`."""
     program = """
 import subprocess, sys
-from agentrail.cli.interrupts import kill_descendants
+from agentrail.cli.ctrl_c import kill_descendants
 stubborn = "trap '' TERM; (sleep 1000 & echo $!); sleep 1000 & echo $!; wait"
 child = subprocess.Popen(["sh", "-c", stubborn], stdout=subprocess.PIPE, text=True, start_new_session=True)
 print(child.pid, child.stdout.readline().strip(), child.stdout.readline().strip(), flush=True)
@@ -60,7 +60,7 @@ def test_a_thread_that_nothing_can_stop_does_not_keep_the_process():
     program = """
 import threading, trio
 from trio.testing import MockClock
-from agentrail.cli.interrupts import leave_at_once
+from agentrail.cli.ctrl_c import leave_at_once
 
 async def main():
     async with trio.open_nursery() as nursery:

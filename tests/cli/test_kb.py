@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.abc.recall import MemoryOwner
-from agentrail.cli.exits import Exit
-from agentrail.cli.kb import (
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.kb_command import (
     KnowledgePlace,
     add_documents,
     list_documents,

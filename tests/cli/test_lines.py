@@ -5,8 +5,8 @@ import os
 import pytest
 import trio
 
-from agentrail.cli.lines import PlainLines
-from agentrail.cli.terminal.keys import KeyPress, SentLine
+from agentrail.cli.input_lines import PlainLines
+from agentrail.cli.terminal.key_bindings import KeyPress, SentLine
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import pytest
 
 from agentrail.blueprints import embedder as embedders
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.config import check_files
-from agentrail.cli.exits import Exit
-from agentrail.cli.hosting import options_of_host
-from agentrail.cli.kb import KnowledgePlace, add_documents, search_documents
-from agentrail.cli.memory import MemoryPlace, search_memories
+from agentrail.cli.config_command import check_files
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.host_config import options_of_host
+from agentrail.cli.kb_command import KnowledgePlace, add_documents, search_documents
+from agentrail.cli.memory_command import MemoryPlace, search_memories
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from tests.cli.embedding_server import embedding_server, name_embedder

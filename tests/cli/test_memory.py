@@ -11,10 +11,10 @@ import trio
 
 import agentrail
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
-from agentrail.cli.exits import Exit
-from agentrail.cli.memory import MemoryPlace, forget_memories, list_memories, search_memories
-from agentrail.cli.sessions import check, list_sessions, replay_journal, show_session, trace
-from agentrail.cli.stored import StorePlace
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.memory_command import MemoryPlace, forget_memories, list_memories, search_memories
+from agentrail.cli.sessions_command import check, list_sessions, replay_journal, show_session, trace
+from agentrail.cli.store_access import StorePlace
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.sqlite import SqliteStore
@@ -212,7 +212,7 @@ def test_what_is_left_is_said(place, journals, capfd, monkeypatch):
         connection.execute(
             "UPDATE record SET body = ? WHERE session = 'b1' AND seq = 1", (b'{"version":99}',)
         )
-    monkeypatch.setattr("agentrail.cli.memory._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("agentrail.cli.memory_command._PAUSE_SECONDS", 0)
     monkeypatch.setattr(SqliteStore, "overwrite_removed", lambda self: False)
     assert forget_memories(every=True, place=place) is Exit.FAILED
     out, err = capfd.readouterr()

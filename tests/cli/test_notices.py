@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agentrail import events
-from agentrail.cli.notices import notice_of
+from agentrail.cli.chat_notices import notice_of
 from agentrail.errors import ErrorInfo
 from agentrail.events import KINDS, Amount, Approval
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SessionId

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.cli.command_options import decide_prompt, decide_tools
+from agentrail.cli.run_setup import decide_prompt, decide_tools
 from agentrail.errors import OptionError, PromptError
 
 

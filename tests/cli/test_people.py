@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from agentrail.cli.notices import notice_of
-from agentrail.cli.people import decide, show_waiting
+from agentrail.cli.chat_answers import decide, show_waiting
+from agentrail.cli.chat_notices import notice_of
 from agentrail.errors import AnswerNotOffered, InteractionError, OptionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied
 from agentrail.plugins import HumanApproval, Permissions

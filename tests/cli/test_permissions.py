@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.cli.permissions import lines_of_rules, read_policy
+from agentrail.cli.permissions_command import lines_of_rules, read_policy
 from agentrail.errors import OptionError
 from tests.cli.rig import run_agentrail
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentrail import plugins as p
-from agentrail.cli.plugins import built_ins, find_stack, show_plugin
+from agentrail.cli.plugins_command import built_ins, find_stack, show_plugin
 from agentrail.errors import OptionError
 from tests.cli.rig import run_agentrail
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrail.cli.commands import app
-from agentrail.cli.exits import Exit
+from agentrail.cli.command_tree import app
+from agentrail.cli.exit_codes import Exit
 
 FILE = """\
 version = 1

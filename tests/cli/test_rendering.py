@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.cli.markdown_blocks import MarkdownBlocks
-from agentrail.cli.notices import show_receipt
-from agentrail.cli.rendering import (
+from agentrail.cli.chat_notices import show_receipt
+from agentrail.cli.event_text import (
     ChatStyle,
     Transcript,
     first_line,
     without_controls,
 )
+from agentrail.cli.markdown_blocks import MarkdownBlocks
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AbortReceipt,

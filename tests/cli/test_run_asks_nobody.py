@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.cli.run import is_pre_approved
+from agentrail.cli.run_command import is_pre_approved
 from tests.cli.test_config import run_in, write
 
 ASKS = 'version = 1\n[defaults]\nplugins = [{ use = "HumanApproval" }]\n'

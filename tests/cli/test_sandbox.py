@@ -11,7 +11,7 @@ import trio
 
 from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox, open_supervisor
-from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options, tokens_for
+from agentrail.cli.sandbox_command import SandboxOptions, check_sandbox_options, tokens_for
 from agentrail.errors import OptionError
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE

@@ -5,9 +5,9 @@ import os
 import pytest
 import trio
 
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all
-from agentrail.cli.rendering import Piece
+from agentrail.cli.event_text import Piece
 from agentrail.cli.screen import DirectScreen
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all
 
 
 def test_who_has_stopped_reading_is_no_error_of_ours():

@@ -9,9 +9,9 @@ import httpx
 import pytest
 import trio
 
-from agentrail.cli import serve as command
-from agentrail.cli.application import find_application
-from agentrail.cli.serve import (
+from agentrail.cli import serve_command as command
+from agentrail.cli.app_loader import find_application
+from agentrail.cli.serve_command import (
     admit_more,
     check_extra,
     check_options,

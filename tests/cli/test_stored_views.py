@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from agentrail.abc.store import Filters
-from agentrail.cli import branches, sessions
-from agentrail.cli.commands import app
-from agentrail.cli.exits import Exit
-from agentrail.cli.stored import StorePlace
+from agentrail.cli import branch_commands, sessions_command
+from agentrail.cli.command_tree import app
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.store_access import StorePlace
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.scenario import run_scenario
@@ -54,7 +54,7 @@ def file(tmp_path_factory):
 @pytest.fixture
 def place(file, monkeypatch):
     """Names it; no log of this process is sent elsewhere."""
-    for module in (branches, sessions):
+    for module in (branch_commands, sessions_command):
         monkeypatch.setattr(module, "send_logs_to_stderr", lambda **_: None)
     return StorePlace(store=f"sqlite:{file}")
 
@@ -82,9 +82,9 @@ def last_of(file):
 def test_a_session_is_shown_as_it_was_behind_a_record(file, place, said):
     """Each number has its state: what had been said, where it stood; -1 is the last one."""
     last = last_of(file)
-    assert sessions.show_session("s-1", at=-1, place=place) is Exit.DONE
+    assert sessions_command.show_session("s-1", at=-1, place=place) is Exit.DONE
     whole, _ = said()
-    assert sessions.show_session("s-1", at=last, place=place) is Exit.DONE
+    assert sessions_command.show_session("s-1", at=last, place=place) is Exit.DONE
     assert said()[0] == whole
     assert f"behind record {last} of {last}" in whole
     assert "phase     idle" in whole
@@ -93,22 +93,22 @@ def test_a_session_is_shown_as_it_was_behind_a_record(file, place, said):
     assert "  Twice." in whole
     counts = []
     for number in range(1, last + 1):
-        assert sessions.show_session("s-1", at=number, json=True, place=place) is Exit.DONE
+        assert sessions_command.show_session("s-1", at=number, json=True, place=place) is Exit.DONE
         shown = json.loads(said()[0])
         assert shown["number"] == number
         counts.append(len(shown["messages"]))
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, 6)
-    assert sessions.show_session("s-1", at=3, place=place) is Exit.DONE
+    assert sessions_command.show_session("s-1", at=3, place=place) is Exit.DONE
     assert "phase     running" in said()[0]
 
 
 def test_a_trace_from_behind_the_end_is_refused_with_the_range(file, place, said):
     """At the end it is empty, for those who wait for more."""
     last = last_of(file)
-    assert sessions.trace("s-1", after=last, place=place) is Exit.DONE
+    assert sessions_command.trace("s-1", after=last, place=place) is Exit.DONE
     assert said() == ("", "")
-    assert sessions.trace("s-1", after=last + 1, place=place) is Exit.USAGE
+    assert sessions_command.trace("s-1", after=last + 1, place=place) is Exit.USAGE
     assert f"expected a number up to {last}" in said()[1]
 
 
@@ -116,7 +116,7 @@ def test_a_trace_from_behind_the_end_is_refused_with_the_range(file, place, said
 def test_a_stored_session_becomes_a_test_that_passes(tmp_path, place, said):
     """With its sub-agent's events in it; the file is played as it is."""
     file = tmp_path / "it.txt"
-    assert branches.export("s-1", form="scenario", file=file, place=place) is Exit.DONE
+    assert branch_commands.export("s-1", form="scenario", file=file, place=place) is Exit.DONE
     assert said()[1] == ""
     run_scenario(file)
     text = file.read_text()
@@ -128,10 +128,10 @@ def test_a_stored_session_becomes_a_test_that_passes(tmp_path, place, said):
 @pytest.mark.parametrize("form", ["jsonl", "scenario", "markdown", "otlp"])
 def test_no_format_holds_a_word_without_content(place, said, form):
     """Of prompts, answers, arguments, results, or what a sub-agent was told."""
-    assert branches.export("s-1", form=form, place=place) is Exit.DONE
+    assert branch_commands.export("s-1", form=form, place=place) is Exit.DONE
     whole, _ = said()
     assert "canary" in whole
-    assert branches.export("s-1", form=form, no_content=True, place=place) is Exit.DONE
+    assert branch_commands.export("s-1", form=form, no_content=True, place=place) is Exit.DONE
     bare, _ = said()
     assert bare
     for word in ("canary", "sings", "below", "often", "Twice"):
@@ -141,26 +141,26 @@ def test_no_format_holds_a_word_without_content(place, said, form):
 @pytest.mark.journal(24)
 def test_an_export_is_lived_again_with_all_of_its_sessions(tmp_path, place, said, monkeypatch):
     """As `sessions trace --json` is; a name without a slash is a file, where one is there."""
-    assert branches.export("s-1", file=tmp_path / "e.json", place=place) is Exit.DONE
+    assert branch_commands.export("s-1", file=tmp_path / "e.json", place=place) is Exit.DONE
     said()
     monkeypatch.chdir(tmp_path)
-    assert sessions.replay_journal("e.json", place=place) is Exit.DONE
+    assert sessions_command.replay_journal("e.json", place=place) is Exit.DONE
     lines = said()[0].splitlines()
     assert len(lines) == 2
     assert all(line.endswith("records, all as it was") for line in lines)
     assert "session s-1" in lines[0]
-    assert sessions.replay_journal("e.json", "s-1", diff=True, place=place) is Exit.DONE
+    assert sessions_command.replay_journal("e.json", "s-1", diff=True, place=place) is Exit.DONE
     assert "do not part" in said()[0]
-    assert sessions.replay_journal("e.json", explained=True, place=place) is Exit.DONE
+    assert sessions_command.replay_journal("e.json", explained=True, place=place) is Exit.DONE
     assert ", begun by " in said()[0]
-    assert sessions.replay_journal("e.json", step=True, place=place) is Exit.DONE
+    assert sessions_command.replay_journal("e.json", step=True, place=place) is Exit.DONE
     assert "published SubagentStart" in said()[0]
 
 
 @pytest.mark.journal(24)
 def test_a_changed_export_is_not_lived_again(tmp_path, place, said):
     """The first record that is another one is named; one without content, or of a newer version, is refused."""
-    assert branches.export("s-1", place=place) is Exit.DONE
+    assert branch_commands.export("s-1", place=place) is Exit.DONE
     text, _ = said()
     for changed, code, why in (
         (text.replace("A canary sings.", "A canary sinks."), Exit.FAILED, "is damaged"),
@@ -170,19 +170,19 @@ def test_a_changed_export_is_not_lived_again(tmp_path, place, said):
         ("", Exit.USAGE, "holds no journal"),
     ):
         (tmp_path / "e.jsonl").write_text(changed)
-        assert sessions.replay_journal(str(tmp_path / "e.jsonl"), place=place) is code
+        assert sessions_command.replay_journal(str(tmp_path / "e.jsonl"), place=place) is code
         assert why in said()[1]
-    assert branches.export("s-1", no_content=True, file=tmp_path / "n.jsonl", place=place) is Exit.DONE
-    assert sessions.replay_journal(str(tmp_path / "n.jsonl"), place=place) is Exit.USAGE
+    assert branch_commands.export("s-1", no_content=True, file=tmp_path / "n.jsonl", place=place) is Exit.DONE
+    assert sessions_command.replay_journal(str(tmp_path / "n.jsonl"), place=place) is Exit.USAGE
     assert "without content" in said()[1]
-    assert sessions.replay_journal(str(tmp_path / "none.jsonl"), place=place) is Exit.USAGE
+    assert sessions_command.replay_journal(str(tmp_path / "none.jsonl"), place=place) is Exit.USAGE
     assert "cannot be read" in said()[1]
 
 
 def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
     """`agentrail store backup` is `agentrail sessions backup`; a file that is there is not written over."""
     command, bound, _ = app.parse_args(["store", "backup", str(tmp_path / "b.db"), "--store", place.store])
-    assert command is sessions.backup
+    assert command is sessions_command.backup
     assert command(*bound.args, **bound.kwargs) is Exit.DONE
     assert "b.db: " in said()[0]
     copy = SqliteStore(tmp_path / "b.db", read_only=True)
@@ -193,5 +193,5 @@ def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
     assert command(*bound.args, **bound.kwargs) is Exit.USAGE
     assert "there is a file" in said()[1]
     replay, bound, _ = app.parse_args(["replay", "s-1", "--store", place.store])
-    assert replay is sessions.replay_journal
+    assert replay is sessions_command.replay_journal
     assert replay(*bound.args, **bound.kwargs) is Exit.DONE

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from agentrail.cli.exits import Exit
-from agentrail.cli.token import add_to_file, new, show_new
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.token_command import add_to_file, new, show_new
 from agentrail.errors import OptionError
 from agentrail.gateway.tokens import make_token, read_token_file
 from tests.cli.rig import run_agentrail

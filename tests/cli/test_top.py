@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.cli.top import named_keys, read_token
+from agentrail.cli.top_command import named_keys, read_token
 from agentrail.cli.top_view import (
     SORT_KEYS,
     Speeds,

@@ -1,7 +1,7 @@
 """A chat without a terminal, line by line."""
 
-from agentrail.cli.desk import LineView
-from agentrail.cli.rendering import ChatStyle, Piece, Transcript
+from agentrail.cli.chat_terminal import LineView
+from agentrail.cli.event_text import ChatStyle, Piece, Transcript
 from agentrail.events import MessageDelta
 
 

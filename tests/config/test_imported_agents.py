@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrail.config.forms import AgentForm, PermissionsForm, PromptForm
 from agentrail.config.imported_agents import read_claude_agent, read_codex_agent
+from agentrail.config.schema import AgentForm, PermissionsForm, PromptForm
 
 TOOLS = frozenset({"read_file", "grep", "shell", "edit_file", "write_file", "task"})
 

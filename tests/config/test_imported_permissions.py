@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agentrail.config.forms import PermissionsForm
 from agentrail.config.imported_permissions import read_claude_settings
+from agentrail.config.schema import PermissionsForm
 
 
 def read(scope="project", **permissions):

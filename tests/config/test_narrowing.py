@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.narrowing import NARROW_MODES, READING_TOOLS, narrow_settings
-from agentrail.config.reading import read_toml
+from agentrail.config.config_file import read_toml
 from agentrail.config.settings import Settings, join_files, merge_settings
+from agentrail.config.trust_limits import NARROW_MODES, READING_TOOLS, narrow_settings
 from tests.config.test_settings import joined, project, user
 
 pytestmark = pytest.mark.blueprint("G-026")

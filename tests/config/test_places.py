@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from agentrail.config.places import (
+from agentrail.config.toml_positions import (
     MAX_CONFIG_LEVELS,
     ConfigFault,
     ConfigPath,

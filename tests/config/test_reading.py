@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SecretForm
-from agentrail.config.reading import MAX_CONFIG_BYTES, decode_file, read_agent, read_toml
+from agentrail.config.config_file import MAX_CONFIG_BYTES, decode_file, read_agent, read_toml
+from agentrail.config.schema import BudgetForm, HeaderForm, PluginForm, PromptForm, SecretForm
 
 KEYS = [
     "sk-proj-abcdefghijklmnop1234",

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.reading import ConfigFile, read_agent, read_toml
+from agentrail.config.config_file import ConfigFile, read_agent, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
     Settings,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.config.skill_reading import read_skill
+from agentrail.config.skill_file import read_skill
 
 HEAD = "name: pdf\ndescription: Reads PDFs.\n"
 

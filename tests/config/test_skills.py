@@ -2,8 +2,8 @@
 
 from hypothesis import example, given, strategies as st
 
-from agentrail.config.skill_reading import SkillText
-from agentrail.config.skills import (
+from agentrail.config.skill_file import SkillText
+from agentrail.config.skill_set import (
     MAX_SKILLS,
     LeftOutSkill,
     Skill,

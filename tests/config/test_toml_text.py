@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from agentrail.cli.permissions import read_policy
+from agentrail.cli.permissions_command import read_policy
+from agentrail.config.config_file import MAX_CONFIG_BYTES, read_permissions, read_toml
 from agentrail.config.imported_agents import read_codex_agent
 from agentrail.config.imported_commands import CommandFault, read_gemini_command
-from agentrail.config.permission_text import with_allowed
-from agentrail.config.reading import MAX_CONFIG_BYTES, read_permissions, read_toml
+from agentrail.config.permission_toml import with_allowed
 from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import OptionError
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.yaml_head import HeadFault, read_yaml_head
+from agentrail.config.front_matter import HeadFault, read_yaml_head
 
 
 @pytest.mark.blueprint("G-028")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.cli.cost import csv_lines, exact_usd
+from agentrail.cli.cost_command import csv_lines, exact_usd
 from agentrail.errors import Overloaded
 from agentrail.gateway.access import ANYONE_HERE as LOCAL
 from agentrail.runtime.cost_table import cost_table, make_query

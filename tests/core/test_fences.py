@@ -11,9 +11,9 @@ from agentrail.host.profile_policy import ProfileLine, extraction_prompt, merge_
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.episodes import show_episodes
 from agentrail.plugins.memory_files import first_memory, show_memory, with_text
-from agentrail.tools.fenced_pages import fenced_hits, fenced_page
-from agentrail.tools.quoted_passages import fenced_document, fenced_passages
-from agentrail.tools.remembered import fenced_notes
+from agentrail.tools.kb_text import fenced_document, fenced_passages
+from agentrail.tools.memory_text import fenced_notes
+from agentrail.tools.web_text import fenced_hits, fenced_page
 from agentrail.web.searching import SearchHit
 
 

@@ -17,7 +17,7 @@ from attrs import frozen
 
 import agentrail
 from agentrail.app import make_provider
-from agentrail.cli.exits import describe_failure
+from agentrail.cli.exit_codes import describe_failure
 from agentrail.errors import ErrorInfo, OptionError, ProviderError
 from agentrail.errors.advice import WHAT_TO_DO, Advice, setting
 from agentrail.providers.http import HttpClients

@@ -7,7 +7,7 @@ import pytest
 
 import agentrail
 from agentrail.cli.chat_command import chat
-from agentrail.cli.top import show_top
+from agentrail.cli.top_command import show_top
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from tests.forked import ROOT, environment
@@ -46,7 +46,7 @@ def test_all_can_be_imported(missing):
     """Programs that open no WebSocket never notice."""
     program = (
         f"import sys; sys.modules[{missing!r}] = None;"
-        "import agentrail.app, agentrail.cli.top, agentrail.cli.chat, agentrail.remote.remote_session; print(agentrail.connect.__name__)"
+        "import agentrail.app, agentrail.cli.top_command, agentrail.cli.chat_session, agentrail.remote.remote_session; print(agentrail.connect.__name__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -13,7 +13,7 @@ import pytest
 import trio
 from cyclopts import CycloptsError, ValidationError
 
-from agentrail.cli import commands
+from agentrail.cli import command_tree
 from agentrail.cli.resume_option import fill_in_latest
 from agentrail.gateway import TokenEntry, Tokens
 from agentrail.testing.models import ScriptedModel, says
@@ -121,7 +121,7 @@ def test_each_command_of_a_page_is_one_that_there_is(page):
     for command in commands_on(page):
         arguments = fill_in_latest(shlex.split(command))
         try:
-            commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
+            command_tree.app.parse_args(arguments, print_error=False, exit_on_error=False)
         except ValidationError as error:
             if "does not exist" not in str(error):  # a file of the reader's
                 raise

@@ -8,8 +8,8 @@ import pytest
 
 from agentrail.commands.command import SlashCommand
 from agentrail.commands.markdown import CommandFile, read_command
-from agentrail.config.reading import read_agent, read_permissions, read_toml
-from agentrail.config.skill_reading import read_skill
+from agentrail.config.config_file import read_agent, read_permissions, read_toml
+from agentrail.config.skill_file import read_skill
 from tests.consoles import steps_in
 from tests.pages import NOT_PLAYED, PAGES, ROOT, RUN_BY, SHOWN_ONLY, Fence, fences_of
 

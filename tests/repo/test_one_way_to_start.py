@@ -21,7 +21,7 @@ FOLDS = {
 }
 BRINGS_BACK = {
     "runtime/session_resume.py",  # the one way
-    "cli/stored.py",  # prints what would be decided, over a store that it only reads
+    "cli/store_access.py",  # prints what would be decided, over a store that it only reads
 }
 MAKES_SESSIONS = {
     "runtime/assembly.py",  # a new one

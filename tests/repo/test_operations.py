@@ -13,8 +13,8 @@ import pytest
 import trio
 import yaml
 
-from agentrail.cli import commands
-from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options
+from agentrail.cli import command_tree
+from agentrail.cli.sandbox_command import SandboxOptions, check_sandbox_options
 from agentrail.cli.serve_options import DEFAULT_PORT
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.serving import USUAL_LIMITS
@@ -65,7 +65,7 @@ def seconds_of(text: str) -> float:
 def serve_arguments(text: str) -> list[str]:
     """What stands behind `agentrail`, as the command takes it: names of options, and values for those that need one."""
     arguments = text.split()
-    command, bound, _ = commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
+    command, bound, _ = command_tree.app.parse_args(arguments, print_error=False, exit_on_error=False)
     assert command.__name__ == "serve_application"
     return [*map(str, bound.args)]
 
@@ -321,7 +321,7 @@ def test_the_container_file_can_be_built(tmp_path):
 def sandbox_options(arguments: list[str]) -> SandboxOptions:
     """What a command of a file asks for, as the command line takes it; what would let strangers read along is refused."""
     assert arguments[:2] == ["sandbox", "serve"]
-    command, bound, _ = commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
+    command, bound, _ = command_tree.app.parse_args(arguments, print_error=False, exit_on_error=False)
     assert command.__name__ == "serve_sandboxes"
     options: SandboxOptions = bound.arguments["options"]
     check_sandbox_options(options)

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from agentrail.blueprints.building import built_in_plugins
+from agentrail.blueprints.builder import built_in_plugins
 from agentrail.errors import ToolDefinitionError
 from agentrail.events import SECTIONS
 from agentrail.tools import builtin

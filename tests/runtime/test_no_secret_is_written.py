@@ -16,8 +16,8 @@ import trio
 
 from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import MAX_RESULT_BYTES, Secret
-from agentrail.cli.sessions import show_session, trace
-from agentrail.cli.stored import StorePlace
+from agentrail.cli.sessions_command import show_session, trace
+from agentrail.cli.store_access import StorePlace
 from agentrail.core.values.secret_forms import secret_forms_of
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import AgentrailError, CycleFailed, ProviderError, Unrevivable
@@ -204,7 +204,7 @@ async def test_what_is_planted_in_each_door_is_in_no_byte_that_was_written(
     written = [*all_files(tmp_path), told(), *exported, repr((status, history, events)).encode()]
     written += [encode_event(event) for event in events if event.meta is not None]
     monkeypatch.setattr(
-        "agentrail.cli.sessions.send_logs_to_stderr", lambda **_: None
+        "agentrail.cli.sessions_command.send_logs_to_stderr", lambda **_: None
     )  # which are those of the tests
     capfd.readouterr()
     for one in ("s-1", "s-2"):

@@ -10,8 +10,8 @@ from hypothesis import assume, given, strategies as st
 
 import agentrail
 from agentrail.abc import ExecuteOptions, GrepOptions
-from agentrail.blueprints.secrets import secret_of
-from agentrail.config.forms import SecretForm
+from agentrail.blueprints.secret_refs import secret_of
+from agentrail.config.schema import SecretForm
 from agentrail.errors import OptionError
 from agentrail.gateway import read_token_file
 from agentrail.messages import ToolMessage

@@ -13,7 +13,7 @@ from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.tools.kb_list import BASE_MISSING, kb_list
 from agentrail.tools.kb_read import kb_read
 from agentrail.tools.kb_search import kb_search
-from agentrail.tools.quoted_passages import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages, listed_documents
+from agentrail.tools.kb_text import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages, listed_documents
 from tests.tools.rig import CTX
 
 

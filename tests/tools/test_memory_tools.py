@@ -11,9 +11,9 @@ from agentrail.runtime.session_stores import OwnMemories, StoreDesk
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.tools import builtin
 from agentrail.tools.forget import forget_memory as forget
+from agentrail.tools.memory_text import NO_MEMORIES, NO_SUCH, fenced
 from agentrail.tools.recall import recall_memories as recall
 from agentrail.tools.remember import remember_text as remember
-from agentrail.tools.remembered import NO_MEMORIES, NO_SUCH, fenced
 from tests.tools.rig import CTX
 
 

@@ -5,8 +5,8 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, Ok, ReadResult
 from agentrail.sandboxes.text import read_page
-from agentrail.tools.printing import MAX_TEXT_BYTES
 from agentrail.tools.read_file import MAX_LINES, read_file, render_page
+from agentrail.tools.tool_text import MAX_TEXT_BYTES
 from tests.tools.rig import StubSandbox, context
 
 

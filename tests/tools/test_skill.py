@@ -9,8 +9,8 @@ from attrs import evolve
 from hypothesis import example, given, settings, strategies as st
 
 from agentrail.abc import Error, Ok
-from agentrail.config.skill_reading import SkillText
-from agentrail.config.skills import Skill, SkillSet
+from agentrail.config.skill_file import SkillText
+from agentrail.config.skill_set import Skill, SkillSet
 from agentrail.errors import ChildRefused
 from agentrail.testing.check_tool import check_tool
 from agentrail.tools import builtin

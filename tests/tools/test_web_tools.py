@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, Ok, Secret
 from agentrail.errors import ChildRefused, OptionError
-from agentrail.tools.fenced_pages import fenced_hits, fenced_page
 from agentrail.tools.web_fetch import CACHE_SECONDS, MAX_PAGE_CHARACTERS, PageCache, _Page, web_fetch_tool
 from agentrail.tools.web_search import NO_ENGINE, web_search_tool
+from agentrail.tools.web_text import fenced_hits, fenced_page
 from agentrail.web.backend import NO_ROOTS
 from agentrail.web.client import WebClient
 from agentrail.web.engines import ENGINES

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from agentrail.cli.terminal.inks import Ink, Rows, draw_line
+from agentrail.cli.terminal.styles import Ink, Rows, draw_line
 
 MAX_DIFF_ROWS: Final = 40
 _MAX_LINES: Final = 2_000

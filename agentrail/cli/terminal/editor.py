@@ -34,12 +34,12 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentrail import outside
-from agentrail.cli.output import write_all
-from agentrail.cli.terminal.asking import Dialogue
-from agentrail.cli.terminal.completing import KnownNames, is_completed
-from agentrail.cli.terminal.helping import Completions, history_in
-from agentrail.cli.terminal.inks import Ink, Rows
-from agentrail.cli.terminal.keys import BURST_QUIET_SECONDS, Burst, Chosen, KeyPress, Pastes, SentLine
+from agentrail.cli.stdio import write_all
+from agentrail.cli.terminal.approval_dialog import Dialogue
+from agentrail.cli.terminal.completion import KnownNames, is_completed
+from agentrail.cli.terminal.editor_history import Completions, history_in
+from agentrail.cli.terminal.key_bindings import BURST_QUIET_SECONDS, Burst, Chosen, KeyPress, Pastes, SentLine
+from agentrail.cli.terminal.styles import Ink, Rows
 from agentrail.events import Approval
 from agentrail.sandboxes.programs import find_program
 

@@ -17,9 +17,10 @@ from typing import Final
 import trio
 from attrs import evolve
 
-from agentrail.cli.output import OutputClosed, OutputFailed
-from agentrail.cli.rendering import Piece
-from agentrail.cli.terminal.completing import KnownNames, ListFiles
+from agentrail.cli.event_text import Piece
+from agentrail.cli.stdio import OutputClosed, OutputFailed
+from agentrail.cli.terminal.chat_layout import Picture
+from agentrail.cli.terminal.completion import KnownNames, ListFiles
 from agentrail.cli.terminal.editor import (
     REDRAW_SECONDS,
     RESIZE_SECONDS,
@@ -28,9 +29,8 @@ from agentrail.cli.terminal.editor import (
     Typing,
     size_of_terminal,
 )
-from agentrail.cli.terminal.inks import Ink, Rows, decide_colors, decide_unicode
-from agentrail.cli.terminal.keys import SentLine
-from agentrail.cli.terminal.picture import Picture
+from agentrail.cli.terminal.key_bindings import SentLine
+from agentrail.cli.terminal.styles import Ink, Rows, decide_colors, decide_unicode
 from agentrail.events import Event
 
 # Output to stderr, held back while a screen is open: a log line among an editor's rows makes both unreadable.

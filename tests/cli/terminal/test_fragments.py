@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 
 from agentrail.cli.terminal.editor import _fragments_of
-from agentrail.cli.terminal.inks import Ink, draw_line
+from agentrail.cli.terminal.styles import Ink, draw_line
 
 STYLES = st.sampled_from(["", "bold", "dim", "fault", "good", "bold asks", "dim italic"])
 ROWS = st.lists(st.lists(st.tuples(st.text("ab –✓\x1b", max_size=6), STYLES), max_size=4), max_size=5)

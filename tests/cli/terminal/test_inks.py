@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from agentrail.cli.markdown_blocks import Block
-from agentrail.cli.terminal.inks import (
+from agentrail.cli.terminal.styles import (
     Ink,
     decide_colors,
     draw_block,

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.cli.terminal.completing import KnownNames, complete, is_completed
-from agentrail.cli.terminal.keys import (
+from agentrail.cli.terminal.completion import KnownNames, complete, is_completed
+from agentrail.cli.terminal.key_bindings import (
     MIN_BURST,
     TWICE_WITHIN_SECONDS,
     Burst,

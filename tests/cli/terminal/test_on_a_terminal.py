@@ -343,7 +343,7 @@ async def test_a_crash_is_told_above_the_prompt_and_cuts_nothing(tmp_path):
     now = tmp_path / "now"
     program = (
         f"{LATE_CRASH.replace('FILE', repr(str(now)))}"
-        f"from agentrail.cli.commands import run_command_line\nsys.exit(run_command_line({[*TALK]!r}))\n"
+        f"from agentrail.cli.command_tree import run_command_line\nsys.exit(run_command_line({[*TALK]!r}))\n"
     )
     async with open_screen(program, warm=PROGRAM, columns=60) as seen:
         await seen.wait_for(READY)

@@ -3,8 +3,8 @@
 import msgspec
 from hypothesis import given, strategies as st
 
-from agentrail.cli.terminal.inks import Ink
-from agentrail.cli.terminal.picture import Picture
+from agentrail.cli.terminal.chat_layout import Picture
+from agentrail.cli.terminal.styles import Ink
 from agentrail.events import (
     AgentEnd,
     AgentStart,

@@ -1,0 +1,236 @@
+"""Configuration files that apply to a directory, and their bytes.
+
+Each file is read once, so that the parsed bytes are the hashed ones.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.config.config_file import MAX_CONFIG_BYTES, Scope
+from agentrail.config.key_filter import in_one_line
+from agentrail.errors import OptionError
+from agentrail.named_modules import ModuleFile
+
+FileOrigin: TypeAlias = Literal[
+    "agentrail", "claude", "codex", "claude settings", "claude command", "codex command", "gemini command"
+]
+_AGENTS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
+    ("claude", "claude", ".claude/agents", "*.md"),
+    ("codex", "codex", ".codex/agents", "*.toml"),
+)
+_COMMANDS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
+    ("claude", "claude command", ".claude/commands", "**/*.md"),
+    ("codex", "codex command", ".codex/prompts", "*.md"),
+    ("gemini", "gemini command", ".gemini/commands", "**/*.toml"),
+)
+
+CONFIG_NAME: Final = "agentrail.toml"
+AGENTS_FOLDER: Final = Path(".agentrail") / "agents"
+USER_FOLDER: Final = ".agentrail"
+PERMISSIONS_FILE: Final = Path(USER_FOLDER) / "permissions.toml"
+CONFIG_VARIABLE: Final = "AGENTRAIL_CONFIG"
+MAX_AGENT_FILES: Final = 1_000
+
+
+@frozen(kw_only=True)
+class FoundFile:
+    """A file as found on disk.
+
+    Attributes:
+        name: Display name.
+        path: Path of the file.
+        folder: Base directory of the paths and modules in it.
+        key: Its path relative to the trusted directory.
+        data: Its bytes, up to one byte over the size limit.
+        scope: Whether it belongs to the project or the user.
+        origin: Program whose format it has.
+        unread: Why it could not be read, or empty. Only files of other programs are listed despite that.
+    """
+
+    name: str
+    path: Path
+    folder: Path
+    key: str
+    data: bytes
+    scope: Scope
+    origin: FileOrigin = "agentrail"
+    unread: str = ""
+
+
+@frozen(kw_only=True)
+class FoundFiles:
+    """The files that apply.
+
+    Attributes:
+        directory: The project's directory. None without a project.
+        project: The project's files.
+        user: The user's files.
+        code: The modules that the project's files name, and the local modules that these import. Empty if the directory
+            is not trusted.
+        why: How the directory was found, for display.
+    """
+
+    directory: Path | None = None
+    project: tuple[FoundFile, ...] = ()
+    code: tuple[ModuleFile, ...] = ()
+    user: tuple[FoundFile, ...] = ()
+    why: str = ""
+
+
+def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> FoundFiles:
+    """Find the files of the project and of the user."""
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    user_folder = None if home is None else home / USER_FOLDER
+    directory, named, why = _find_project(config, environ, cwd, home)
+    project: tuple[FoundFile, ...] = ()
+    if directory is not None:
+        toml = directory / CONFIG_NAME if named is None else named
+        agents = directory / AGENTS_FOLDER
+        # In the home directory these are the user's own files.
+        agents_of_user = None if user_folder is None else user_folder / "agents"
+        project = _read_all(
+            toml, None if agents == agents_of_user else agents, directory, scope="project", cwd=cwd, home=home
+        )
+        if directory != home:
+            project += _read_permissions(directory, directory, "project", cwd, home)
+    user: tuple[FoundFile, ...] = ()
+    if user_folder is not None:
+        user = _read_all(
+            user_folder / CONFIG_NAME, user_folder / "agents", user_folder, scope="user", cwd=cwd, home=home
+        )
+        user += _read_permissions(user_folder.parent, user_folder, "user", cwd, home)
+    return FoundFiles(directory=directory if project else None, project=project, user=user, why=why)
+
+
+def _find_project(
+    config: Path | None, environ: Mapping[str, str], cwd: Path, home: Path | None
+) -> tuple[Path | None, Path | None, str]:
+    """Return the project directory, the explicitly named file, and how it was found."""
+    named, why = config, "--config"
+    if named is None and environ.get(CONFIG_VARIABLE):
+        named, why = Path(environ[CONFIG_VARIABLE]).expanduser(), CONFIG_VARIABLE
+    if named is not None:
+        named = cwd / named
+        if not named.is_file():
+            raise OptionError([f"{why} is {str(named)!r}: there is no such file"])
+        return named.resolve().parent, named.resolve(), why
+    for place in (cwd, *cwd.parents):
+        own = (place / AGENTS_FOLDER).is_dir() or (place / PERMISSIONS_FILE).is_file()
+        if (place / CONFIG_NAME).is_file() or (own and place != home):
+            return place, None, "found above" if place != cwd else "found here"
+        if place == home or (place / ".git").exists():
+            break
+    return None, None, ""
+
+
+def _read_permissions(
+    directory: Path, folder: Path, scope: Scope, cwd: Path, home: Path | None
+) -> tuple[FoundFile, ...]:
+    """Read the file of "always" rules, if there is one."""
+    path = directory / PERMISSIONS_FILE
+    if not path.is_file():
+        return ()
+    key, name = PERMISSIONS_FILE.as_posix(), show_path(path, cwd, home)
+    data = read_bytes(path, follow=False)
+    return (FoundFile(name=name, path=path, folder=folder, key=key, data=data, scope=scope),)
+
+
+def _read_all(  # noqa: PLR0913 - of this file alone
+    toml: Path, agents: Path | None, directory: Path, *, scope: Scope, cwd: Path, home: Path | None
+) -> tuple[FoundFile, ...]:
+    paths = [toml] if toml.is_file() else []
+    if agents is not None and agents.is_dir():
+        found = sorted(one for one in agents.iterdir() if one.suffix == ".md")
+        if len(found) > MAX_AGENT_FILES:
+            raise OptionError([f"{agents} has {len(found)} agents: expected at most {MAX_AGENT_FILES}"])
+        paths += found
+    return tuple(
+        FoundFile(
+            name=show_path(path, cwd, home),
+            path=path,
+            folder=directory,
+            key=path.relative_to(directory).as_posix(),
+            data=read_bytes(path, follow=path is toml),
+            scope=scope,
+        )
+        for path in paths
+    )
+
+
+def find_imported(
+    place: Path, kinds: Mapping[str, Sequence[str]], *, scope: Scope, cwd: Path, home: Path | None
+) -> tuple[FoundFile, ...]:
+    """Find files of other programs."""
+    wanted: list[tuple[FileOrigin, Path]] = []
+    for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
+        for owner, origin, folder, pattern in table:
+            if owner not in kinds.get(kind, ()):
+                continue
+            found = sorted((place / folder).glob(pattern))
+            if len(found) > MAX_AGENT_FILES:
+                raise OptionError(
+                    [f"{place / folder} has {len(found)} {kind}: expected at most {MAX_AGENT_FILES}"]
+                )
+            wanted += [(origin, one) for one in found]
+    if "claude" in kinds.get("permissions", ()):
+        settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
+        wanted += [("claude settings", one) for one in settings if one.is_file()]
+    return tuple(
+        _found_imported(path, origin, place, scope, show_path(path, cwd, home)) for origin, path in wanted
+    )
+
+
+def _found_imported(path: Path, origin: FileOrigin, place: Path, scope: Scope, name: str) -> FoundFile:
+    data, unread = b"", ""
+    try:
+        data = read_bytes(path, follow=False)
+    except OptionError as error:
+        if origin == "claude settings":  # without it, denied calls would be allowed
+            raise
+        unread = error.faults[0]
+    return FoundFile(
+        name=name,
+        path=path,
+        folder=place,
+        key=path.relative_to(place).as_posix(),
+        data=data,
+        scope=scope,
+        origin=origin,
+        unread=unread,
+    )
+
+
+def show_path(path: Path, cwd: Path, home: Path | None) -> str:
+    """Return the shortest form of a path, in one line."""
+    return in_one_line(_short(path, cwd, home))
+
+
+def _short(path: Path, cwd: Path, home: Path | None) -> str:
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    if home is not None and path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    return str(path)
+
+
+def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
+    """Read a file, up to one byte over the limit."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OptionError([f"{path} is no ordinary file: write one, or take it away"])
+            pieces = []
+            while most >= 0 and (piece := file.read(most + 1)):
+                pieces.append(piece)
+                most -= len(piece)
+            return b"".join(pieces)
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP and not follow else error.strerror
+        raise OptionError([f"{path} cannot be read: {reason}"]) from error

@@ -1,0 +1,128 @@
+"""Files for "always" rules: `.agentrail/permissions.toml` of a trusted project, otherwise the user's own."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.blueprints.config_discovery import PERMISSIONS_FILE, FoundFiles, read_bytes, show_path
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.trust_store import (
+    changing_files,
+    digests_of,
+    is_trusted,
+    read_trust,
+    write_trust,
+)
+from agentrail.config.config_file import MAX_CONFIG_BYTES, Scope
+from agentrail.config.permission_toml import with_allowed
+from agentrail.config.trust import file_digest
+from agentrail.errors import OptionError
+
+
+@frozen(kw_only=True)
+class PermissionFile:
+    """Target of a rule.
+
+    Attributes:
+        path: The file. It may not exist yet.
+        shown: Shortest form of the path.
+    """
+
+    path: Path
+    shown: str
+    scope: Scope
+
+
+def find_permission_file(
+    environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
+) -> PermissionFile | None:
+    """Return the file for rules that the user makes in a directory. None if there is no place for it."""
+    return _place_in(read_configuration(environ, cwd=cwd, config=config).files, environ, cwd)
+
+
+def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> PermissionFile | None:
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    if files.directory is not None and is_trusted(files, environ):
+        path = files.directory / PERMISSIONS_FILE
+        return PermissionFile(path=path, shown=show_path(path, cwd, home), scope="project")
+    if home is None:
+        return None
+    path = home / PERMISSIONS_FILE
+    return PermissionFile(path=path, shown=show_path(path, cwd, home), scope="user")
+
+
+def keep_allowed(
+    rules: Sequence[str], environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
+) -> PermissionFile | None:
+    """Add `allow` rules to the user's file. A trusted project stays trusted, with the new file."""
+    with changing_files(environ):
+        return _keep(rules, environ, cwd, config)
+
+
+def _keep(
+    rules: Sequence[str], environ: Mapping[str, str], cwd: Path, config: Path | None
+) -> PermissionFile | None:
+    # Includes imported files of other programs, which are trusted with the project.
+    files = read_configuration(environ, cwd=cwd, config=config).files
+    place = _place_in(files, environ, cwd)
+    if place is None or not rules:
+        return None
+    text = _text_of(place, files)
+    made = with_allowed(text, rules, name=place.shown)
+    if len(made.encode()) > MAX_CONFIG_BYTES:
+        raise OptionError(
+            [f"{place.shown} would be longer than {MAX_CONFIG_BYTES // 1024} KiB: take rules out"]
+        )
+    if made != text:
+        _write(place, made, partial(_trust_still, files, made, environ) if place.scope == "project" else None)
+    return place
+
+
+def _text_of(place: PermissionFile, files: FoundFiles) -> str:
+    """Return the text of the file. For a project, that is the text just trusted, without later changes."""
+    found = [one.data for one in files.project if one.path == place.path]
+    if not found and place.scope == "user" and os.path.lexists(place.path):
+        found = [read_bytes(place.path, follow=False)]
+    try:
+        return b"".join(found).decode()
+    except UnicodeDecodeError as error:
+        raise OptionError([f"{place.shown} is no UTF-8: save it in that encoding"]) from error
+
+
+def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:
+    """Write a file atomically. `agree` runs before the replacement, because a full disk may fail both."""
+    folder = place.path.parent
+    beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
+    try:
+        if folder.is_symlink():
+            raise OptionError([f"{folder} is a link: nothing is written through it"])
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if agree is not None:
+                agree()
+            beside.replace(place.path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise OptionError([f"{place.shown} cannot be written: {error.strerror}"]) from error
+
+
+def _trust_still(files: FoundFiles, text: str, environ: Mapping[str, str]) -> None:
+    """Trust the same files and skills as before, and the file as written.
+
+    Other concurrent changes stay untrusted, because the user has not seen them.
+    """
+    directory = str(files.directory.resolve()) if files.directory is not None else ""
+    listed = read_trust(environ)
+    was = listed.directories.get(directory, {})
+    digests = {**was, **digests_of(files), PERMISSIONS_FILE.as_posix(): file_digest(text.encode())}
+    write_trust(listed.with_directory(directory, digests), environ)

@@ -1,0 +1,122 @@
+"""The trust list on disk: in the user's own directory, where a project cannot write it."""
+
+import fcntl
+import os
+import select
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from agentrail import outside
+from agentrail.blueprints.config_discovery import USER_FOLDER, FoundFiles, read_bytes
+from agentrail.config.trust import Digests, TrustList, decode_trust, encode_trust, file_digest
+from agentrail.errors import OptionError
+
+TRUST_NAME: Final = "trust.json"
+_MAX_BYTES: Final = 8 * 1024 * 1024
+_LOCK_NAME: Final = ".changing"
+_TRIES: Final = 200
+_TRY_AGAIN_SECONDS: Final = 0.01
+
+
+def digests_of(files: FoundFiles) -> Digests:
+    """Return the hashes of a project's files and of the code that they name."""
+    code = {
+        _key_of(one.path, files.directory): file_digest(one.data) for one in files.code if one.path.suffix
+    }
+    return {**code, **{one.key: file_digest(one.data) for one in files.project}}
+
+
+def is_listed(files: FoundFiles, environ: Mapping[str, str]) -> bool:
+    """Return whether the user trusts the directory of a project, with its current or earlier files."""
+    return files.directory is not None and str(files.directory.resolve()) in read_trust(environ).directories
+
+
+def _key_of(path: Path, directory: Path | None) -> str:
+    inside = directory is not None and path.is_relative_to(directory)
+    return path.relative_to(directory).as_posix() if inside and directory is not None else str(path)
+
+
+def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:
+    """Return whether the user trusts the current files of a project."""
+    if files.directory is None:
+        return False
+    return read_trust(environ).trusts(str(files.directory.resolve()), digests_of(files))
+
+
+def read_trust(environ: Mapping[str, str]) -> TrustList:
+    """Read the trust list. A missing file is an empty list."""
+    path = _path_of(environ)
+    if path is None or not path.exists():
+        return TrustList()
+    try:
+        text = read_bytes(path, most=_MAX_BYTES).decode()
+    except UnicodeDecodeError:
+        text = ""
+    return decode_trust(text, name=str(path))
+
+
+@contextmanager
+def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
+    """Lock the trust list and the rule files against other processes, so that concurrent read-modify-writes lose nothing.
+
+    Without a home directory there is no list and nothing to lock.
+    """
+    path = _path_of(environ)
+    if path is None:
+        yield
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Never deleted: with a second lock file, two processes could write at once.
+        lock = os.open(
+            path.with_name(_LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+    except OSError as error:
+        raise OptionError([f"{path.parent} cannot be written: {error.strerror}"]) from error
+    try:
+        _take_turn(lock, path.parent)
+        yield
+    finally:
+        os.close(lock)  # releases the lock
+
+
+def _take_turn(lock: int, folder: Path) -> None:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Counts attempts instead of reading a clock, because a simulated clock may stand still.
+            select.select((), (), (), _TRY_AGAIN_SECONDS)
+        except OSError:  # the file system has no locks: refusing would be worse than the race
+            return
+        else:
+            return
+    raise OptionError([f"another process is changing what {folder} keeps: try again when it is done"])
+
+
+def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
+    """Write the trust list atomically."""
+    path = _path_of(environ)
+    if path is None:
+        raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])
+    beside = path.with_name(f".{TRUST_NAME}.{outside.ids(4)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
+                file.write(encode_trust(trusted))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise OptionError([f"{path} cannot be written: {error.strerror}"]) from error
+    return path
+
+
+def _path_of(environ: Mapping[str, str]) -> Path | None:
+    return Path(environ["HOME"]) / USER_FOLDER / TRUST_NAME if environ.get("HOME") else None

@@ -1,0 +1,65 @@
+"""The command line of `agentrail chat` as a value. Imports no heavy modules."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from attrs import frozen
+from cyclopts import Parameter
+
+from agentrail.cli.config_setup import CommandSetup, ConfigFiles
+from agentrail.cli.run_options import ApproveOption, Choices
+from agentrail.cli.storage_options import KeepingOptions
+
+ResumeOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Go on with a session that was kept: --resume ID, or --resume alone for the one that was at work last.",
+        show_default=False,
+    ),
+]
+
+ConnectOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Talk with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID one that is there.",
+        show_default=False,
+    ),
+]
+
+
+CodingOption: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        help="Talk with the built-in coding agent: tools for files, a shell, a list of tasks and sub-agents. It asks before it changes "
+        "anything or runs a command, unless a rule of [permissions] allows it.",
+        negative="",
+        show_default=False,
+    ),
+]
+
+
+@frozen(kw_only=True)
+class ChatOrder:
+    """The command line of a chat.
+
+    Attributes:
+        keeping: How the session is stored, and which one to resume.
+        files: The configuration files to read first, or None if already read or not used.
+        setup: The settings of the configuration files, or None if there are none.
+        trust_project: Whether to trust the project's files for this run.
+        config: The configuration file given on the command line, or None.
+        connect: The server that runs the session, or None for this process.
+        agent: The agent of the configuration, or the profile of the server. None selects the default.
+        coding: Whether to use the built-in coding agent instead of a configured one.
+    """
+
+    choices: Choices
+    approve: ApproveOption
+    keeping: KeepingOptions
+    files: ConfigFiles | None = None
+    setup: CommandSetup | None = None
+    trust_project: bool = False
+    config: Path | None = None
+    connect: str | None = None
+    agent: str | None = None
+    coding: bool = False

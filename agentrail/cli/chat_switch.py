@@ -1,0 +1,132 @@
+"""`/clear`, `/sessions`, `/resume` and `/export FILE` of a chat: switch conversations, or export one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+from msgspec.structs import replace
+
+from agentrail import outside
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli.session_views import shorten, show_rows, standing_word
+from agentrail.cli.store_access import all_sessions, find_one, latest_of, shown_id
+from agentrail.cli.terminal.completion import Words
+from agentrail.core.values.transcript import transcript_of
+from agentrail.errors import AgentrailError, CommandError
+from agentrail.messages import JsonObject, Message, SessionId
+from agentrail.runtime.journal_state import journal_entries
+
+SWITCHING: Final = frozenset({"clear", "sessions", "resume"})
+_MAX_LISTED: Final = 20
+_FIRST_RECORDS: Final = 8
+"""The number of records searched for the first prompt."""
+
+
+@frozen(kw_only=True)
+class GoTo:
+    """The next conversation of a chat.
+
+    Attributes:
+        session: The session to resume, or None for a new one.
+    """
+
+    session: SessionId | None = None
+
+
+async def switch(name: str, text: str, store: Store | None, current: SessionId) -> GoTo | tuple[str, ...]:
+    """Run a command about other sessions."""
+    if name == "clear":
+        return GoTo()
+    if store is None or store.is_immediate:
+        message = f"/{name} needs a store, and this chat keeps nothing"
+        raise CommandError(message)
+    if name == "sessions":
+        return await outside.offload(_listed, store, current)
+    found = await outside.offload(
+        lambda: find_one(store, text, "") if text else _latest_of_others(store, current)
+    )
+    if found.session == current:
+        message = f"this is session {current}"
+        raise CommandError(message)
+    return GoTo(session=SessionId(shown_id(found)))
+
+
+def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
+    """Return the most recently active session other than this one."""
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    others = (one for one in all_sessions(store, filters) if one.session != current)
+    latest = max(others, key=lambda one: one.written_at_ms, default=None)
+    return latest_of(store) if latest is None else latest
+
+
+def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
+    """List the sessions that can be resumed, the latest first."""
+    found = _latest_first(store)
+    words = [
+        (titled(store, one), "this one" if one.session == current else standing_word(one, is_owned=False))
+        for one in found[:_MAX_LISTED]
+    ]
+    more = (
+        [f"… and {len(found) - _MAX_LISTED} more: agentrail sessions list"]
+        if len(found) > _MAX_LISTED
+        else []
+    )
+    return (*show_rows(words), *more, "/resume ID goes on with one")
+
+
+async def others_in(store: Store | None, current: SessionId) -> Words:
+    """Return the sessions of a store that `/resume` accepts, the latest first, each with its status and title."""
+    if store is None or store.is_immediate:
+        await trio.lowlevel.checkpoint()
+        return ()
+    found = await outside.offload(_named, store)
+    return [
+        (one.session, f"{standing_word(one, is_owned=False)} · {shorten(one.standing.title)}")
+        for one in found
+        if one.session != current
+    ]
+
+
+def _named(store: Store) -> list[StoredSession]:
+    return [titled(store, one) for one in _latest_first(store)[:_MAX_LISTED]]
+
+
+def titled(store: Store, stored: StoredSession) -> StoredSession:
+    """Return a session titled by its first words if it has no title, because an id tells users little. Blocks."""
+    if stored.standing.title:
+        return stored
+    try:
+        begins = journal_entries(store, stored, stored.first_seq - 1, _FIRST_RECORDS)
+    except AgentrailError:  # an unreadable session gets no title, and resuming it reports the reason
+        return stored
+    words = (shorten(text) for one in begins if one.kind == "prompt" for text in _texts_in(one.body))
+    title = next(filter(None, words), "")
+    return replace(stored, standing=replace(stored.standing, title=title))
+
+
+def _texts_in(body: JsonObject) -> Iterator[str]:
+    content: Any = body.get("content")
+    for block in content if isinstance(content, Sequence) else ():
+        if isinstance(block, Mapping) and isinstance(block.get("text"), str):
+            yield block["text"]
+
+
+def _latest_first(store: Store) -> list[StoredSession]:
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    return sorted(all_sessions(store, filters), key=lambda one: one.written_at_ms, reverse=True)
+
+
+def export_to(file: Path, messages: Sequence[Message]) -> str:
+    """Write a conversation to a new file, and return a confirmation."""
+    try:
+        with file.open("x", encoding="utf-8", errors="replace") as opened:
+            opened.write(transcript_of(messages))
+    except FileExistsError:
+        message = f"{file} is there already: name a file that is not"
+        raise CommandError(message) from None
+    except OSError as error:
+        message = f"{shorten(str(file))} cannot be written: {error.strerror}"
+        raise CommandError(message) from error
+    return f"{file}: {len(messages)} messages"

@@ -1,0 +1,289 @@
+"""`agentrail config check`, `agentrail init`, `agentrail trust`: check, write and trust configuration files, without a model."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from agentrail.blueprints.builder import faults_of_building
+from agentrail.blueprints.config_discovery import CONFIG_NAME
+from agentrail.blueprints.configuration import Configuration, digests_of_skills, read_configuration
+from agentrail.blueprints.trust_store import changing_files, digests_of, read_trust, write_trust
+from agentrail.cli.config_setup import MODEL_VARIABLE, ConfigFiles, write_faults
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.host_config import faults_of_host
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES
+from agentrail.cli.stdio import write_error
+from agentrail.cli.text_output import print_text
+from agentrail.config.key_filter import HIDDEN, hide_keys, in_one_line, names_secret
+from agentrail.config.schema import BudgetForm, HeaderForm, PluginForm, PromptForm, SearchForm, SecretForm
+from agentrail.config.settings import PolicySettings, Settings, Sourced
+from agentrail.errors import AgentrailError, OptionError
+
+app: Final = App(name="config", result_action="return_value")
+
+_NAME_WIDTH: Final = 26
+_VALUE_WIDTH: Final = 48
+_MAX_SHOWN: Final = 600
+
+TEMPLATE: Final = """# What agentrail does in this directory. `agentrail config check` says what results, and where each value comes from.
+# Files count in full once you trust them: `agentrail trust`. Until then they may only narrow.
+version = 1
+
+# Which agent `agentrail run` and `agentrail chat` use when none is named with --agent.
+default_agent = "helper"
+
+# What holds for all agents that do not say it themselves.
+[defaults]
+# model = "anthropic:claude-sonnet-4-5"      # without one, the environment says; demo: needs no key
+max_turns = 50
+
+[agents.helper]
+description = "Answers questions about the files here."
+# A text, or { file = "prompts/helper.md" }.
+prompt = "You help with the files in this directory. Say where you found what you say."
+# Built-in tools, or yours: "package.module:name".
+tools = ["list_dir", "read_file", "glob", "grep"]
+# agents = ["reviewer"]                      # who may work for it
+# budget = { max_cost_usd = 2.0 }
+
+# [agents.reviewer]
+# description = "Reads a change and says what is wrong with it."
+# base = "coding"                            # files, a shell that asks, a list of what is to do, sub-agents
+
+# An agent may also be a file: .agentrail/agents/NAME.md, front matter and then the prompt.
+
+# What runs, what asks and what does not: deny, then ask, then allow, then the mode. agentrail permissions explain says why.
+# [permissions]
+# allow = ["shell(git status)", "shell(pytest *)"]
+# deny = ["shell(git push *)", "read_file(.env)"]
+
+# Keys never stand here: { env = "NAME" } or { file = "path" }.
+# [providers.anthropic]
+# api_key = { env = "ANTHROPIC_API_KEY" }
+
+# What the capability "web" may fetch, and who searches for it.
+# [web]
+# allow = ["python.org"]
+# search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
+# model = "anthropic:claude-haiku-4-5"       # who answers a question about a page
+
+# What makes vectors, so that memories and knowledge bases are found by meaning too; needs the extra embeddings
+# [embedder]
+# model = "text-embedding-3-small"
+# dimension = 1536
+
+# What `agentrail serve` serves: a profile for each agent, with its name as id.
+# [host]
+# port = 8700
+# profiles = ["helper"]                      # without it: all agents
+# token_file = "tokens.toml"                 # agentrail token new writes it; others than this machine need one
+# limits = { messages_per_minute = 20, cost_per_day_usd = 5.0 }
+"""
+"""The file that `agentrail init` writes. A test ensures that it passes the check."""
+
+
+@app.command(
+    name="check",
+    help="""Read, build and show what configuration files say, with the file and line of each value; secrets are hidden.
+
+    Code that they name is imported. Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage.""",
+)
+def check_files(
+    *,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    debug: Debug = False,
+) -> Exit:
+    """Check configuration files. See the help above."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
+    except AgentrailError as error:
+        write_faults(error)
+        return Exit.USAGE if files.config is not None and not files.config.is_file() else Exit.FAILED
+    if read.notice is not None:
+        write_error(f"{read.notice}.")
+    # A second check finds the remaining faults.
+    built = faults_of_building(read.settings, skills=read.read_skills)
+    faults = tuple(dict.fromkeys((*read.faults, *built, *faults_of_host(read.settings))))
+    for fault in faults:
+        write_error(str(fault))
+    for note in read.notes:
+        write_error(f"not read: {note}")
+    return (
+        Exit.FAILED
+        if faults
+        else print_text("\n".join(map(in_one_line, show_configuration(read, os.environ))))
+    )
+
+
+def init(
+    *,
+    debug: Debug = False,
+) -> Exit:
+    """Write a commented configuration file. See `command_tree.py` for the help."""
+    send_logs_to_stderr(debug=debug)
+    path = Path(CONFIG_NAME)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except FileExistsError:
+        write_error(f"{path} is there already: agentrail config check says what it does")
+        return Exit.USAGE
+    except OSError as error:
+        write_error(f"{path} cannot be written: {error.strerror}")
+        return Exit.FAILED
+    return print_text(f"{path} is written: look at it, then agentrail trust, and agentrail config check")
+
+
+def trust(
+    *,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    forget: Annotated[
+        bool, Parameter(help="Trust the directory no more.", negative="", show_default=False)
+    ] = False,
+    debug: Debug = False,
+) -> Exit:
+    """Trust a project's configuration files in their current state. See `command_tree.py` for the help."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        read = read_configuration(os.environ, config=files.config, to_trust=True)
+        directory = read.files.directory
+        if directory is None:
+            raise OptionError(
+                [f"there is no {CONFIG_NAME} here or above, and no .agentrail/agents: nothing to trust"]
+            )
+        read.check()
+        where, skills = str(directory.resolve()), {}
+        if not forget:
+            skills = digests_of_skills(read.read_skills(), directory.resolve())
+        with changing_files(os.environ):
+            listed = read_trust(os.environ)
+            if forget:
+                listed = listed.without_directory(where)
+            else:
+                listed = listed.with_directory(where, {**digests_of(read.files), **skills})
+            path = write_trust(listed, os.environ)
+    except AgentrailError as error:
+        write_faults(error)
+        return Exit.FAILED
+    if forget:
+        return print_text(f"{where} is not trusted any more ({path})")
+    granted = [f"  {one}" for one in read.not_granted]
+    names = ", ".join(
+        dict.fromkeys([*(one.name for one in read.files.project), *digests_of(read.files), *skills])
+    )
+    lines = [f"{where} is trusted, as these files are now: {names} ({path})"]
+    return print_text("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
+
+
+# --- the resulting configuration, as text
+
+
+def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the resulting configuration, one line per value, without secrets."""
+    names = [one.name for one in (*read.files.project, *read.files.user)]
+    if not names:
+        yield f"there is no {CONFIG_NAME} here or above, and none of yours: agentrail init writes one"
+        return
+    yield f"files: {', '.join(names)}"
+    if read.files.directory is not None:
+        yield f"project: {read.files.directory}, {'trusted' if read.trusted else 'not trusted'} ({read.files.why})"
+    if environ.get(MODEL_VARIABLE):
+        yield f"model: {MODEL_VARIABLE} is set, and stands in front of these files"
+    settings = read.settings
+    if settings.default_agent is not None:
+        yield _row("default_agent", settings.default_agent)
+    yield from _table("defaults", settings.defaults)
+    for name, options in settings.providers.items():
+        yield from _table(f"providers.{name}", options, environ)
+    yield from _table("skills", settings.skills)
+    yield from _table("import", settings.imports)
+    yield from _table("models", settings.models)
+    yield from _table("web", settings.web, environ)
+    yield from _table("memory", settings.memory)
+    yield from _table("embedder", settings.embedder, environ)
+    yield from _table("host", settings.host)
+    for name, key in SERVE_KEYS.items():
+        if environ.get(SERVE_VARIABLES[name]):
+            yield f"  {SERVE_VARIABLES[name]} is set, and stands in front of {key}"
+    for policy in settings.policies:
+        yield from _policy(f"permissions of the {policy.scope}", policy)
+    for name in settings.agents:
+        yield from _agent(name, settings)
+
+
+def _agent(name: str, settings: Settings) -> Iterator[str]:
+    agent = settings.agents[name]
+    yield ""
+    yield f"[agents.{name}] ({agent.own.scope}, {agent.own.place})"
+    for option, said in {**settings.defaults, **agent.values}.items():
+        yield f"  {_row(option, said)}"
+    if not agent.policy.is_empty:
+        yield from _policy("  permissions of its own", agent.policy)
+
+
+def _table(
+    name: str, values: Mapping[str, Sourced], environ: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    if values:
+        yield ""
+        yield f"[{name}]"
+    for option, said in values.items():
+        yield f"  {_row(option.removesuffix('_'), said, environ)}"
+
+
+def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
+    yield ""
+    yield f"{title}:"
+    if policy.mode is not None:
+        yield f"  {_row('mode', policy.mode)}"
+    for name, rules in (("deny", policy.deny), ("ask", policy.ask), ("allow", policy.allow)):
+        for rule in rules:
+            yield f"  {_row(name, rule)}"
+
+
+def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
+    text = in_one_line(
+        show_setting(name, said.value, environ), _MAX_SHOWN
+    )  # so that its source still fits behind it
+    return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
+
+
+def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None) -> str:
+    """Format a value in one line. For a secret, show its source and never its value."""
+    match value:
+        case SecretForm(env=str(variable)):
+            is_set = environ is not None and bool(environ.get(variable))
+            return f"{value} ({'set' if is_set else 'not set'})"
+        case SecretForm():
+            return str(value)
+        case PromptForm(replace=Mapping() as replace):
+            rest = show_setting(name, PromptForm(text=value.text, file=value.file), environ)
+            return f"{rest}, replace {', '.join(replace)}"
+        case PromptForm(file=str(file)):
+            return f'{{ file = "{file}" }}'
+        case PromptForm(text=text):
+            shown = hide_keys(text or "")  # before truncating: half a key is not recognised as one
+            return repr(shown if len(shown) <= _VALUE_WIDTH else f"{shown[:_VALUE_WIDTH]}…")
+        case HeaderForm(secret=secret):
+            return HIDDEN if secret is None else show_setting(name, secret, environ)
+        case PluginForm(use=use, options=options):
+            return use if not options else f"{use} ({show_setting('', options)})"
+        case SearchForm(engine=engine, api_key=key, url=url):
+            told = (engine, url, None if key is None else show_setting("api_key", key, environ))
+            return ", ".join([one for one in told if one is not None])
+        case BudgetForm():
+            limits = ("max_cost_usd", "max_total_tokens")
+            return ", ".join(
+                f"{one} {getattr(value, one)}" for one in limits if getattr(value, one) is not None
+            )
+        case tuple():
+            return ", ".join(show_setting(name, one.value, environ) for one in value)
+        case Mapping():
+            return ", ".join(f"{key} = {show_setting(key, one, environ)}" for key, one in value.items())
+        case _:
+            return HIDDEN if names_secret(name) else hide_keys(str(value))

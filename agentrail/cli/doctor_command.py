@@ -1,0 +1,443 @@
+"""`agentrail doctor`: report what is configured, installed and reachable, and how to fix the rest. Costs nothing."""
+
+import importlib.util
+import os
+import platform
+import shlex
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import trio
+from attrs import evolve, frozen
+
+from agentrail.abc.store import Filters
+from agentrail.app import (
+    ASK_WITHIN_SECONDS,
+    VARIABLES,
+    VENDOR_URLS,
+    choose_model,
+    list_models,
+    make_provider,
+    provider_of,
+)
+from agentrail.builds import FOLDER, Build, look_at_build
+from agentrail.cli.config_setup import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    model_of_files,
+    options_of_files,
+    read_setup,
+)
+from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.host_config import directory_of_host, faults_of_host, named_stores
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.run_options import BaseUrl, Model
+from agentrail.cli.serve_options import ServeFlags, decide_serving, show_serving
+from agentrail.cli.storage_options import DEFAULT_STORE, DataDirectory
+from agentrail.cli.store_access import all_sessions, is_process_there
+from agentrail.cli.text_output import print_text
+from agentrail.config.settings import Settings
+from agentrail.distribution import IMPORT_NAME, NAME, find_foreign, install_command
+from agentrail.errors import AgentrailError, ProviderError, StoreUnavailable
+from agentrail.providers.failures import Vendor
+from agentrail.providers.http import HttpClients
+from agentrail.sandboxes.confinement import probe
+from agentrail.sandboxes.programs import find_program
+from agentrail.stores.data_directory import find_data_directory
+from agentrail.stores.named import path_of_store
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_files import beside, check_place, writer_of
+
+CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
+
+
+@frozen(kw_only=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        verdict: `good`, `absent` (a run works without it), or `bad` (a run would fail).
+        text: The result. Never the value of a variable.
+        remedy: How to fix it, if possible.
+    """
+
+    name: str
+    verdict: CheckVerdict
+    text: str
+    remedy: str | None = None
+
+
+# Checks of the default store and the `[host]` store: path, size, writer, and commit time.
+
+_PAGE_BYTES: Final = 4096
+_COMMIT_TRIES: Final = 5
+_SLOW_MS: Final = 50.0
+"""Noticeable from here on: a prompt waits for one commit, a cycle with a tool for four."""
+_OF_SERVER: Final = "store of [host]"
+
+
+def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
+    """Check the default store and its disk."""
+    try:
+        directory = find_data_directory(environ) if data_dir is None else data_dir
+    except AgentrailError as error:
+        return (_no_store(str(error)),)
+    path = path_of_store(DEFAULT_STORE, directory)
+    assert path is not None  # noqa: S101 - the default is a file
+    try:
+        found = _look_at_file(path)
+    except AgentrailError as error:
+        return (_no_store(str(error)),)
+    return (found, look_at_fsync(_nearest(directory)))
+
+
+def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Check the store of `[host]`, where `agentrail serve` keeps sessions. Other commands use it only on request."""
+    try:
+        usual = find_data_directory(environ)
+        path = path_of_store(
+            named_stores(settings).get("store", DEFAULT_STORE), directory_of_host(settings, environ) or usual
+        )
+        if path in {None, path_of_store(DEFAULT_STORE, usual)}:
+            return ()
+        assert path is not None  # noqa: S101 - checked above
+        found = _look_at_file(path)
+    except AgentrailError as error:
+        text = f"agentrail serve cannot keep sessions: {describe_error(error)}"
+        return (Finding(name=_OF_SERVER, verdict="absent", text=text, remedy="name another place in [host]"),)
+    listing = f"agentrail sessions list --store sqlite:{shlex.quote(str(path))} lists them"
+    return (evolve(found, name=_OF_SERVER, remedy=listing if path.exists() else found.remedy),)
+
+
+def _look_at_file(path: Path) -> Finding:
+    """Describe a store, or report that it does not exist yet."""
+    if path.exists():
+        check_place(path)
+        return _look_into(path)
+    place = _nearest(path.parent)
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        message = f"{place} {'cannot be written' if place.is_dir() else 'is no directory'}"
+        raise StoreUnavailable(message)
+    return Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}")
+
+
+def _no_store(why: str) -> Finding:
+    return Finding(
+        name="store",
+        verdict="absent",  # a run and a chat also work without a store
+        text=f"sessions cannot be kept: {why}",
+        remedy="name another place with --data-dir or AGENTRAIL_DATA_DIR",
+    )
+
+
+def _look_into(path: Path) -> Finding:
+    store = SqliteStore(path, read_only=True)
+    try:
+        count = sum(1 for _ in all_sessions(store, Filters()))
+        store.check_file()
+    finally:
+        store.close()
+    size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
+    pid = writer_of(path)
+    by = f", written by process {pid}" if pid is not None and is_process_there(pid) else ""
+    return Finding(
+        name="store", verdict="good", text=f"{path}: {count} sessions, {show_bytes(size)}, not damaged{by}"
+    )
+
+
+def _nearest(directory: Path) -> Path:
+    """Return the nearest existing path: the directory or an ancestor, which may be a file."""
+    return next(one for one in (directory, *directory.absolute().parents) if os.path.lexists(one))
+
+
+def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf_counter) -> Finding:
+    """Measure how long a page takes to become durable in a directory: the minimum time of a commit."""
+    took: list[float] = []
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            for _ in range(_COMMIT_TRIES):
+                began = stopwatch()
+                file.write(bytes(_PAGE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+                took.append((stopwatch() - began) * 1000)
+    except OSError as error:
+        return Finding(
+            name="fsync", verdict="absent", text=f"could not be tried in {directory}: {error.strerror}"
+        )
+    middle, worst = statistics.median(took), max(took)
+    text = f"{middle:.1f} ms in {directory}, at worst {worst:.1f} ms of {_COMMIT_TRIES} tries"
+    if middle < _SLOW_MS:
+        return Finding(name="fsync", verdict="good", text=text)
+    remedy = "each prompt waits for it: keep sessions on a faster disk, with --data-dir"
+    return Finding(name="fsync", verdict="absent", text=f"slow: {text}", remedy=remedy)
+
+
+def show_bytes(size: int) -> str:
+    """Format a size in bytes."""
+    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million
+
+
+# The report.
+
+_MARKS: Final[Mapping[CheckVerdict, str]] = {"good": "✓", "absent": "–", "bad": "✗"}
+_NAME_WIDTH: Final = 20
+
+
+def doctor(  # noqa: PLR0913 - an option each
+    *,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    data_dir: DataDirectory = None,
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    debug: Debug = False,
+) -> Exit:
+    """Report what is configured, installed and reachable. See `command_tree.py` for the help."""
+    send_logs_to_stderr(debug=debug)
+    setup, looked_at = look_at_files(files, agent)
+    findings = (
+        *look_at_installation(),
+        *looked_at,
+        *look_at_serving(setup, os.environ),
+        *look_at_variables(os.environ),
+        trio.run(look_at_confinement),
+        *look_at_store(os.environ, data_dir),
+        *(() if setup is None else look_at_store_of_server(setup.configuration.settings, os.environ)),
+        *trio.run(look_at_model, model, base_url, setup),
+    )
+    printed = print_text("\n".join(map(show_finding, findings)))
+    return decide_health(findings) if printed is Exit.DONE else printed
+
+
+def decide_health(findings: tuple[Finding, ...]) -> Exit:
+    """Return the exit code: whether a run would work."""
+    return Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE
+
+
+def show_finding(finding: Finding) -> str:
+    """Format a finding, followed by its remedy."""
+    line = f"{_MARKS[finding.verdict]} {finding.name:<{_NAME_WIDTH}} {finding.text}"
+    return f"{line}\n  → {finding.remedy}" if finding.remedy else line
+
+
+def look_at_installation() -> tuple[Finding, ...]:
+    """Check the installed packages and programs."""
+    return (
+        Finding(name="python", verdict="good", text=platform.python_version()),
+        show_build(look_at_build(FOLDER, metadata.version(NAME))[0]),
+        *look_at_distributions(),
+        Finding(name="trio", verdict="good", text=metadata.version("trio")),
+        _look_at_editor(),
+        _look_at_shell(),
+    )
+
+
+def show_build(build: Build) -> Finding:
+    """Report the running build, and why it is not the compiled one."""
+    if build.fault is not None:
+        again = install_command(flags="--force-reinstall --no-deps", editable=False)
+        return Finding(
+            name="build",
+            verdict="absent",  # it runs and behaves the same, but slower
+            text=f"pure, though {build.compiled} modules were compiled: {build.fault}",
+            remedy=f"install it again: AGENTRAIL_COMPILE=1 {again}, or without the variable",
+        )
+    text = f"compiled: {build.modules} modules" if build.modules else "pure: nothing is compiled"
+    return Finding(name="build", verdict="good", text=text)
+
+
+def look_at_distributions() -> tuple[Finding, ...]:
+    """Return a finding for each installed project that has our name and is not ours."""
+    return tuple(
+        Finding(
+            name="distribution",
+            verdict="bad",
+            text=f"another project named {IMPORT_NAME} is installed: {one.version} in {one.folder}"
+            + (f" ({one.summary:.80})" if one.summary else ""),
+            remedy=f"remove it: pip uninstall {IMPORT_NAME}, then {install_command()}",
+        )
+        for one in find_foreign()
+    )
+
+
+def _look_at_editor() -> Finding:
+    if importlib.util.find_spec("prompt_toolkit") is not None:
+        return Finding(name="prompt_toolkit", verdict="good", text=metadata.version("prompt_toolkit"))
+    return Finding(
+        name="prompt_toolkit",
+        verdict="absent",
+        text="not installed, though agentrail needs it: agentrail chat cannot draw its screen",
+        remedy="install it: pip install prompt_toolkit",
+    )
+
+
+def _look_at_shell() -> Finding:
+    shell = find_program("bash") or find_program("sh")
+    if shell is not None:
+        return Finding(name="shell", verdict="good", text=shell)
+    return Finding(
+        name="shell",
+        verdict="absent",
+        text="neither bash nor sh was found: the tool shell cannot run commands",
+        remedy="install bash, or put it on PATH",
+    )
+
+
+async def look_at_confinement() -> Finding:
+    """Check whether commands can be confined here, by trying."""
+    found = await probe("refuse", find_program("bwrap"))
+    if found.mode == "bubblewrap":
+        return Finding(
+            name="bubblewrap", verdict="good", text="works: commands of the tool shell are confined"
+        )
+    return Finding(
+        name="bubblewrap",
+        verdict="absent",
+        text=f"cannot confine commands here: {found.why}",
+        remedy="install bubblewrap; or --shell-fallback unconfined runs commands with all your rights",
+    )
+
+
+def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Check which variables are set."""
+    # Two providers of one vendor use the same variables.
+    names = dict.fromkeys(("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair)))
+    return tuple(
+        Finding(
+            name=name,
+            verdict="good" if environ.get(name) else "absent",
+            text="set" if environ.get(name) else "not set",
+        )
+        for name in names
+    )
+
+
+def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup | None, tuple[Finding, ...]]:
+    """Check the configuration files and the selected agent."""
+    try:
+        setup = read_setup(files, agent)
+    except AgentrailError as error:
+        remedy = "agentrail config check says all that is wrong"
+        return None, (
+            Finding(name="configuration", verdict="bad", text=describe_error(error), remedy=remedy),
+        )
+    if setup is None:
+        return None, (
+            Finding(name="configuration", verdict="absent", text="no agentrail.toml here or above"),
+        )
+    found = setup.configuration.files
+    names = ", ".join(one.name for one in (*found.project, *found.user))
+    agents = "no agent" if setup.agent is None else f"agent {setup.agent}"
+    notice = setup.configuration.notice
+    return setup, (
+        Finding(name="configuration", verdict="good", text=f"{names}; {agents}"),
+        *(() if notice is None else (Finding(name="trust", verdict="absent", text=notice),)),
+    )
+
+
+def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Check where `agentrail serve` would listen, with the source of each value. Empty if nothing is configured."""
+    said = {} if setup is None else setup.configuration.settings.host
+    try:
+        options = decide_serving(ServeFlags(), environ, said)
+    except AgentrailError as error:
+        return (Finding(name="serve", verdict="bad", text=describe_error(error), remedy="set it anew"),)
+    if not options.why:
+        return ()
+    wrong = () if setup is None else faults_of_host(setup.configuration.settings)
+    if wrong:
+        text = " ".join(str(fault) for fault in wrong)
+        return (Finding(name="serve", verdict="bad", text=text, remedy="put that right in the file"),)
+    return (Finding(name="serve", verdict="good", text=show_serving(options)),)
+
+
+async def look_at_model(
+    wanted: str | None, base_url: str | None, setup: CommandSetup | None = None
+) -> tuple[Finding, ...]:
+    """Check which model a run would use, its source, and whether its server can be reached."""
+    try:
+        chosen = model_of_files(setup, os.environ) if wanted is None else None
+        if chosen is None:
+            chosen = await choose_model(os.environ, wanted=wanted, base_url=base_url)
+        async with HttpClients() as http:
+            opts = (
+                {}
+                if setup is None
+                else dict(options_of_files(setup, chosen.model, os.environ)["provider_opts"])
+            )
+            opts |= {"base_url": base_url} if base_url else {}
+            make_provider(chosen.model, opts, http=http, environ=os.environ)
+            found = Finding(name="model", verdict="good", text=f"{chosen.model} ({chosen.why})")
+            return (found, await look_at_server(chosen.model, opts.get("base_url"), os.environ, http))
+    except AgentrailError as error:
+        remedy = "agentrail run --model demo: works without a key and a server"
+        return (Finding(name="model", verdict="bad", text=describe_error(error), remedy=remedy),)
+
+
+async def look_at_server(
+    model: str, base_url: str | None, environ: Mapping[str, str], http: HttpClients
+) -> Finding:
+    """Send a free request to the model's server."""
+    provider = provider_of(model)
+    if provider == "demo":
+        return Finding(name="server", verdict="good", text="demo: needs none")
+    key_variable, url_variable = VARIABLES[provider]
+    url = base_url or environ.get(url_variable) or VENDOR_URLS[provider]
+    if provider in {"openai", "openai-chat"}:
+        return await _look_at_models(model, url, environ.get(key_variable))
+    return await _look_at_address(url, http)
+
+
+async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
+    try:
+        models = await list_models(url, key)
+    except ProviderError as error:
+        return _decide_refusal(url, error)
+    name = model.partition(":")[2]
+    if name in models:
+        return Finding(name="server", verdict="good", text=f"{url} answers and lists {name}")
+    listed = ", ".join(models[:10]) or "none"
+    return Finding(
+        name="server",
+        verdict="absent",  # not bad: some servers accept names that they do not list
+        text=f"{url} answers, but does not list {name}",
+        remedy=f"name one of its models: {listed}{', …' if len(models) > 10 else ''}",  # noqa: PLR2004 - same number
+    )
+
+
+async def _look_at_address(url: str, http: HttpClients) -> Finding:
+    vendor = Vendor(name=url, key_help="")
+    text = f"{url} answers; whether the key is right shows with the first request"
+    try:
+        with trio.fail_after(ASK_WITHIN_SECONDS):
+            await http.get_text(url, headers={}, vendor=vendor)
+    except trio.TooSlowError:
+        text = f"{url} did not answer within {ASK_WITHIN_SECONDS:g} s"
+        return Finding(
+            name="server", verdict="bad", text=text, remedy="look at the network and at --base-url"
+        )
+    except ProviderError as error:
+        if error.status is None:
+            return _decide_refusal(url, error)
+        # Any response, even an error, shows that the server is reachable.
+    return Finding(name="server", verdict="good", text=text)
+
+
+def _decide_refusal(url: str, error: ProviderError) -> Finding:
+    if error.status == 404:  # noqa: PLR2004 - a status is its own name
+        hint = None if url.rstrip("/").endswith("/v1") else "if a run fails: does the address end in /v1?"
+        text = f"{url} answers, but cannot list its models"
+        return Finding(name="server", verdict="good", text=text, remedy=hint)
+    remedy = (
+        "look at the network and at --base-url"
+        if error.status is None
+        else "look at the key and at --base-url"
+    )
+    return Finding(name="server", verdict="bad", text=describe_error(error), remedy=remedy)

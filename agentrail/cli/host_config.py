@@ -1,0 +1,239 @@
+"""Turns the host settings of configuration files into the options and profiles of `agentrail serve`.
+
+A profile is a configured agent, with its name as id. `serve_options` decides the address.
+"""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from agentrail.app import ChosenModel
+from agentrail.cli.config_setup import CommandSetup, model_of_files
+from agentrail.cli.run_options import Choices
+from agentrail.cli.run_setup import choose_for, decide_session
+from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
+from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
+from agentrail.config.toml_positions import ConfigFault
+from agentrail.errors import OptionError
+from agentrail.stores.data_directory import DATA_VARIABLE
+
+if TYPE_CHECKING:
+    from agentrail.blueprints.configuration import Configuration
+    from agentrail.config.skill_set import SkillSet
+    from agentrail.host.profiles import AgentProfile
+    from agentrail.providers.embeddings import OpenAIEmbedder
+
+DEFAULT_PROFILE: Final = "default"
+"""The id of the only profile if files name no agent."""
+
+OF_APPLICATION: Final = frozenset(
+    {"heartbeat", "drain_delay", "inspector", "console", "base_path", "protocols"}
+)
+"""The settings that are options of `create_app` itself."""
+
+_CHECKS: Final[Mapping[str, Callable[[Any], str | None]]] = {"host": fault_of_host, "port": fault_of_port}
+_STORES: Final = frozenset({"store", "memories", "knowledge"})
+_OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
+
+
+@frozen(kw_only=True)
+class ServedProfile:
+    """A profile with its chosen model."""
+
+    profile: "AgentProfile"
+    chosen: ChosenModel
+    skills: "SkillSet"
+
+
+def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
+    """Return the faults in a host's settings, each with its line. Reads no file and opens nothing."""
+    found = [
+        ConfigFault(place=said.place, said=fault)
+        for name, said in settings.host.items()
+        for fault in _faults_of(name, said)
+    ]
+    found += _faults_of_profiles(settings)
+    return tuple(sorted(found, key=lambda fault: (fault.place.file, fault.place.line)))
+
+
+def _faults_of(name: str, said: Sourced) -> Iterator[str]:
+    if name in _OF_PROFILES:
+        return
+    if name in SERVE_KEYS.values():
+        check = _CHECKS.get(name)
+        fault = None if check is None else check(said.value)
+        if fault is not None:
+            yield fault
+    elif name.startswith(LIMITS_PREFIX):
+        yield from _faults_of_limit(name.removeprefix(LIMITS_PREFIX), said.value)
+    elif name in OF_APPLICATION:
+        # Their checks need Starlette, an optional extra: without it, nothing can be served.
+        if importlib.util.find_spec("starlette") is not None:
+            from agentrail.gateway.app import faults_of_own_options
+
+            yield from _without_name(name, faults_of_own_options({name: said.plain}))
+    elif name == "store":
+        yield from _faults_of_store(said.value)
+    else:
+        from agentrail.host.host_options import faults_of_option
+
+        yield from _without_name(name, faults_of_option(name, said.plain))
+
+
+def _without_name(name: str, faults: Sequence[str]) -> Iterator[str]:
+    """Remove the name, which the path before a fault already contains."""
+    for fault in faults:
+        yield fault.removeprefix(f"{name} is ").removeprefix(f"{name} has ")
+
+
+def _faults_of_limit(name: str, value: object) -> Iterator[str]:
+    from agentrail.host.limits import Limits
+
+    given: dict[str, Any] = {name: value}
+    try:
+        Limits(**given)
+    except OptionError as error:
+        yield from _without_name(name, error.faults)
+
+
+def _faults_of_store(name: str) -> Iterator[str]:
+    from agentrail.stores.named import path_of_store
+
+    try:
+        path_of_store(name, Path())
+    except OptionError as error:
+        yield from _without_name("store", error.faults)
+
+
+def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
+    said = settings.host.get("profiles")
+    if said is None:
+        return
+    if not said.value:
+        yield ConfigFault(
+            place=said.place,
+            said="names no agent that may be served: name one, or leave it out to serve all",
+        )
+    for one in said.value:
+        if one.value not in settings.agents:
+            yield ConfigFault(place=one.place, said=no_such_agent(one.value, settings.agents))
+
+
+# --- options and profiles of a host
+
+
+def options_of_host(settings: Settings) -> dict[str, Any]:
+    """Return the options of `create_app` in the files, by name, without profiles and listen address."""
+    from agentrail.host.limits import Limits
+
+    options: dict[str, Any] = dict(named_stores(settings))
+    limits: dict[str, Any] = {}
+    for name, said in settings.host.items():
+        if name.startswith(LIMITS_PREFIX):
+            limits[name.removeprefix(LIMITS_PREFIX)] = said.value
+        elif name not in SERVE_KEYS.values() and name not in _OF_PROFILES | _STORES:
+            options[name] = said.plain
+    embedder = embedder_of(settings)
+    return (
+        options
+        | ({"limits": Limits(**limits)} if limits else {})
+        | ({} if embedder is None else {"embedder": embedder})
+    )
+
+
+def named_stores(settings: Settings) -> Mapping[str, str]:
+    """Return the stores of `[host]` by key. Paths are relative to the file that names them."""
+    return {name: _placed(said) for name, said in settings.host.items() if name in _STORES}
+
+
+def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
+    """Return the configured embedder, or None if there is none."""
+    if not settings.embedder:
+        return None
+    from agentrail.blueprints.embedder import read_embedder
+
+    opened = read_embedder(settings.embedder, lambda _, __: None)
+    return None if opened is None else opened()
+
+
+def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | None:
+    """Return the data directory of `[host]`, or None if it has none or the variable overrides it."""
+    said = settings.host.get("data_dir")
+    if said is None or environ.get(DATA_VARIABLE):
+        return None
+    return Path(said.folder) / Path(said.value).expanduser()
+
+
+def _placed(said: Sourced) -> str:
+    """Resolve the path of a store relative to the file that names it."""
+    scheme, colon, rest = str(said.value).partition(":")
+    if scheme != "sqlite" or not rest:
+        return str(said.value)
+    return f"{scheme}{colon}{Path(said.folder) / Path(rest).expanduser()}"
+
+
+def served_agents(settings: Settings) -> tuple[str, ...]:
+    """Return the served agents: those of `host.profiles`, otherwise all. Empty if files have no agent."""
+    said = settings.host.get("profiles")
+    return tuple(settings.agents) if said is None else tuple(dict.fromkeys(said.plain))
+
+
+def default_profile(settings: Settings) -> str | None:
+    """Return the default profile of a message: the default agent if it is served, or None for the first."""
+    said = settings.default_agent
+    return said.value if said is not None and said.value in served_agents(settings) else None
+
+
+async def make_profiles(
+    configuration: "Configuration", environ: Mapping[str, str]
+) -> tuple[ServedProfile, ...]:
+    """Build a profile for each served agent, or one named `default` from `[defaults]` without agents."""
+    faults: list[str] = []
+    made: list[ServedProfile] = []
+    usual: ChosenModel | None = None  # chosen once: choosing may need a request to a server
+    for name in served_agents(configuration.settings) or (None,):
+        try:
+            setup = _setup_of(configuration, name)
+            chosen = model_of_files(setup, environ) or usual
+            if chosen is None:
+                chosen = usual = await choose_for(Choices(), environ)
+            made.append(
+                ServedProfile(
+                    profile=_profile_of(setup, chosen, environ), chosen=chosen, skills=_skills_of(setup)
+                )
+            )
+        except OptionError as error:
+            faults += error.faults
+    if faults:
+        raise OptionError([*dict.fromkeys(faults)])
+    return tuple(made)
+
+
+def _setup_of(configuration: "Configuration", name: str | None) -> CommandSetup:
+    from agentrail.blueprints.builder import build_blueprint
+
+    blueprint = build_blueprint(configuration.settings, name, skills=configuration.read_skills)
+    return CommandSetup(configuration=configuration, agent=name, blueprint=blueprint)
+
+
+def _skills_of(setup: CommandSetup) -> "SkillSet":
+    from agentrail.config.skill_set import NO_SKILLS
+
+    use = setup.blueprint.skills
+    return NO_SKILLS if use is None else use.skills
+
+
+def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":
+    from agentrail.host.profiles import AgentProfile
+
+    shared = setup.configuration.settings.host.get("shared_workspace")
+    return AgentProfile(
+        id=setup.agent or DEFAULT_PROFILE,
+        name=setup.agent or DEFAULT_PROFILE.capitalize(),
+        description=setup.blueprint.description,
+        options=decide_session(Choices(), chosen, setup, environ),
+        shared_workspace=shared is not None and shared.value,
+    )

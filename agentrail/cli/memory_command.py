@@ -1,0 +1,328 @@
+"""`agentrail memory`: list, search and forget memories of a user, also while another process adds some."""
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+from attrs import evolve, frozen
+from cyclopts import App, Parameter
+
+from agentrail.abc.notes import NoteStore
+from agentrail.abc.recall import (
+    MAX_FOUND,
+    MAX_LISTED,
+    MemoryEntry,
+    MemoryOwner,
+    RecallStore,
+    TagFilter,
+    check_limit,
+)
+from agentrail.cli.default_stores import PLACES, decide_place
+from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.stdio import write_error
+from agentrail.cli.storage_options import DataDirectory, directory_of
+from agentrail.cli.store_access import StorePlace, run_over_store, say, writing
+from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_of
+from agentrail.errors import OptionError, StoreInUse
+from agentrail.runtime.erasure_report import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
+from agentrail.runtime.session_stores import search_both
+from agentrail.stores.named import path_of_store
+from agentrail.stores.named_memories import directory_of_memories, opened_notes
+from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.tools.tool_text import printable
+
+# Forgetting a user: erases journals and memories, and reports what was and was not reached.
+#
+# While a server writes the store of sessions, only the server may erase journals, because it knows the running sessions.
+
+_OVERWRITE_TRIES: Final = 10
+_PAUSE_SECONDS: Final = 0.5
+"""Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
+
+
+def forget_everything(
+    memories: RecallStore, notes: NoteStore, owner: MemoryOwner, sessions: StorePlace
+) -> Exit:
+    """Forget a user: erase the journals of their sessions and their memories."""
+    in_use: StoreInUse | None = None
+    told = ForgottenUser()
+    if owner.user:
+        try:
+            told = _forget_sessions(owner, sessions)
+        except StoreInUse as error:  # the memories are removed nevertheless
+            in_use = error
+    forgotten = memories.forget(owner)
+    told = evolve(
+        told,
+        memories=forgotten.entries,
+        notes=notes.forget(owner),
+        is_overwritten=told.is_overwritten and forgotten.is_erased,
+    )
+    _tell(told, owner, in_use)
+    return Exit.DONE if told.is_done and in_use is None else Exit.FAILED
+
+
+def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
+    path = path_of_store(place.store, _directory(place))
+    if path is None or not path.exists():  # do not create a store just to find it empty
+        return ForgottenUser()
+    with writing(place) as store:
+        told = erase_trees(store, trees_of_user(store, owner))
+        for attempt in range(_OVERWRITE_TRIES):
+            if attempt:
+                time.sleep(_PAUSE_SECONDS)
+            if store.overwrite_removed():
+                return told
+        return evolve(told, is_overwritten=False)
+
+
+def _directory(place: StorePlace) -> Path:
+    # Looked up only where needed: a command that names a file may run without a home directory.
+    return directory_of(place.data_dir) if place.store == "sqlite:" else Path()
+
+
+def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) -> None:
+    say(f"{told.memories:,} memories forgotten.")
+    if told.notes:
+        say(f"Working notes of {told.notes:,} sessions removed.")
+    if owner.user and in_use is None:
+        say(
+            f"{told.sessions:,} sessions erased: {told.records:,} records, {told.snapshots:,} snapshots, {told.blobs:,} large values."
+        )
+    for line in told.left:
+        write_error(f"left: {printable(line)}")
+    if in_use is not None:
+        route = f"DELETE /users/{owner.user}/memory"
+        write_error(f"journals were not erased: {describe_error(in_use)} Or ask that process: {route}")
+    elif not owner.user:
+        write_error("journals were not erased: they are for a user that is named (say --user)")
+    if not told.is_overwritten:
+        write_error("a process reads beside it, so a log could not be emptied: run the same command again.")
+    write_error(f"not reached: {', '.join(NOT_REACHED)}.")
+
+
+# The commands.
+
+app: Final = App(name="memory", result_action="return_value")
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class MemoryPlace:
+    """The user of the memories, and their store.
+
+    Attributes:
+        user: The user, or empty for memories without a user.
+        memories: The name of the store, or None for the configured one.
+        data_dir: The data directory, or None for the default.
+        debug: Whether to show a crash with its traceback.
+    """
+
+    user: Annotated[
+        str, Parameter(help="Whose; without it what belongs to no user in particular.", show_default=False)
+    ] = ""
+    tenant: Annotated[str, Parameter(help="Of which tenant the user is.", show_default=False)] = ""
+    memories: Annotated[
+        str | None,
+        Parameter(
+            help=f"Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory. {PLACES}",
+            show_default=False,
+        ),
+    ] = None
+    data_dir: DataDirectory = None
+    debug: Debug = False
+
+    def decided(self) -> tuple[str, Path | None]:
+        """Return the name of the store and the data directory."""
+        return decide_place("memories", self.memories, self.data_dir, os.environ)
+
+    @property
+    def owner(self) -> MemoryOwner:
+        """The owner of the memories."""
+        return MemoryOwner(tenant=self.tenant, user=self.user)
+
+
+USUAL_MEMORIES: Final = MemoryPlace()
+
+Tags = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--tag",
+        help="Only those with this tag; given several times: with one of them.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[
+    bool, Parameter(name="--json", help="Print one JSON object for each.", negative="", show_default=False)
+]
+
+
+@app.command(name="list", help="List what is remembered of a user, the newest first.")
+def list_memories(
+    *,
+    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_LISTED:,}.")] = 100,
+    tag: Tags = (),
+    as_json: AsJson = False,
+    place: MemoryPlace = USUAL_MEMORIES,
+) -> Exit:
+    """List memories. See the help above."""
+
+    def show(store: RecallStore) -> Exit:
+        return _show(store.list(place.owner, TagFilter(any_of=tag), limit=limit), place, as_json=as_json)
+
+    return _over(place, show)
+
+
+@app.command(
+    name="search",
+    help="""Search what is remembered of a user: any word of the query finds, what fits best comes first.
+
+    Where [embedder] in agentrail.toml names one, memories are found by meaning too, in one ranking, as sessions find them.""",
+)
+def search_memories(  # noqa: PLR0913 - one for each flag
+    query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
+    *,
+    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND}.")] = 20,
+    tag: Tags = (),
+    as_json: AsJson = False,
+    words: WordsAlone = False,
+    place: MemoryPlace = USUAL_MEMORIES,
+) -> Exit:
+    """Search. See the help above."""
+
+    def show(store: RecallStore) -> Exit:
+        tags = TagFilter(any_of=tag)
+        check_limit(limit, MAX_FOUND)
+        meaning = None if words else meaning_of(query, embedder_of_files(os.environ))
+        if meaning is None:
+            found = store.search(place.owner, query, tags, limit=limit)
+        else:
+            found = search_both(store, place.owner, query, meaning, tags, limit=limit)
+        return _show(found, place, as_json=as_json)
+
+    return _over(place, show)
+
+
+@app.command(
+    name="forget",
+    help="""Forget memories of a user for good: those that are named; or with --all the user, with all that was said in their sessions.
+
+    Rows and words are removed, records of journals are erased, and what stood there is overwritten. Sessions of a user who is forgotten
+    cannot be read or resumed any more. Exports, backups, files in workspaces and providers are not reached.
+    Exit codes: 0 forgotten, 1 something is left or not yet overwritten, 2 wrong usage, or there is no such memory.""",
+)
+def forget_memories(
+    *ids: Annotated[str, Parameter(help="Of the memories, as memory list shows them.")],
+    every: Annotated[
+        bool,
+        Parameter(
+            name="--all",
+            help="Forget the user: all that is remembered of them, and what was said in all their sessions.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    sessions: Annotated[
+        str | None,
+        Parameter(
+            name="--store",
+            help=f"With --all: where sessions are: sqlite:PATH, or sqlite: for the file in the data directory. {PLACES}",
+            show_default=False,
+        ),
+    ] = None,
+    place: MemoryPlace = USUAL_MEMORIES,
+) -> Exit:
+    """Forget memories. See the help above."""
+
+    def work(store: RecallStore) -> Exit:
+        if bool(ids) is every:
+            raise OptionError(["name the memories to forget, or say --all: one of the two"])
+        if every:
+            named, directory = decide_place("store", sessions, place.data_dir, os.environ)
+            kept = StorePlace(store=named, data_dir=directory)
+            with opened_notes(None, *place.decided(), os.environ) as notes:
+                assert notes is not None  # noqa: S101 - a named memory store always has notes
+                return forget_everything(store, notes, place.owner, kept)
+        return _forget_some(store, place, ids)
+
+    return _over(place, work)
+
+
+def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
+    missing = [one for one in dict.fromkeys(ids) if store.get(place.owner, one) is None]
+    if missing:  # then forget nothing: a wrong id usually means a wrong user
+        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
+        raise OptionError([f"there is no memory {printable(one)!r:.140} of {of}" for one in missing])
+    for one in dict.fromkeys(ids):
+        store.delete(place.owner, one)
+    say(f"{len(dict.fromkeys(ids)):,} forgotten.")
+    return Exit.DONE
+
+
+def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) -> Exit:
+    for line in json_lines(found) if as_json else text_lines(found):
+        say(line)
+    if not found:
+        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
+        write_error(f"nothing is remembered of {of} that fits.")
+    return Exit.DONE
+
+
+def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
+    """Yield a line per memory: id, day, tags, text. Control characters are escaped."""
+    for one in found:
+        day = datetime.datetime.fromtimestamp(min(one.at_ms, _LAST_MS) / 1000, datetime.UTC)
+        tags = f" [{', '.join(one.tags)}]" if one.tags else ""
+        yield f"{one.id}  {day:%Y-%m-%d}{tags}  {printable(one.text)}"
+
+
+_LAST_MS: Final = 253_402_300_799_000
+"""The last second of the year 9999. `datetime` has no later dates."""
+
+
+def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
+    """Yield a JSON object per memory."""
+    for one in found:
+        yield json.dumps(
+            {
+                "id": one.id,
+                "text": one.text,
+                "tags": list(one.tags),
+                "session_id": one.session,
+                "at_ms": one.at_ms,
+                "version": one.version,
+            }
+        )
+
+
+def _over(place: MemoryPlace, work: Callable[[RecallStore], Exit]) -> Exit:
+    send_logs_to_stderr(debug=place.debug)
+
+    def do() -> Exit:
+        with opened_memories(place) as store:
+            return work(store)
+
+    return run_over_store(do)
+
+
+@contextmanager
+def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
+    """Open the named store for a block."""
+    directory = directory_of_memories(*place.decided(), os.environ)
+    if directory is None:
+        raise OptionError(
+            [
+                "memories is 'memory:', which is gone with its process: name a directory, as in 'sqlite:DIRECTORY'"
+            ]
+        )
+    store = SqliteRecall(directory)
+    try:
+        yield store
+    finally:
+        store.close()

@@ -1,0 +1,240 @@
+"""`agentrail permissions`: explain what the rules decide about a call, and check a file of rules. Starts and runs nothing."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from attrs import evolve
+from cyclopts import App, Parameter
+
+from agentrail.cli.config_setup import AgentOption, ConfigFiles, read_setup, write_notice
+from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.stdio import write_error
+from agentrail.cli.text_output import print_text
+from agentrail.config.toml_text import TomlFault, read_toml_text
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.frozen import thawed
+from agentrail.messages import JsonObject
+from agentrail.plugins import Permissions
+from agentrail.plugins.permission_always import proposed_rules
+from agentrail.plugins.permission_policy import (
+    LISTS,
+    PermissionPolicy,
+    ScopedRules,
+    WrittenRule,
+    join,
+    read_scope,
+)
+from agentrail.plugins.permission_verdict import (
+    AskedRule,
+    PermissionCall,
+    PermissionVerdict,
+    explain_call,
+)
+from agentrail.plugins.permission_warnings import warnings_of
+from agentrail.plugins.shell_plain import NotRead, PlainLine
+
+app: Final = App(name="permissions", result_action="return_value")
+
+_LIST: Final = re.compile(r"^[ \t]*(deny|ask|allow)[ \t]*=[ \t]*\[", re.MULTILINE)
+_TEXT: Final = re.compile(
+    r"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?P<end>\])", re.DOTALL
+)
+
+
+@app.command(
+    name="explain",
+    help="""Say what becomes of a call, by which rule, and what each rule that was asked said.
+
+    Exit codes: 0 printed, 2 wrong usage, or the file cannot be read.""",
+)
+def explain_permissions(  # noqa: PLR0913 - one for each option
+    tool: Annotated[str, Parameter(help="The tool, such as shell.")],
+    *,
+    args: Annotated[str, Parameter(help='Its arguments, a JSON object: {"command": "git log"}.')] = "{}",
+    policy: Annotated[
+        Path | None,
+        Parameter(
+            help="A TOML file with mode, deny, ask and allow; without it what the configuration files say.",
+            show_default=False,
+        ),
+    ] = None,
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    debug: Debug = False,
+) -> Exit:
+    """Print the verdict and its reasons. See the help above."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        call = _call(tool, args)
+        if policy is None:
+            found = _policy_of_files(files, agent)
+        else:
+            found = join({"session": read_policy(policy)}, may_bypass=True)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    verdict = explain_call(found, call)
+    return print_text("\n".join(_tell(call, verdict)))
+
+
+@app.command(
+    name="check",
+    help="""Read a file of rules, and name those that can never match.
+
+    Exit codes: 0 it can be read, 1 a rule cannot, 2 there is no such file, or it is no TOML.""",
+)
+def check_permissions(
+    file: Annotated[Path, Parameter(help="A TOML file with mode, deny, ask and allow.")],
+    *,
+    debug: Debug = False,
+) -> Exit:
+    """Print the faults of a file. See the help above."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        text = _text_of(file)
+        table = _table_of(file, text)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    try:
+        policy = join({"session": _read(file, text, table)}, may_bypass=True)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.FAILED
+    return print_text("\n".join(_told_of(file, policy)))
+
+
+def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
+    """Return the policy of a session that `run` or `chat` would start here, each rule with its file and line."""
+    setup = read_setup(files, agent)
+    write_notice(setup)
+    plugins = () if setup is None else setup.blueprint.override(may_bypass=True).options().get("plugins", ())
+    options = next((one[1] for one in plugins if isinstance(one, tuple) and one[0] is Permissions), None)
+    if setup is None or options is None:
+        write_error("no file says what may run here: this is what no rule and the mode default say")
+        return join({})
+    state = Permissions().init(**thawed(options))
+    lists: dict[str, dict[str, Any]] = {}
+    for said in setup.blueprint.permissions:
+        for name in LISTS:
+            rules = tuple(WrittenRule(one.value, said.scope, str(one.place)) for one in getattr(said, name))
+            known = lists.setdefault(said.scope, {})
+            known[name] = (*known.get(name, ()), *rules)
+    scoped = tuple((scope, evolve(one, **lists.get(scope, {}))) for scope, one in state.scoped)
+    return evolve(state, scoped=scoped).policy
+
+
+def read_policy(path: Path) -> ScopedRules:
+    """Read a file of rules, each with its line."""
+    text = _text_of(path)
+    return _read(path, text, _table_of(path, text))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise OptionError([f"{path} is no UTF-8, at byte {error.start}: write it as TOML"]) from error
+
+
+def _table_of(path: Path, text: str) -> Mapping[str, Any]:
+    """Return the table `permissions`, or the whole file without one."""
+    try:
+        found, _ = read_toml_text(text)
+    except TomlFault as fault:
+        raise OptionError([f"{path}:{fault.line}: {fault.said}"]) from fault
+    table = found.get("permissions", found)
+    if not isinstance(table, dict):
+        raise OptionError(
+            [f"{path}: permissions is a table with mode, deny, ask and allow; got {table!r:.80}"]
+        )
+    return table
+
+
+def _read(path: Path, text: str, table: Mapping[str, Any]) -> ScopedRules:
+    places = {name: [f"{path}:{line}" for line in lines] for name, lines in lines_of_rules(text).items()}
+    try:
+        return read_scope("session", table, places=places)
+    except OptionError as error:
+        # Faults of rules already have their line.
+        faults = [fault if fault.startswith(f"{path}:") else f"{path}: {fault}" for fault in error.faults]
+        raise OptionError(faults) from error
+
+
+def lines_of_rules(text: str) -> dict[str, list[int]]:
+    """Find the lines of the strings in the lists `deny`, `ask` and `allow` of well-formed TOML. Inline tables are skipped."""
+    found: dict[str, list[int]] = {}
+    for begun in _LIST.finditer(text):
+        lines = found.setdefault(begun[1], [])
+        line, at = 1 + text.count("\n", 0, begun.end()), begun.end()
+        for token in _TEXT.finditer(text, begun.end()):
+            if token["end"]:
+                break
+            line, at = line + text.count("\n", at, token.start()), token.start()
+            if not token[0].startswith("#"):
+                lines.append(line)
+    return found
+
+
+def _call(tool: str, args: str) -> PermissionCall:
+    try:
+        arguments = msgspec.json.decode(args)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise OptionError([f"--args is no JSON: {error}"]) from error
+    if not isinstance(arguments, dict):
+        raise OptionError([f'--args is a JSON object, such as {{"command": "git log"}}; got {args!r:.80}'])
+    here = os.getcwd()  # noqa: PTH109 - text is wanted
+    return PermissionCall(
+        tool=tool,
+        arguments=arguments,
+        working_dir=here,
+        home=os.path.expanduser("~"),  # noqa: PTH111 - same
+        leads_to=_end_of_links(here, arguments),
+    )
+
+
+def _end_of_links(here: str, arguments: JsonObject) -> tuple[str, ...]:
+    path = arguments.get("path")
+    if not isinstance(path, str) or "\0" in path:
+        return ()
+    written = os.path.normpath(os.path.join(here, path))  # noqa: PTH118 - names only
+    real = os.path.realpath(written)
+    return () if real == written else (real,)
+
+
+def _tell(call: PermissionCall, verdict: PermissionVerdict) -> Iterator[str]:
+    """Yield the explanation in lines: the parsed command, each rule, the verdict."""
+    line = call.arguments.get("command")
+    match verdict.reading:
+        case PlainLine(commands=commands):
+            yield f"read as: {'  then  '.join(' '.join(command.words) for command in commands)}"
+        case NotRead(at=at, why=why) if isinstance(line, str):
+            yield f"read up to character {at}: {line[:at]!r:.100} (then comes {why})"
+        case _:
+            pass
+    yield from map(_row, verdict.asked)
+    yield f"{verdict.decision}: {verdict.why}"
+    proposed = proposed_rules(call, verdict)
+    if proposed:
+        yield f"always would be: {', '.join(proposed)}"
+
+
+def _row(asked: AskedRule) -> str:
+    said = "yes" if asked.matched else "no"
+    where = asked.rule.place or asked.rule.scope
+    return f"  {asked.name:<5} {where}  {asked.rule.text}  {said}" + (
+        f": {asked.command}" if asked.command else ""
+    )
+
+
+def _told_of(file: Path, policy: PermissionPolicy) -> Iterator[str]:
+    counts = ", ".join(f"{len(getattr(policy, name))} {name}" for name in LISTS)
+    yield f"{file}: mode {policy.mode}; rules: {counts}"
+    yield from (f"warning: {warning}" for warning in warnings_of(policy))

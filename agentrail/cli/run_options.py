@@ -1,0 +1,118 @@
+"""The options that `run` and `chat` share, as typed. Imports no heavy modules. `run_setup.py` evaluates them."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from attrs import frozen
+from cyclopts import Parameter, validators
+
+from agentrail.cli.log_output import Debug
+from agentrail.sandboxes.fallback import ShellFallback
+
+DEFAULT_TOOLS: Final = "list_dir,read_file"
+"""The tools that only read. `shell` must be requested."""
+ALL_TOOLS: Final = "ask_user, compact_conversation, edit_file, glob, grep, list_dir, read_file, shell, task, write_file, write_todos"
+"""The names of `agentrail.tools.builtin()`, written out: importing the tools would delay the prompt. A test keeps both equal."""
+
+BaseUrl = Annotated[
+    str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
+]
+ApproveOption = Annotated[
+    str | None,
+    Parameter(
+        help="Tools that wait for your /approve or /reject before they run: names or patterns with commas between "
+        "them, such as shell, or *; none lets all run unasked. Without it: each tool that does more than read, unless a plugin or "
+        "[permissions] of the configuration asks."
+    ),
+]
+Model = Annotated[
+    str | None,
+    Parameter(help="The model, as provider:name. Without it: what the environment points at, else demo:."),
+]
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class Choices:
+    """The options that `run` and `chat` share.
+
+    Attributes:
+        model: The model string, or None to choose from the environment.
+        base_url: URL of the provider's server, or None for the default of the environment or vendor.
+        sandbox: Where files are and commands run, or None for the configured one.
+        tools: Names separated by commas, or `none`. None uses the configured ones.
+        shell_fallback: How to treat commands that cannot be confined.
+        max_turns: Maximum model calls in one cycle, or None for the configured limit.
+        max_retries: How often to retry a request after a transient error, or None for the configured number.
+        dangerously_bypass_permissions: Whether the configured mode `bypass` may apply.
+        debug: Whether to show a crash with its traceback.
+    """
+
+    model: Model = None
+    base_url: BaseUrl = None
+    cwd: Annotated[
+        Path,
+        Parameter(
+            help="The directory that the tools work in.",
+            validator=validators.Path(exists=True, file_okay=False),
+        ),
+    ] = Path()
+    sandbox: Annotated[
+        str | None,
+        Parameter(
+            help="Where files are and commands run: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
+            "container:IMAGE. Without it: as the configuration says, else local.",
+            show_default=False,
+        ),
+    ] = None
+    tools: Annotated[
+        str | None,
+        Parameter(
+            help=f"Which tools the model may call, with commas between them, or none: {ALL_TOOLS}. "
+            f"Those that change files or run commands must be named. Without it: those of the configuration, else {DEFAULT_TOOLS}.",
+            show_default=False,
+        ),
+    ] = None
+    shell_fallback: Annotated[
+        ShellFallback,
+        Parameter(
+            help="What becomes of commands where bubblewrap cannot confine them: refuse them, or run them "
+            "unconfined, with all your rights. agentrail doctor says whether it can."
+        ),
+    ] = "refuse"
+    system: Annotated[str | None, Parameter(help="Instructions that stand before the conversation.")] = None
+    max_turns: Annotated[
+        int | None,
+        Parameter(
+            help="How many times the model may be asked in one cycle. Without it: as the configuration says, else 100.",
+            validator=validators.Number(gte=1),
+            show_default=False,
+        ),
+    ] = None
+    max_retries: Annotated[
+        int | None,
+        Parameter(
+            help="How often a request is sent again after an error that may pass; 0 to hear of it at once. "
+            "Without it: as the configuration says, else 3.",
+            validator=validators.Number(gte=0),
+            show_default=False,
+        ),
+    ] = None
+    opt: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="An option of the provider as key=value, such as stall_seconds=60; as often as you like. Tables and lists are "
+            "written as JSON.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    dangerously_bypass_permissions: Annotated[
+        bool,
+        Parameter(
+            help="Let the mode bypass hold, where the configuration's permissions have it: calls that no rule is about run unasked.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False
+    debug: Debug = False

@@ -1,0 +1,401 @@
+"""`agentrail serve`: serve an application over HTTP until a signal. `agentrail.gateway` contains the application.
+
+Unsafe options are rejected before anything is opened: an address that other machines reach needs a token.
+"""
+
+import importlib.util
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import quote
+
+import trio
+from attrs import evolve
+from cyclopts import Parameter
+
+from agentrail.blueprints.configuration import Configuration, read_configuration
+from agentrail.cli.app_loader import ApplicationFailed, find_application
+from agentrail.cli.config_setup import ConfigFiles
+from agentrail.cli.demo_server import demo_directory, make_demo_application
+from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.host_config import default_profile, faults_of_host, make_profiles, options_of_host
+from agentrail.cli.log_output import send_logs_to_stderr
+from agentrail.cli.serve_options import (
+    ServeFlags,
+    ServeOptions,
+    decide_serving,
+    fault_of_host,
+    fault_of_port,
+)
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.storage_options import DEFAULT_STORE
+from agentrail.cli.text_output import end_without_output
+from agentrail.distribution import install_command
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
+from agentrail.gateway.tokens import Tokens, read_token_file
+from agentrail.gc_settings import many_sessions
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.crashes import log_crash
+from agentrail.stores.data_directory import DATA_VARIABLE
+
+if TYPE_CHECKING:
+    from agentrail.gateway.access import CallerCheck
+    from agentrail.gateway.reading import AsgiApp
+    from agentrail.gateway.serving import ConnectionLimits
+
+DRAIN_DELAY_SECONDS: Final = 5.0
+"""Time that a public server keeps accepting after a stop signal, in seconds, so that load balancers notice."""
+
+TOKEN_VARIABLE: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - a variable's name
+"""The variable that may hold a token for the printed console link."""
+
+DEMO_WORDS: Final = (
+    "this is the demo: three profiles on a model without intelligence. It runs no command, sends nothing anywhere, needs no key, "
+    "and its prices are pretended; a tool and two plugins fail at times, so that there is something to see. All of it is gone when it ends."
+)
+"""The notice before a demo is served."""
+
+_NEEDED: Final = ("hypercorn", "starlette")
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
+
+
+_USUAL: Final = ServeFlags()
+
+
+def serve_application(
+    application: Annotated[
+        str | None,
+        Parameter(
+            help="What to serve, as package.module:NAME, where NAME is what create_app made. Without it: a profile for each agent of "
+            "the configuration, or one, `default`, with the model and the tools that agentrail run would use; sessions are kept."
+        ),
+    ] = None,
+    /,
+    *,
+    flags: ServeFlags = _USUAL,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+) -> Exit:
+    """Serve an application. See `command_tree.py` for the help."""
+    send_logs_to_stderr(debug=flags.debug)
+    try:
+        check_extra()
+        configuration, options = decide_all(flags, files, application)
+        tokens = None if options.token_file is None else read_token_file(options.token_file)
+        app = None if application is None else find_application(application)
+        with many_sessions():
+            if options.demo:
+                serve_demo(options)
+            elif application is None:
+                trio.run(serve_until_signal, None, options, tokens, configuration)
+            else:
+                run_application(application, partial(trio.run, serve_until_signal, app, options, tokens))
+    except ApplicationFailed as failed:
+        log_crash(f"{failed}: {describe_bug(failed.error)}", failed.error, keep)
+        return Exit.FAILED
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
+    return Exit.DONE
+
+
+def decide_all(
+    flags: ServeFlags, files: ConfigFiles, application: str | None
+) -> tuple[Configuration, ServeOptions]:
+    """Read the applicable files and decide the address, after reporting an untrusted project. The demo reads no file."""
+    if flags.demo:
+        options = decide_serving(flags, {})
+        check_options(options, application)
+        return Configuration(), options
+    configuration = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
+    if configuration.notice is not None:
+        write_error(f"{configuration.notice}.")
+    wrong = (*configuration.faults, *faults_of_host(configuration.settings))
+    faults = [str(fault) for fault in wrong]
+    host, environ = configuration.settings.host, {**os.environ}
+    if application is not None:  # it has its own setting for the store
+        host = {name: said for name, said in host.items() if name != "data_dir"}
+        environ.pop(DATA_VARIABLE, None)
+    options = ServeOptions()
+    try:
+        options = decide_serving(flags, environ, host)
+        check_options(options, application)
+    except OptionError as error:
+        faults += error.faults
+    if faults:
+        raise OptionError([*dict.fromkeys(faults)])  # a fault of the port in a file is found twice
+    return configuration, options
+
+
+def serve_demo(options: ServeOptions) -> None:
+    """Serve the demo until a signal, and delete its files."""
+    with demo_directory() as directory:
+        write_error(DEMO_WORDS)
+        trio.run(run_server, make_demo_application(directory), options)
+
+
+def run_application(name: str, run: Callable[[], object]) -> None:
+    """Run the operator's own application. An error that it raises is reported as its own, and not as a bug of ours."""
+    try:
+        run()
+    except AgentrailError:
+        raise
+    except Exception as error:
+        raise ApplicationFailed(name, error) from error
+
+
+def check_extra() -> None:
+    """Check that the packages of the extra `gateway` are installed."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise OptionError([f"{' and '.join(missing)} {are} not installed: {install_command('gateway')}"])
+
+
+def check_options(options: ServeOptions, application: str | None) -> None:
+    """Reject contradictory options, and those that would admit strangers, as far as possible without loading an application."""
+    faults = []
+    for name, fault in (("port", fault_of_port(options.port)), ("host", fault_of_host(options.host))):
+        if fault is not None:
+            faults.append(f"{options.said_by(name)} {fault}")
+    if (options.certfile is None) != (options.keyfile is None):
+        faults.append("--certfile and --keyfile belong together: give both, or none")
+    if application is None and options.token_file is None and not is_local(options.host):
+        faults.append(needs_token(options.host))
+    if application is not None and options.data_dir is not None:
+        faults.append("--data-dir is for serving without an application: yours has `data_dir` of create_app")
+    if options.demo:
+        faults += _faults_of_demo(options, application)
+    if faults:
+        raise OptionError(faults)
+
+
+def _faults_of_demo(options: ServeOptions, application: str | None) -> list[str]:
+    faults = []
+    if application is not None:
+        faults.append(f"--demo serves an application of its own: leave out --demo, or {application!r}")
+    if options.data_dir is not None:
+        faults.append("--demo keeps nothing: leave out --data-dir")
+    if options.token_file is not None or not is_local(options.host):
+        faults.append("--demo is for this machine alone: leave out --token-file and --host")
+    return faults
+
+
+def needs_token(host: str) -> str:
+    """Explain why a server is not started, and how to fix it."""
+    return (
+        f"others reach --host {host}, so calls need a token: give --token-file FILE "
+        "(`agentrail token new --token-file FILE` makes one), or `auth` to create_app"
+    )
+
+
+def is_local(host: str) -> bool:
+    """Return whether an address is reachable only from this machine. An unknown name may resolve to any address."""
+    return host.lower() == "localhost" or is_loopback(host)
+
+
+async def make_default_application(
+    options: ServeOptions, configuration: Configuration, *, has_tokens: bool = False
+) -> "AsgiApp":
+    """Create an application from the files: a profile for each agent, or one named `default`, same as for `agentrail run`."""
+    from agentrail.blueprints.command_files import read_commands
+    from agentrail.blueprints.joined_commands import join_commands
+    from agentrail.gateway.app import create_app
+
+    settings = configuration.settings
+    served = await make_profiles(configuration, os.environ)
+    for one in served:
+        of = "" if len(served) == 1 else f"profile {one.profile.id}: "
+        write_error(f"{of}model {one.chosen.model} ({one.chosen.why})")
+    commands = read_commands(os.environ, trust_project=configuration.trust_project)
+    given = {
+        "store": DEFAULT_STORE,
+        "drain_delay": 0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
+        **options_of_host(settings),
+    }
+    return create_app(
+        profiles=[one.profile for one in served],
+        default_profile=default_profile(settings),
+        data_dir=options.data_dir,
+        commands=join_commands(
+            commands, skills={one.profile.id: one.skills for one in served}, imported=configuration.commands
+        ),
+        is_for_several=has_tokens,
+        **given,
+    )
+
+
+def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
+    """Return the caller check of an application made by `create_app`, or None for any other."""
+    from agentrail.gateway.access import CallerCheck
+
+    found = getattr(getattr(app, "state", None), "caller_check", None)
+    return found if isinstance(found, CallerCheck) else None
+
+
+def forgets_webhooks(app: "AsgiApp") -> bool:
+    """Return whether an application made by `create_app` sends webhooks but does not store pending ones."""
+    from agentrail.gateway.app import ServedHost
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost) or served.options.webhooks is None:
+        return False
+    options = served.options
+    return options.supervisor is None and options.store in (None, "memory:")
+
+
+def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
+    """Admit the callers of the command line, in addition to those of the application."""
+    is_asked = tokens is not None or options.allowed_host or options.allowed_origin
+    if callers is None and is_asked:
+        message = (
+            "--token-file, --allowed-host and --allowed-origin are for an application that create_app made"
+        )
+        raise OptionError([message])
+    if callers is not None:
+        callers.admit_more(
+            auth=tokens,
+            hosts=(*own_names(options.host), *options.allowed_host),
+            origins=(*options.allowed_origin, *own_origins(options)) if options.allowed_origin else (),
+        )
+    if not is_local(options.host) and (callers is None or not callers.rules.needs_token):
+        raise OptionError([needs_token(options.host)])
+
+
+def own_names(host: str) -> tuple[str, ...]:
+    """Return the name of a server on this address. A wildcard address implies no name."""
+    return () if host in _ANY_ADDRESS else (f"[{host}]" if ":" in host else host,)
+
+
+def own_origins(options: ServeOptions) -> tuple[str, ...]:
+    """Return the origins of the server's own pages."""
+    scheme = "http" if options.certfile is None else "https"
+    names = dict.fromkeys((*LOOPBACK_NAMES, *own_names(options.host)))
+    usual = {"http": 80, "https": 443}[scheme]
+    at = "" if options.port == usual else f":{options.port}"
+    return tuple([f"{scheme}://{name}{at}" for name in names])
+
+
+async def serve_until_signal(
+    app: "AsgiApp | None",
+    options: ServeOptions,
+    tokens: Tokens | None,
+    configuration: Configuration | None = None,
+) -> None:
+    """Serve an application, or the configured one, and admit the callers of the command line."""
+    served = app
+    if served is None:
+        read = configuration or Configuration()
+        served = await make_default_application(options, read, has_tokens=tokens is not None)
+    admit_more(caller_check_of(served), options, tokens)
+    if forgets_webhooks(served):
+        write_error("webhooks that are owed end with this process: give create_app a store to keep them.")
+    await run_server(served, options)
+
+
+async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
+    """Serve until a signal: the first lets calls and streams finish, a second one does not wait for them."""
+    from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
+
+    tls = None
+    if options.certfile is not None and options.keyfile is not None:
+        tls = tls_context(options.certfile, options.keyfile)
+    listeners = await open_listeners(options.host, options.port)
+    scheme = "http" if tls is None else "https"
+    shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        told = partial(_tell, shown, options, console_link_of(app, shown[0]))
+        stop = partial(
+            wait_stop, signals, drain_of(app), told, lambda one: write_error(f"{say_stopping(one, app)}.")
+        )
+        await serve_app(app, listeners, stop, tls=tls, limits=limits_for(app))
+    write_error("stopped.")
+
+
+def limits_for(app: "AsgiApp") -> "ConnectionLimits":
+    """Return connection limits, reduced to a fraction of a short shutdown timeout."""
+    from agentrail.gateway.app import ServedHost
+    from agentrail.gateway.serving import USUAL_LIMITS
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost):
+        return USUAL_LIMITS
+    seconds = served.options.shutdown_timeout
+    grace, cut = min(USUAL_LIMITS.grace_seconds, seconds / 10), min(USUAL_LIMITS.cut_seconds, seconds / 30)
+    return evolve(USUAL_LIMITS, grace_seconds=grace, cut_seconds=cut)
+
+
+def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
+    """Return the drain function of an application, or None."""
+    found = getattr(getattr(app, "state", None), "drain", None)
+    return found if callable(found) else None
+
+
+def say_stopping(number: int, app: object) -> str:
+    """Describe why a server stops and what it waits for, so that it does not seem to hang."""
+    name = signal.Signals(number).name
+    host = getattr(getattr(app, "state", None), "host", None)
+    drain_timeout = getattr(getattr(host, "options", None), "drain_timeout", None)
+    if host is None or drain_timeout is None:
+        return f"{name}: stopping"
+    delay = (
+        f"all goes on for {host.drain_delay:g} s, so that balancers notice; then " if host.drain_delay else ""
+    )
+    return (
+        f"{name}: stopping; {delay}no new request is taken, and what runs has {drain_timeout:g} s to end. "
+        "A second one does not wait"
+    )
+
+
+async def wait_stop(
+    signals: AsyncIterator[int],
+    drain: Callable[[], Awaitable[None]] | None,
+    tell: Callable[[], None],
+    tell_stopping: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Announce the server, wait for a signal, and let the application drain until a second one."""
+    tell()
+    tell_stopping(await anext(signals))
+    if drain is None:
+        return
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_at_next, signals, nursery.cancel_scope)
+        await drain()
+        nursery.cancel_scope.cancel(reason="drained")
+
+
+async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel(reason="a second signal")
+
+
+def console_link_of(app: "AsgiApp", address: str) -> str | None:
+    """Return the console URL of an application made by `create_app`, or None if it has no console.
+
+    A required token follows the `#`, which browsers do not send: the token of AGENTRAIL_TOKEN, only if stderr is a
+    terminal. A token file contains only digests, and a log would keep the token.
+    """
+    from agentrail.gateway.app import ServedHost
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost) or not served.gateway.has_console:
+        return None
+    link = f"{address}{served.base_path}/console/"
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    needs_one = served.gateway.callers.rules.needs_token
+    return f"{link}#token={quote(token, safe='')}" if needs_one and token and os.isatty(2) else link
+
+
+def _tell(shown: list[str], options: ServeOptions, console: str | None = None) -> None:
+    if not is_local(options.host) and options.certfile is None:
+        write_error("calls and tokens are not encrypted: give --certfile and --keyfile, or put TLS in front.")
+    if options.host in _ANY_ADDRESS and not options.allowed_host:
+        write_error("no other name than this machine's own is answered: give --allowed-host NAME.")
+    if console is not None:
+        write_error(f"console {console}")
+    write_all(1, "".join(f"{address}\n" for address in shown).encode())

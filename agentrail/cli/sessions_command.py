@@ -1,0 +1,600 @@
+"""`agentrail sessions`: read a store, even while another process writes it, and modify it: `recover`, `delete`."""
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from attrs import frozen
+from cyclopts import App, Parameter, validators
+
+from agentrail import outside
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli import chat_answers
+from agentrail.cli.chat_notices import show_decision
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.log_output import send_logs_to_stderr
+from agentrail.cli.resume_command import recover_sessions
+from agentrail.cli.session_views import (
+    CycleTree,
+    past_as_json,
+    row_as_json,
+    show_head,
+    show_past,
+    show_record,
+    show_rows,
+    show_waits,
+    standing_word,
+)
+from agentrail.cli.stdio import write_error
+from agentrail.cli.store_access import (
+    USUAL_PLACE,
+    Owners,
+    StorePlace,
+    all_sessions,
+    find_one,
+    journal_of,
+    reading,
+    records_of,
+    run_over_store,
+    say,
+    shown_id,
+    sources_of,
+    state_of,
+    writing,
+)
+from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
+from agentrail.core.journal.folding import Sources, no_blobs
+from agentrail.core.journal.lines import encode_line, read_journal
+from agentrail.core.journal.record import Record, Tail, blobs_of, first_broken, join_blobs
+from agentrail.core.journal.replaying import ReplayStep, explain_journal, replay, steps, where_they_part
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.session.projection import status_of
+from agentrail.core.session.recovery import decisions_of
+from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
+from agentrail.runtime.persistence import OnDrift
+from agentrail.runtime.session_loader import read_after
+from agentrail.runtime.snapshots import is_sound
+from agentrail.stores.sqlite import SqliteStore
+
+# Journals: replay, step through, compare and check. Read-only, and no effect is carried out.
+
+_STEP_PROMPT: Final = "Enter goes on, q leaves: "
+
+
+@frozen(kw_only=True)
+class LoadedJournal:
+    """A loaded journal.
+
+    Attributes:
+        sources: Values that the fold looks up. Large values are already loaded.
+        snapshots: Stored states, by the number of the record they follow.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    sources: Sources
+    snapshots: dict[int, bytes]
+
+
+def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
+    """Read journals: from a file, if one has this name, otherwise from a session of the store."""
+    # The name of a session in a scope also has a slash, but no id starts with one or with a dot.
+    if name.endswith(".jsonl") or name.startswith((os.sep, ".")) or Path(name).is_file():
+        return _load_file(Path(name))
+    with reading(place) as opened:
+        found = find_one(opened, name, place.scope)
+        records = records_of(opened, found)
+        blobs = {digest: opened.blob(digest) for one in records for digest in blobs_of(one.body)}
+        snapshots = {
+            one.seq: one.state
+            for one in opened.snapshots(found.scope, found.session)
+            if is_sound(one) and one.seq <= len(records) and records[one.seq - 1].hash == one.hash
+        }
+    sources = sources_of(found.session, blobs.get)
+    return (LoadedJournal(name=name, records=records, sources=sources, snapshots=snapshots),)
+
+
+def _load_file(path: Path) -> tuple[LoadedJournal, ...]:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+    if text.startswith(EXPORT_BEGINS):
+        return _load_export(path, text)
+    found = read_journal(text)
+    if found.damaged is not None:
+        raise found.damaged
+    if not found.records:
+        raise OptionError([f"{path} holds no journal: expected a record as JSON in each line"])
+    session = found.records[0].session
+    sources = sources_of(session, no_blobs)
+    return (LoadedJournal(name=str(path), records=found.records, sources=sources, snapshots={}),)
+
+
+def _load_export(path: Path, text: bytes) -> tuple[LoadedJournal, ...]:
+    try:
+        exported = read_export(text)
+    except CodecError as error:
+        raise OptionError([f"{path}: {error}"]) from error
+    return tuple(
+        LoadedJournal(
+            name=f"{path}, session {one.head.session}",
+            records=one.records,
+            sources=sources_of(one.head.session, one.blobs.get),
+            snapshots={},
+        )
+        for one in exported
+    )
+
+
+def live_again(loaded: LoadedJournal) -> Exit:
+    """Replay a journal and report whether the result is the same."""
+    found = replay(loaded.records, loaded.sources, loaded.snapshots)
+    if found.difference is not None:
+        say(str(found.difference))
+        return Exit.FAILED
+    say(f"{loaded.name}: {found.records} records, all as it was")
+    return Exit.DONE
+
+
+def tell_causes(loaded: LoadedJournal) -> Exit:
+    """Print the cause of each record."""
+    for line in explain_journal(loaded.records, loaded.sources):
+        say(line)
+    return Exit.DONE
+
+
+def compare(one: LoadedJournal, other: LoadedJournal) -> Exit:
+    """Print the first difference of two journals."""
+
+    def blob(digest: str) -> bytes | None:
+        found = one.sources.blob(digest)
+        return other.sources.blob(digest) if found is None else found
+
+    parting = where_they_part(one.records, other.records, Sources(blob=blob))
+    if parting is None:
+        say(f"{one.name} and {other.name} do not part")
+        return Exit.DONE
+    say(str(parting))
+    return Exit.FAILED
+
+
+def walk_through(loaded: LoadedJournal) -> Exit:
+    """Print a journal record by record: one per Enter in a terminal, otherwise all."""
+    is_asked = os.isatty(0)
+    for step in steps(loaded.records, loaded.sources):
+        for line in show_step(step):
+            say(line)
+        if is_asked:
+            sys.stderr.write(_STEP_PROMPT)
+            sys.stderr.flush()
+            if sys.stdin.readline().strip() == "q":
+                break
+    return Exit.DONE
+
+
+def show_step(step: ReplayStep) -> Iterator[str]:
+    """Yield the result of one record: hooks, decisions, published events, and the resulting state."""
+    yield from show_record(step.walked.record)
+    if step.caused_by is not None:
+        yield f"        begun by record {step.caused_by}"
+    for asked in step.asked:
+        yield f"        asked {asked}"
+    published = [type(one.event).__name__ for one in step.walked.effects if isinstance(one, Publish)]
+    if published:
+        yield f"        published {', '.join(published)}"
+    data = step.walked.after.data
+    waits = f", {len(data.interactions)} wait for people" if data.interactions else ""
+    yield f"        then {step.walked.after.phase.value}, {len(data.history)} messages, {len(data.open)} open{waits}"
+
+
+# --- checking
+
+
+def damage_of(store: Store, stored: StoredSession) -> str | None:
+    """Return the damage of a session (a record, a large value or a snapshot), or None if it is intact."""
+    behind = Tail()
+    try:
+        if stored.first_seq > 1:  # the record before the first was dropped, so its hash is taken as given
+            first = store.read(stored.scope, stored.session, stored.first_seq - 1, 1)[0]
+            behind = Tail(seq=first.seq, epoch=first.epoch, hash=first.hash)
+        records = read_after(store, stored.scope, stored.session, behind.seq)
+        broken = first_broken(records, behind)
+        if broken is not None:
+            raise JournalCorrupt(stored.session, broken)
+        last = records[-1].seq if records else behind.seq
+        if last < stored.tail.seq:
+            raise JournalCorrupt(stored.session, last + 1, why="it is missing")
+        for record in records:
+            _check_blobs(store, record)
+    except AgentrailError as error:
+        return str(error)
+    hashes = {record.seq: record.hash for record in records} | {behind.seq: behind.hash}
+    for snapshot in store.snapshots(stored.scope, stored.session):
+        if not is_sound(snapshot) or hashes.get(snapshot.seq, snapshot.hash) != snapshot.hash:
+            return f"the snapshot behind record {snapshot.seq} is damaged: it is ignored, and nothing is lost"
+    return None
+
+
+def _check_blobs(store: Store, record: Record) -> None:
+    try:
+        join_blobs(record.body, store.blob)
+    except CodecError as error:
+        raise JournalCorrupt(record.session, record.seq, why=str(error)) from error
+
+
+# The commands.
+
+app: Final = App(name="sessions", result_action="return_value")
+app.command(
+    "agentrail.cli.branch_commands:fork",
+    name="fork",
+    help="Begin a session that goes on from a record of another one, in a journal of its own. It begins to work when it is resumed.",
+)
+app.command(
+    "agentrail.cli.branch_commands:export",
+    name="export",
+    help="Write a session with its sub-agents as a file that `sessions import` reads back bit for bit; or as a scenario, Markdown or spans.",
+)
+app.command(
+    "agentrail.cli.branch_commands:import_",
+    name="import",
+    help="Read a session back that `sessions export` wrote. A file that was changed is refused, and the first changed record named.",
+)
+
+SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
+JsonLines = Annotated[
+    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
+]
+
+
+@app.command(
+    name="list", help="List the stored sessions: which run, which wait for you, which were interrupted."
+)
+def list_sessions(
+    *,
+    every: Annotated[
+        bool,
+        Parameter(
+            name="--all",
+            help="List sub-agents and sessions that have ended too.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    json: JsonLines = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """List sessions. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            owners = Owners.of(opened)
+            filters = Filters() if every else Filters(only_roots=True, has_ended=False)
+            found = [
+                (one, standing_word(one, is_owned=owners.owns(one))) for one in all_sessions(opened, filters)
+            ]
+        found.sort(key=lambda pair: pair[0].written_at_ms, reverse=True)
+        for line in (row_as_json(*row) for row in found) if json else show_rows(found):
+            say(line)
+        if not found:
+            write_error("there is no session; --all lists those that have ended too")
+        return Exit.DONE
+
+    return run_over_store(work)
+
+
+@app.command(
+    name="show",
+    help="Show what a session did: its cycles as trees with times, tokens, cost, tools and gates.",
+)
+def show_session(
+    session: SessionArgument,
+    *,
+    at: Annotated[
+        int | None,
+        Parameter(
+            help="Show what it was behind this record, with all that waited then; -1 is the last one.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonLines = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Show a session. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            found = find_one(opened, session, place.scope)
+            if at is not None:
+                past = journal_of(opened, found).past_state(found.tail.seq if at == -1 else at)
+                waiting = chat_answers.show_waiting(past.status)
+                for line in [past_as_json(found, past)] if json else show_past(found, past, waiting):
+                    say(line)
+                return Exit.DONE
+            word = standing_word(found, is_owned=Owners.of(opened).owns(found))
+            if json:
+                say(row_as_json(found, word))
+                return Exit.DONE
+            for line in show_head(found, word):
+                say(line)
+            tree = CycleTree()
+            last = None
+            for step in steps(records_of(opened, found), sources_of(found.session, opened.blob)):
+                last = step.walked.after
+                for line in tree.feed(step):
+                    say(line)
+            assert last is not None  # noqa: S101 - a journal has a first record
+            status = status_of(last.phase, last.data, found.written_at_ms)
+            for line in show_waits(status, chat_answers.show_waiting(status)):
+                say(line)
+        return Exit.DONE
+
+    return run_over_store(work)
+
+
+@app.command(
+    help="Print the records of a session, a line each and what was decided below: no word of the conversation."
+)
+def trace(
+    session: SessionArgument,
+    *,
+    after: Annotated[
+        int, Parameter(help="Begin behind this record.", validator=validators.Number(gte=0))
+    ] = 0,
+    limit: Annotated[
+        int | None, Parameter(help="How many at most.", validator=validators.Number(gte=1))
+    ] = None,
+    json: Annotated[
+        bool,
+        Parameter(
+            name="--json",
+            help="Print whole records, contents included, one JSON object per line.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Print records. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            found = find_one(opened, session, place.scope)
+            if after > found.tail.seq:
+                fault = f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
+                raise OptionError([fault])
+            for record in _some_records(opened, found, after, limit):
+                for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
+                    say(line)
+        return Exit.DONE
+
+    return run_over_store(work)
+
+
+def _some_records(store: Store, found: StoredSession, after: int, limit: int | None) -> Iterator[Record]:
+    left = limit
+    while left is None or left > 0:
+        page = store.read(found.scope, found.session, after, 1000 if left is None else min(left, 1000))
+        if not page:
+            return
+        yield from page
+        after = page[-1].seq
+        left = None if left is None else left - len(page)
+
+
+@app.command(
+    name="replay",
+    help="""Live a session again from its journal, without a network, and compare it with what was recorded.
+
+    JOURNAL is the id of a stored session, or a file: what `sessions export` or `sessions trace --json` wrote. Exit codes: 0 all is as
+    it was, 1 it differs or is damaged, 2 there is no such journal.""",
+)
+def replay_journal(  # noqa: PLR0913 - an option each
+    journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
+    other: Annotated[
+        str | None, Parameter(help="With --diff: the one to compare it with.", show_default=False)
+    ] = None,
+    *,
+    explained: Annotated[
+        bool,
+        Parameter(
+            name="--explain",
+            help="Tell who caused what: each record, what had begun it, the plugins that were asked, what came of it.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    step: Annotated[
+        bool,
+        Parameter(
+            help="Walk through it, one record for each Enter; q leaves.", negative="", show_default=False
+        ),
+    ] = False,
+    diff: Annotated[
+        bool, Parameter(help="Show where two journals part.", negative="", show_default=False)
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Replay a journal. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if diff != (other is not None):
+            raise OptionError(["--diff compares two journals: expected agentrail sessions replay --diff A B"])
+        loaded = load(journal, place)
+        if other is not None:
+            return compare(loaded[0], load(other, place)[0])
+        look = walk_through if step else tell_causes if explained else live_again
+        return max([look(one) for one in loaded])
+
+    return run_over_store(work)
+
+
+@app.command(
+    help="""Go on with sessions whose process was killed: what was at work is decided, and told.
+
+    Without an id all that had work. --dry-run only says what would be decided. Exit codes: 0 done, 1 some did not come back, 2 there
+    is no such session, or another process writes the store."""
+)
+def recover(
+    session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
+    *,
+    dry_run: Annotated[
+        bool,
+        Parameter(help="Say what would be decided, and change nothing.", negative="", show_default=False),
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Recover sessions. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if not dry_run:
+            return trio.run(recover_sessions, session, place)
+        with reading(place) as opened:
+            found = _to_recover(opened, session, place.scope)
+            for one in found:
+                for line in _would_decide(opened, one):
+                    say(line)
+            if not found:
+                say("nothing was cut off: no session had work when its process ended")
+        return Exit.DONE
+
+    return run_over_store(work)
+
+
+@app.command(
+    help="""Go on with a session that is parked because plugins or agentrail changed over a crash.
+
+    --on-drift go_on continues it with the state of the code that is here: no `once` tool that had begun runs again, and the model reads
+    that its outcome is unknown. Exit codes: 0 done, 1 it did not come back, 2 there is no such session, or another process writes the
+    store.""",
+    name="resume",
+)
+def resume_parked(
+    session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
+    *,
+    on_drift: Annotated[
+        OnDrift, Parameter(help="Leave a session parked whose operations differ, or continue it.")
+    ] = "park",
+    drifted_by: Annotated[
+        str | None,
+        Parameter(help="In place of an id: all sessions parked because of this plugin.", show_default=False),
+    ] = None,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Resume parked sessions. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if (session is None) is (drifted_by is None):
+            raise OptionError(["name one session by its id, or a plugin with --drifted-by"])
+        go_on = partial(recover_sessions, session, place, on_drift=on_drift, drifted_by=drifted_by)
+        return trio.run(go_on)
+
+    return run_over_store(work)
+
+
+def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:
+    if session is not None:
+        return (find_one(store, session, scope),)
+    owners = Owners.of(store)  # a session that runs in a living process was not interrupted
+    working = all_sessions(store, Filters(is_working=True, has_ended=False))
+    return tuple(one for one in working if not owners.owns(one))
+
+
+def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
+    revived = state_of(store, found)
+    data = revived.state.data
+    decisions = list(decisions_of(data, frozenset(revived.begun), int(outside.wall() * 1000)))
+    open_things = {0: "nothing is", 1: "one thing is"}.get(len(decisions), f"{len(decisions)} things are")
+    yield f"{shown_id(found)}: {open_things} open"
+    yield from (f"  {show_decision(one)}" for one in decisions)
+
+
+@app.command(
+    help="""Look whether what is stored is as it was written: each record, large value and snapshot, and the file.
+
+    Exit codes: 0 it is, 1 something is damaged, 2 there is no such session or store."""
+)
+def check(
+    session: Annotated[
+        str | None, Parameter(help="The id of a session; without it all are looked at.", show_default=False)
+    ] = None,
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Check sessions. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            one = None if session is None else find_one(opened, session, place.scope)
+            found = all_sessions(opened, Filters()) if one is None else iter((one,))
+            count, damaged = 0, 0
+            for stored in found:
+                count += 1
+                damage = damage_of(opened, stored)
+                if damage is not None:
+                    damaged += 1
+                    say(damage if stored.session in damage else f"{stored.session}: {damage}")
+            if one is None and isinstance(opened, SqliteStore):
+                opened.check_file()
+        say(
+            f"{count} sessions were looked at, {damaged} are damaged"
+            if damaged
+            else f"{count} sessions are as they were written"
+        )
+        return Exit.FAILED if damaged else Exit.DONE
+
+    return run_over_store(work)
+
+
+@app.command(
+    help="Delete a session with its sub-agents; what stood there is overwritten. No process may write the store meanwhile."
+)
+def delete(
+    session: SessionArgument,
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Delete a session. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:  # to create no missing store, and to suggest similar ids
+            found = find_one(opened, session, place.scope)
+        with writing(place) as opened:
+            size = opened.delete(found.scope, found.session)
+            opened.overwrite_removed()  # no session is delayed by it here
+        say(f"deleted {session}: {size} bytes")
+        return Exit.DONE
+
+    return run_over_store(work)
+
+
+@app.command(help="Copy the whole store to a new file, also while a process writes it.")
+def backup(
+    file: Annotated[Path, Parameter(help="A file that is not there yet.")],
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Back a store up. See the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            assert isinstance(opened, SqliteStore)  # noqa: S101 - only this store opens read-only
+            size = opened.back_up(file)
+        say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
+        return Exit.DONE
+
+    return run_over_store(work)

@@ -1,0 +1,252 @@
+"""Stores in commands: the options that name one, reading while another process writes, and replaying journals.
+
+Nothing here writes to a store or carries out an effect.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Final
+
+from attrs import frozen
+from cyclopts import Parameter
+
+from agentrail.abc.held_secrets import secrets_in_variables
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.log_output import Debug
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.storage_options import DEFAULT_STORE, DataDirectory, directory_of
+from agentrail.cli.text_output import end_without_output
+from agentrail.config.settings import modules_of
+from agentrail.core.journal.folding import GetBlob, Sources
+from agentrail.core.journal.record import Record
+from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StoreUnavailable, YourMove
+from agentrail.messages import SessionId
+from agentrail.named_modules import NAMED_MODULES
+from agentrail.runtime.journal_state import Journal
+from agentrail.runtime.plugin_watch import QuietWatch
+from agentrail.runtime.session_loader import PluginFinder, Revived, read_after, revive
+from agentrail.runtime.tree_secrets import knowing, without_known
+from agentrail.stores.named import open_store
+from agentrail.stores.sqlite_files import writer_of
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class StorePlace:
+    """The store that a command reads.
+
+    Attributes:
+        data_dir: The data directory, or None for the default.
+        debug: Whether to show a crash with its traceback.
+    """
+
+    store: Annotated[
+        str, Parameter(help="Where sessions are: sqlite:PATH, or sqlite: for the file in the data directory.")
+    ] = DEFAULT_STORE
+    data_dir: DataDirectory = None
+    scope: Annotated[
+        str, Parameter(help="The scope that the session was started in.", show_default=False)
+    ] = ""
+    debug: Debug = False
+
+
+USUAL_PLACE: Final = StorePlace()
+
+_PAGE: Final = 1_000
+
+
+@contextmanager
+def reading(place: StorePlace) -> Iterator[Store]:
+    """Open a store for reading, even while another process writes it."""
+    with _closing(open_store(place.store, directory_of(place.data_dir), read_only=True)) as opened:
+        yield opened
+
+
+@contextmanager
+def writing(place: StorePlace) -> Iterator[Store]:
+    """Open a store for writing."""
+    with _closing(open_store(place.store, directory_of(place.data_dir))) as opened:
+        yield opened
+
+
+@contextmanager
+def _closing(store: Store) -> Iterator[Store]:
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+# --- finding sessions
+
+
+def shown_id(stored: StoredSession) -> str:
+    """Return the name of a session in lists and commands: its id, after its scope if it has one."""
+    return in_scope(stored.scope, stored.session)
+
+
+def in_scope(scope: str, session: str) -> str:
+    """Return the name of a session in a scope. See `shown_id`."""
+    return f"{scope}/{session}" if scope else session
+
+
+def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
+    """Yield the sessions of a store that match the filters, page by page."""
+    after: tuple[str, str] | None = None
+    while page := store.find(filters, after=after, limit=_PAGE):
+        yield from page
+        after = (page[-1].scope, page[-1].session)
+
+
+def find_one(store: Store, session: str, scope: str) -> StoredSession:
+    """Find a session by its id, or by `SCOPE/ID`, the form that `sessions list` shows."""
+    found = store.get(scope, SessionId(session))
+    if found is not None:
+        return found
+    of_scope, slash, own = session.partition("/")
+    found = store.get(of_scope, SessionId(own)) if slash and not scope else None
+    if found is not None:
+        return found
+    nearest: tuple[str, ...] = ()
+    try:
+        store.read(scope, SessionId(session), 0, 1)
+    except SessionNotFound as error:
+        nearest = error.nearest
+    elsewhere = [
+        shown_id(one)
+        for one in all_sessions(store, Filters(root=SessionId(session), only_roots=True))
+        if one.scope != scope
+    ]
+    if elsewhere:
+        message = f"session {session!r} is in a scope of its own, as those of a server are: name it {' or '.join(elsewhere)}"
+        raise SessionNotFound(message, nearest=tuple(elsewhere))
+    like = f"; like it are {', '.join(map(repr, nearest))}" if nearest else ""
+    message = f"there is no session {session!r}{like}: agentrail sessions list shows those there are"
+    raise SessionNotFound(message, nearest=nearest)
+
+
+def latest_of(store: Store) -> StoredSession:
+    """Return the most recently active session that can be resumed."""
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
+    if latest is None:
+        message = "there is no session that could be resumed: agentrail chat without --resume begins one"
+        raise SessionNotFound(message)
+    return latest
+
+
+@frozen(kw_only=True)
+class Owners:
+    """The nodes that own sessions now. Only a living owner shows that a session runs, never the stored state.
+
+    Attributes:
+        alive: The ids of nodes seen within the lease. For a file store, only while its writing process exists.
+    """
+
+    alive: frozenset[str]
+
+    @staticmethod
+    def of(
+        store: Store, *, lease_ms: int = 15_000, is_there: Callable[[int], bool] | None = None
+    ) -> "Owners":
+        """Read the nodes of a store."""
+        path = getattr(store, "path", None)
+        if isinstance(path, Path):
+            pid = writer_of(path)
+            if pid is None or not (is_there or is_process_there)(pid):
+                return Owners(alive=frozenset())
+        now = store.now_ms()
+        return Owners(alive=frozenset(node.id for node in store.nodes() if now - node.seen_at_ms < lease_ms))
+
+    def owns(self, stored: StoredSession) -> bool:
+        """Whether a session has a living owner."""
+        return stored.node in self.alive
+
+
+def is_process_there(pid: int) -> bool:
+    """Whether a process with this id exists on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# --- replaying a journal
+
+
+def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
+    """Read a whole journal."""
+    return read_after(store, stored.scope, stored.session, 0)
+
+
+def sources_of(session: SessionId, blob: GetBlob) -> Sources:
+    """Return the sources of a fold: plugins, imported from where they were defined, and large values.
+
+    Only installed modules, and those named by the trusted configuration files of the current directory, are imported.
+    """
+    watch, finder = _code_of(session)
+    return Sources(resolve=finder, ask=watch, blob=blob)
+
+
+def state_of(store: Store, stored: StoredSession) -> Revived:
+    """Return the state of a session, folded from its newest snapshot."""
+    watch, finder = _code_of(stored.session)
+    return revive(store, stored, finder, watch)
+
+
+def journal_of(store: Store, stored: StoredSession) -> Journal:
+    """Return the journal of a session, with its plugins resolved as in `sources_of`. Nothing is read yet."""
+    watch, finder = _code_of(stored.session)
+    return Journal(store, stored, finder, watch)
+
+
+def _code_of(session: SessionId) -> tuple[QuietWatch, PluginFinder]:
+    admit_named_code()
+    watch, finder = QuietWatch(session, {}), PluginFinder({})
+    watch.find_others(finder)
+    return watch, finder
+
+
+def admit_named_code() -> None:
+    """Permit imports of the modules that the current directory's trusted configuration files name. Imports none yet."""
+    from agentrail.blueprints.config_discovery import find_files  # same as in `config_setup.py`
+
+    with suppress(OptionError):  # faulty files permit nothing, and other commands report them
+        found = find_files(None, os.environ, Path.cwd())
+        if not found.project and not found.user:
+            return
+        from agentrail.blueprints.configuration import read_configuration
+
+        settings = read_configuration(os.environ, files=found).settings
+        for module, folder in modules_of(settings):
+            NAMED_MODULES.admit(NAMED_MODULES.trace(module, folder))
+
+
+# --- exit codes of store commands
+
+
+def run_over_store(work: Callable[[], Exit]) -> Exit:
+    """Run a store command, and report its errors as sentences."""
+    try:
+        # A command does not know the secrets of a session, but those of its environment are probably the same.
+        with knowing(secrets_in_variables(os.environ)):
+            return work()
+    except (YourMove, StoreUnavailable) as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    except AgentrailError as error:
+        write_error(describe_error(error))
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
+    return Exit.FAILED
+
+
+def say(text: str) -> None:
+    """Write a line to stdout."""
+    write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))

@@ -1,0 +1,66 @@
+"""Completion and history of the editor: completions of a half-typed word, and earlier input from a file."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from agentrail.cli.terminal.completion import KnownNames, ListFiles, complete
+
+
+class Completions(Completer):
+    """The completions of `completion`, for prompt_toolkit."""
+
+    def __init__(self, known: Callable[[], KnownNames]) -> None:
+        """Keep the function that returns the names, which change once there is a session."""
+        self._known = known
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield the completions. Runs in its own thread, because turns may have to be fetched."""
+        del complete_event
+        for one in complete(document.text_before_cursor, self._known()):
+            yield Completion(one.text, -one.replaces, display_meta=one.meaning)
+
+
+class _KeptHistory(FileHistory):
+    """Earlier input in a file. A chat continues without a writable one."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return list(super().load_history_strings())
+        except (OSError, UnicodeDecodeError):
+            return []
+
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
+def history_in(file: Path | None) -> History:
+    """Return the input history, stored in a file that only its user can read. With None, it lasts as long as the chat."""
+    if file is None:
+        return InMemoryHistory()
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # other users must not read prompts
+    return _KeptHistory(file)
+
+
+def files_to_complete(directory: Path) -> ListFiles:
+    """Return a function that lists files for `@`, relative to a directory."""
+
+    def names(inside: str) -> Sequence[str]:
+        try:
+            with os.scandir(directory / inside) as entries:
+                return [
+                    f"{one.name}/" if one.is_dir() else one.name
+                    for one, _ in zip(entries, range(5_000), strict=False)
+                ]
+        except OSError:
+            return ()
+
+    return names

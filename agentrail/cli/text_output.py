@@ -1,0 +1,21 @@
+"""Output of a command whose result is a text."""
+
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.config.key_filter import hide_keys
+
+
+def print_text(text: str) -> Exit:
+    """Write a text and a newline to stdout, with probable keys hidden."""
+    try:
+        write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
+    return Exit.DONE
+
+
+def end_without_output(error: OutputFailed | OutputClosed) -> Exit:
+    """Return the exit code after a failed write, and report the reason unless the reader closed the pipe."""
+    if isinstance(error, OutputFailed):
+        write_error(f"{error}.")
+    return Exit.FAILED

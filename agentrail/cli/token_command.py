@@ -1,0 +1,111 @@
+"""`agentrail token`: create tokens for callers of `agentrail serve`. A token is shown once, and only its digest is stored."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from agentrail import outside
+from agentrail.cli.exit_codes import Exit, describe_error
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.text_output import end_without_output
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.gateway.access import LOCAL
+from agentrail.gateway.tokens import NewToken, fault_of_mode, make_token, read_token_file
+
+app: Final = App(name="token", result_action="return_value")
+
+
+@app.command(
+    help="""Make a token, print it once, and print the lines to add to the token file.
+
+    With --token-file the lines are added there, to a file that is made for you alone if there is none. The token stands
+    on the first line of stdout. Exit codes: 0 made, 2 wrong usage."""
+)
+def new(  # noqa: PLR0913 - each is an option
+    tenant: Annotated[
+        str,
+        Parameter(
+            help="The tenant that the token speaks for; without one it is the user local of the tenant local.",
+            show_default=False,
+        ),
+    ] = "",
+    user: Annotated[
+        str,
+        Parameter(help="Its user; without one each call names the user that it is for.", show_default=False),
+    ] = "",
+    *,
+    scopes: Annotated[
+        str,
+        Parameter(
+            help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant; "
+            "decide, to answer what waits for approval in it."
+        ),
+    ] = "use",
+    days: Annotated[
+        float | None, Parameter(help="For how many days it lasts; without it, for ever.", show_default=False)
+    ] = None,
+    token_file: Annotated[Path | None, Parameter(help="The file to add it to.", show_default=False)] = None,
+    debug: Debug = False,
+) -> Exit:
+    """Create a token. See the help above."""
+    send_logs_to_stderr(debug=debug)
+    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    try:
+        if not tenant and not user:
+            tenant = user = (
+                LOCAL  # same as without any token, so that a server can add one and keep its sessions
+            )
+        elif not tenant:
+            raise OptionError(["a user is one of a tenant: agentrail token new TENANT USER"])
+        made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
+        if token_file is not None:
+            add_to_file(token_file, made)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    return _tell(made, token_file)
+
+
+def add_to_file(path: Path, made: NewToken) -> None:
+    """Append an entry to a token file, created with access for its owner only."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+            fault = fault_of_mode(os.fstat(file.fileno()), os.geteuid())
+            if fault is not None:
+                raise OptionError([f"the token file {f'{path}'!r} {fault}"])
+            if file.tell():
+                read_token_file(path)  # with a fault before it, the entry would admit no caller
+                file.write(b"\n")
+            file.write(made.lines.encode())
+    except OSError as error:
+        why = f"{error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            why = f"there is no directory {f'{path.parent}'!r}, make it first"
+        message = f"the token file {f'{path}'!r} cannot be written: {why}"
+        raise OptionError([message]) from None
+
+
+def show_new(made: NewToken, token_file: Path | None) -> str:
+    """Return the output for a new token: the token on the first line, and only there."""
+    if token_file is not None:
+        return f"{made.token}\n"
+    return (
+        f"{made.token}\n\n"
+        "# This is the only time that it is shown. Add these lines to a file that you alone may read (chmod 600),\n"
+        "# and start the server with agentrail serve --token-file FILE:\n"
+        f"{made.lines}"
+    )
+
+
+def _tell(made: NewToken, token_file: Path | None) -> Exit:
+    try:
+        write_all(1, show_new(made, token_file).encode())
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
+    if token_file is not None:
+        write_error(f"added to {token_file}; this is the only time that the token is shown.")
+    return Exit.DONE

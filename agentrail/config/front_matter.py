@@ -1,0 +1,210 @@
+"""Front matter of a Markdown file (agent, skill or command). Every scalar is read as text.
+
+Supports all YAML forms of texts, lists and tables. `no` is a text and not false, `1:30` is not ninety. Reading uses
+events rather than nodes: aliases are refused before any expansion, each value knows its line, and nesting depth is
+limited early.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+import yaml
+from attrs import field, frozen
+
+from agentrail.config.toml_positions import ConfigPath
+
+_LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_MAX_LEVELS: Final = 8
+_TOO_DEEP: Final = f"expected at most {_MAX_LEVELS} levels: nest less deeply"
+_LINE: Final = re.compile(r"([A-Za-z0-9_-]+:[ \t]+)(\S.*)")
+_COMMENT: Final = re.compile(r"[ \t]+#.*$")
+_BEGINS_OTHERWISE: Final = frozenset("\"'{|>&*!%@`#")
+# YAML's grammar messages, from the C and the Python parser.
+_WHAT_TO_DO: Final = tuple(
+    (re.compile(words), advice)
+    for words, advice in (
+        (
+            "cannot start any token",
+            "indent with blanks and not with tabs, and put a text that begins with @, ` or % in quotes",
+        ),
+        ("could not find expected ':'", "expected a line such as description: what it is for"),
+        ("mapping values are not allowed", "a value with a colon in it stands in quotes"),
+        ("expected ',' or ']'|node content", "end the list in brackets with ]"),
+        ("unexpected end of stream", "end what stands in quotes or brackets"),
+        (
+            "expected key|expected <block end>",
+            "indent the keys of a table alike, and put a value that goes on behind its quotes in others",
+        ),
+        ("unknown escape", 'known are \\n, \\t, \\" and \\\\: or put it in single quotes'),
+    )
+)
+_TWO_LISTS: Final = re.compile(r"\[[^\[\]]*\][ \t]*[^ \t#].*")
+
+
+class HeadFault(Exception):
+    """Front matter that cannot be parsed.
+
+    Attributes:
+        line: Line of the file, from 1.
+        said: What was expected.
+    """
+
+    def __init__(self, line: int, said: str) -> None:
+        """Store both."""
+        super().__init__(f"line {line}: {said}")
+        self.line = line
+        self.said = said
+
+
+@frozen(kw_only=True)
+class YamlHead:
+    """Parsed front matter.
+
+    Attributes:
+        values: Texts, and lists and tables of texts.
+        body: Text below the front matter.
+        lines: Line of each value, from 1.
+        quoted: Lines that YAML rejects and that were read as if their value were in quotes.
+    """
+
+    values: dict[str, Any]
+    body: str
+    lines: dict[ConfigPath, int] = field(repr=False)
+    quoted: tuple[int, ...] = ()
+
+
+def read_yaml_head(text: str) -> YamlHead:
+    """Parse a file that begins with front matter."""
+    head, body = split_head(text)
+    try:
+        values, lines = _read(head)
+    except HeadFault as fault:
+        again, quoted = _with_quotes(head)
+        if not quoted:
+            raise
+        try:
+            values, lines = _read(again)
+        except HeadFault:
+            raise fault from None
+        return YamlHead(values=values, body=body, lines=lines, quoted=quoted)
+    return YamlHead(values=values, body=body, lines=lines)
+
+
+def split_head(text: str) -> tuple[list[str], str]:
+    """Split a file into the lines of its front matter (the first `---` included, the second excluded) and its body."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if lines[0].rstrip() != "---":
+        said = "expected front matter: --- in the first line, keys, and a second ---"
+        raise HeadFault(1, said)
+    end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), None)
+    if end is None:
+        said = "the front matter has no end: write --- below its last line"
+        raise HeadFault(1, said)
+    return lines[:end], "\n".join(lines[end + 1 :]).strip("\n")
+
+
+def _with_quotes(head: list[str]) -> tuple[list[str], tuple[int, ...]]:
+    """Quote values that YAML takes for a second key or for two lists: `use: so`, `[a] [b]`."""
+    found, quoted = [], []
+    for number, line in enumerate(head, start=1):
+        match = _LINE.fullmatch(line.rstrip())
+        value = "" if match is None else _COMMENT.sub("", match[2])
+        has_colon = ": " in value or value.endswith(":")
+        is_refused = (has_colon and value[0] not in _BEGINS_OTHERWISE | {"["}) or _TWO_LISTS.fullmatch(value)
+        if match is not None and is_refused:
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            found.append(f'{match[1]}"{escaped}"')
+            quoted.append(number)
+        else:
+            found.append(line)
+    return found, tuple(quoted)
+
+
+def _read(head: list[str]) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
+    reader = _Reader("\n".join(["", *head[1:]]) + "\n")
+    return reader.document(), reader.lines
+
+
+class _Reader:
+    """Reader of the events of one front matter."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[ConfigPath, int] = {}
+        self._events: Iterator[Any] = iter(yaml.parse(text, Loader=_LOADER))
+
+    def document(self) -> dict[str, Any]:
+        try:
+            self._next()  # stream start
+            if isinstance(self._next(), yaml.StreamEndEvent):
+                return {}
+            root = self._next()
+            if not isinstance(root, yaml.MappingStartEvent):
+                _refuse(root, "expected keys, each with a value: description: what it is for")
+            values = self._value(root, ())
+            self._next()  # document end
+            after = self._next()
+        except yaml.YAMLError as error:
+            mark = _where(error)
+            said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+            line = 1 if mark is None else mark.line + 1
+            # PyYAML 6.0.4 and later stops at 1,000 levels while looking ahead, before the first level arrives
+            # here.
+            is_too_deep = "maximum nesting" in said
+            reason = _TOO_DEEP if is_too_deep else f"this is no YAML: {said}{_what_to_do(said)}"
+            raise HeadFault(line, reason) from None
+        if not isinstance(after, yaml.StreamEndEvent):
+            _refuse(after, "expected one document: leave out what stands behind ...")
+        return dict(values)
+
+    def _next(self) -> Any:
+        return next(self._events)
+
+    def _value(self, event: Any, path: ConfigPath) -> Any:
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            _refuse(event, "anchors and aliases are not read: write the value out")
+        if event.tag is not None:
+            _refuse(event, "tags are not read: write the value alone")
+        if len(path) > _MAX_LEVELS:
+            _refuse(event, _TOO_DEEP)
+        self.lines.setdefault(path, event.start_mark.line + 1)
+        match event:
+            case yaml.ScalarEvent():
+                return event.value
+            case yaml.SequenceStartEvent():
+                return self._items(path)
+            case _:
+                return self._table(path)
+
+    def _items(self, path: ConfigPath) -> list[Any]:
+        found: list[Any] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            found.append(self._value(event, (*path, len(found))))
+        return found
+
+    def _table(self, path: ConfigPath) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+            if not isinstance(key, yaml.ScalarEvent):
+                _refuse(key, "expected a name in front of the colon")
+            name = self._value(key, (*path, key.value))
+            if name in found:
+                _refuse(key, f"{name} is there twice: leave one out")
+            found[name] = self._value(self._next(), (*path, name))
+        return found
+
+
+def _where(error: yaml.YAMLError) -> Any:
+    """Return the mark of an error. For unclosed quotes, lists and keys it is their start, not the end of the front matter."""
+    context = getattr(error, "context", None) or ""
+    begins_there = context.startswith("while scanning") or "flow" in context
+    at_beginning = getattr(error, "context_mark", None) if begins_there else None
+    return at_beginning or getattr(error, "problem_mark", None)
+
+
+def _what_to_do(said: str) -> str:
+    return next((f": {advice}" for words, advice in _WHAT_TO_DO if words.search(said)), "")
+
+
+def _refuse(event: Any, said: str) -> NoReturn:
+    raise HeadFault(event.start_mark.line + 1, said)
