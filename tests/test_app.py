@@ -304,7 +304,7 @@ async def repeat(text: str) -> str:
 async def test_a_call_that_goes_wrong_is_an_error_result_and_the_cycle_goes_on(name, arguments, words):
     """The model reads what went wrong, answers, and the session takes the next prompt."""
     model = ScriptedModel([calls((name, arguments)), says("I see."), says("Still here.")])
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ={}) as supervisor:
             session = await supervisor.start_session(
                 model=model, tools=[explode, answer_strangely, never_return, repeat]
@@ -352,7 +352,7 @@ async def test_a_session_works_in_the_sandbox_that_it_names(tmp_path, sandbox):
     """In memory, or in its working directory; by default in that as well."""
     (tmp_path / "on_disk").write_text("x")
     model = ScriptedModel([calls(("list_dir", {})), says("done")])
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ={}) as supervisor:
             session = await supervisor.start_session(
                 model=model, tools=builtin("list_dir"), working_dir=tmp_path, sandbox=sandbox

@@ -92,7 +92,7 @@ async def test_close_lets_all_go_who_wait_for_room():
     mailbox = Mailbox(capacity=1, overflow="block")
     mailbox.put_nowait("first")
     before = dead_letters().count
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             for number in range(5):
                 nursery.start_soon(mailbox.put, number)
@@ -108,7 +108,7 @@ async def test_room_beyond_the_bound_wakes_nobody():
     mailbox.put_nowait("first")
     mailbox.put_nowait("owed", bounded=False)
     assert mailbox.statistics().user.waiting == 2
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             for name in ("second", "third"):
                 nursery.start_soon(mailbox.put, name)

@@ -48,7 +48,7 @@ async def start_and_stop(supervisor, start):
 
     mailbox = cell_of(supervisor).core.mailbox
     mailbox.hold()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
             await settled()

@@ -233,7 +233,7 @@ async def test_stop_from_inside_a_child(stage):
                 await trio.sleep(1)
                 seen.append(current_actor().stop_reason)
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with stage.open(children=[stage.W("a"), ChildSpec("b", worker(suicidal))]) as supervisor:
             assert await supervisor.wait() == Shutdown()
     assert seen == [Shutdown()]

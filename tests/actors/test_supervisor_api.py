@@ -225,7 +225,7 @@ async def test_child_calls_its_supervisor_from_its_init(stage):
         task_status.started()
         await trio.sleep_forever()
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with stage.open(children=[ChildSpec("a", worker(curious))]):
             assert heard == [{"a": "starting"}]
 
@@ -240,7 +240,7 @@ async def test_child_calls_its_supervisor_while_it_is_terminated(stage):
         async def terminate(self, reason, state, data):
             heard.append(statuses(await current_actor().supervisor.which_children()))
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with stage.open(children=[ChildSpec("a", Curious({"s1": obey}).start)]) as supervisor:
             await supervisor.terminate_child("a")
             assert heard == [{"a": "stopping"}]

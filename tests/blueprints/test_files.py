@@ -264,7 +264,7 @@ async def states_of(blueprint):
         )
         cell = supervisor._find_cell("", "same")  # noqa: SLF001 - to see what no reader sees
         before = encode_session(cell.state)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert (
                 await session.ask(
                     "What is x?",

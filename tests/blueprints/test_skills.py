@@ -312,7 +312,7 @@ async def test_while_a_skill_is_open_only_its_tools_run(tmp_path):
     blueprint = Blueprint("x", model=FunctionModel(answer), tools=[write, grep]).with_skills(
         read_skills(tmp_path)
     )
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor() as supervisor:
             session = await supervisor.start_session(blueprint)
             async with session.subscribe(after=0, kinds=[SkillOpened, SkillClosed, ToolBlocked]) as events:

@@ -172,7 +172,7 @@ async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():
     ledger = ChatLedger()
     async with open_nameless() as supervisor:
         session = await supervisor.start_session(model=model, tools=[RecordingTool()], plugins=[asks])
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             async with session.subscribe() as events:
                 ledger.accept((await session.prompt("go")).ref)
                 async for event in events:

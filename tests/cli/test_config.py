@@ -176,7 +176,7 @@ async def test_an_untrusted_project_starts_nothing_of_its_own(place):
     bypassing = (
         "--dangerously-bypass-permissions"  # what a user says for themselves is no word for the project
     )
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         allowed = await run_in(place, "run", 'shell "touch made"', *given, bypassing)
         denied = await run_in(place, "run", 'shell "rm agentrail.toml"', *given, bypassing)
     first = allowed.err.splitlines()[0]

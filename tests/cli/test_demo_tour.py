@@ -112,7 +112,7 @@ async def test_control_c_ends_it_without_a_word(awaited):
     """Between two scenes and inside of one; that is no failure."""
     async with open_process("demo", *(["--fast"] if awaited.startswith("p") else [])) as process:
         shown = ""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while awaited not in shown:
                 shown += (await process.stdout.receive_some()).decode()
             process.send_signal(signal.SIGINT)

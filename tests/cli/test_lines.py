@@ -28,7 +28,7 @@ async def test_lines_that_are_pasted_into_a_dumb_terminal_are_one_prompt(termina
     master, slave = terminal
     lines = PlainLines(slave, joins_pastes=True)
     pasted = ["/quit", *map(str, range(38)), "the end"]
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         os.write(master, "".join(f"{line}\r" for line in pasted).encode())
         assert await lines.next_line() == SentLine(text="\n".join(pasted), is_pasted=True)
         os.write(master, b"/status\r")

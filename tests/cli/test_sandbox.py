@@ -76,7 +76,7 @@ async def a_server(*arguments):
     command = [sys.executable, "-m", "agentrail", "sandbox", "serve", *arguments]
     process = await trio.lowlevel.open_process(command, stdout=-1, stderr=-1, env=environ)
     try:
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             said = b""
             while b"\n" not in said:
                 piece = await process.stdout.receive_some()
@@ -115,7 +115,7 @@ async def test_a_session_works_in_a_server_of_its_own(tmp_path):
         assert await session.ask("Go") == "Done."
         process.send_signal(signal.SIGKILL)
         await process.wait()
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             assert await session.ask("Again") == "Gone."
         seen = [str(one) for one in await session.messages()]
     text = "\n".join(seen)
@@ -135,7 +135,7 @@ async def test_a_server_ends_at_a_signal_with_its_workspaces(tmp_path, monkeypat
         await sandbox.execute("sleep 1000 & echo $!", ExecuteOptions())
         assert [one.name[:18] for one in tmp_path.iterdir()] == ["agentrail-sandbox-"]
         process.send_signal(signal.SIGTERM)
-        with trio.fail_after(15):
+        with trio.fail_after(60):
             assert await process.wait() == 0
         assert not list(tmp_path.iterdir())
         await sandbox.aclose()

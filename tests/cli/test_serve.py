@@ -279,7 +279,7 @@ async def test_it_is_said_where_webhooks_end_with_the_process(options, forgets, 
 async def test_an_application_is_served_until_a_signal(tmp_path):
     """The address is the first line, when calls are answered; the exit code is that of an orderly end."""
     (tmp_path / "served_by_a_test.py").write_text(APP)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with open_process("serve", "served_by_a_test:app", "--port", "0", cwd=tmp_path) as process:
             line = (await process.stdout.receive_some()).decode()
             assert line.startswith("http://127.0.0.1:")
@@ -314,7 +314,7 @@ async def test_ctrl_c_in_the_middle_of_a_call_ends_the_server_in_its_time_and_sa
     """The stream has its last word, the operator reads what is waited for, and the exit is an orderly one."""
     (tmp_path / "slow.py").write_text(SLOW)
     seen = b""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with open_process("serve", "slow:app", "--port", "0", cwd=tmp_path) as process:
             base = (await process.stdout.receive_some()).decode().strip()
             async with httpx.AsyncClient(base_url=base, verify=False, timeout=10) as client:  # noqa: S501 - no TLS
@@ -336,7 +336,7 @@ async def test_without_an_application_one_profile_is_served_and_its_sessions_are
     """With the model that `agentrail run` would use; a second server goes on with what the first one kept."""
     answers = []
     for _ in range(2):
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             data_dir = str(tmp_path)
             async with open_process("serve", "--port", "0", "--data-dir", data_dir, cwd=tmp_path) as process:
                 base = (await process.stdout.receive_some()).decode().strip()

@@ -208,7 +208,7 @@ def test_a_cycle_is_the_same_live_behind_a_reload_and_from_the_journal(pages, co
         session = host.supervisor.session(session_id, scope=LOCAL.tenant_id)
         (asked,) = (await session.status()).approvals
         await session.approve(asked.id)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while (await session.status()).phase != "idle":  # noqa: ASYNC110 - a session that is idle is no event
                 await trio.sleep(0.02)
 

@@ -27,7 +27,7 @@ class Client:
 
     async def next(self) -> dict[str, Any]:
         """Give the next frame."""
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             frame: dict[str, Any] = json.loads(await self.connection.get_message())
         self.seen.append(frame)
         return frame

@@ -294,7 +294,7 @@ def answering_with(turns):
 
 async def until_waits(web):
     """The snapshot when a call waits for a person."""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while True:
             snapshot = (await web.client.get("/sessions/main")).json()
             if snapshot["status"]["approvals"]:
@@ -304,7 +304,7 @@ async def until_waits(web):
 
 async def until_idle(web):
     """The snapshot when nothing is at work."""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while True:
             snapshot = (await web.client.get("/sessions/main")).json()
             if snapshot["status"]["phase"] == "idle" and not snapshot["status"]["suspended"]:

@@ -152,7 +152,7 @@ async def test_a_browser_reads_a_stream_of_a_listed_origin_and_comes_back_by_its
         asked = f"page?api={quote(base_of(web))}&kinds={quote(json.dumps([*KINDS.values()]))}"
         beside = quote(f"http://{other}/{asked}", safe="")
         browse(nursery, tmp_path / "profile", f"http://{listed}/{asked}&beside={beside}")
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await pages.came["refused"].wait()
             await pages.came["half"].wait()
             (_, cut) = web.check.streams[-1]

@@ -56,7 +56,7 @@ def by(made):
 
 async def until(web, made, status):
     """Call until the answer has this status."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while (await web.client.get("/sessions", headers=by(made))).status_code != status:
             await trio.lowlevel.checkpoint()
 
@@ -86,7 +86,7 @@ async def test_a_server_of_sandboxes_follows_its_file_too(hurry, path):
         nursery.start_soon(app, {"type": "lifespan"}, to_app[1].receive, from_test[0].send)
         await to_app[0].send({"type": "lifespan.startup"})
         put(path, BOB.lines)
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while tokens(by(ANN)) is not None:
                 await trio.lowlevel.checkpoint()
         assert tokens(by(BOB)) is not None
@@ -186,7 +186,7 @@ async def test_the_file_is_read_in_a_thread_and_by_no_call(hurry, path):
     with outside.installed(Disk()):
         try:
             async with serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web:
-                with trio.fail_after(30):
+                with trio.fail_after(60):
                     while not read_in:
                         await until(web, ANN, 200)
                 await until(web, BOB, 200)

@@ -229,7 +229,7 @@ async def test_watches_of_one_socket_are_bounded_and_each_has_its_own_id(monkeyp
             await client.until("reply", id="a")
             await Rows(client, "a").begin()
             assert web.served.gateway.watches.open_feeds == 1
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while web.served.gateway.watches.open_feeds:  # noqa: ASYNC110 - nothing tells of it
                 await trio.sleep(0.01)
 

@@ -21,7 +21,7 @@ def count() -> str:
 @pytest.fixture
 async def supervisor():
     """A supervisor, for not too long."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor() as opened:
             yield opened
 

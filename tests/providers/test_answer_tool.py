@@ -122,7 +122,7 @@ async def test_over_the_wire():
         + b"data: [DONE]\n\n"
     )
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with open_server(ServedReply(pieces=(head + body,))) as server:
             options = {"base_url": f"{server.url}/v1", "structured": "tool"}
             async with agentrail.open_supervisor(environ={}) as supervisor:

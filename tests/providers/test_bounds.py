@@ -93,7 +93,7 @@ async def test_no_certificates_are_loaded_for_a_server_without_tls(path, variabl
     """On no path, and not for the sake of proxies that are for other servers."""
     if variable is not None:
         monkeypatch.setenv(variable, "localhost" if variable == "NO_PROXY" else "http://127.0.0.1:1")
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with open_server(_answer_for(path)) as server:
             await _run(path, server.url)
     assert loaded == []
@@ -101,7 +101,7 @@ async def test_no_certificates_are_loaded_for_a_server_without_tls(path, variabl
 
 async def test_certificates_are_loaded_once_for_a_server_with_tls(loaded):
     """By the first request, for all origins of a supervisor."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with HttpClients() as http:
             for port in (1, 2):
                 with pytest.raises(Transport):
@@ -168,7 +168,7 @@ async def test_what_has_no_end_is_given_up(path, what, monkeypatch):
     monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 3 * _LIMIT)
     monkeypatch.setattr(http_module, "_MAX_REFUSAL_BYTES", _LIMIT)
     reply, kind, words = {**ENDLESS, **ANYWHERE}[what]
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_server(reply) as server:
             with pytest.raises(kind, match=words) as caught:
                 await _run(path, server.url)
@@ -180,7 +180,7 @@ async def test_what_has_no_end_is_given_up(path, what, monkeypatch):
 async def test_a_packed_refusal_of_a_document_is_told_by_its_status():
     """As that of a stream: the status says more than how its words were packed."""
     head = b"HTTP/1.1 503 No\r\ncontent-type: text/html\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nxxx"
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with open_server(ServedReply(pieces=(head,))) as server:
             with pytest.raises(Overloaded, match=r"answered 503: .* which was not asked for"):
                 await _fetch(server.url)

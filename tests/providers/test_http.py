@@ -59,7 +59,7 @@ async def _ask(provider: Any) -> list[Chunk]:
 
 
 async def _ask_once(kind: type[Any], *replies: ServedReply, **options: object) -> tuple[list[Chunk], Served]:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with open_server(*replies) as server, HttpClients() as http:
             return await _ask(_provider(kind, http, server.url, **options)), server
 
@@ -182,7 +182,7 @@ async def test_a_certificate_that_nobody_knows(tmp_path):
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     answer = stream(_transcript(OpenAIChat), ends=True, stays=True)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_server(answer, tls=tls) as server, HttpClients() as http:
             with pytest.raises(Transport, match="not trusted") as caught:
                 await _ask(_provider(OpenAIChat, http, server.url))
@@ -236,7 +236,7 @@ async def test_an_event_without_data_is_no_event_for_a_reader():
 
 async def test_a_document_can_be_fetched():
     """Such as a list of models; anything but a 200 is the typed error."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         replies = (
             reply('{"data":[]}', kind="application/json"),
             reply("no", status="401 No", kind="text/plain"),
@@ -336,7 +336,7 @@ async def test_every_cut_and_every_split_gives_the_same_message_or_transport(kin
     chunked = data.draw(st.booleans(), label="chunked")
     expected = read(path)
     seen: list[Chunk] = []
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with (
             open_server(stream(*pieces, chunked=chunked, ends=end == len(whole))) as server,
             HttpClients() as http,

@@ -70,7 +70,7 @@ def transcript(kind: type[Any], name: str = "text") -> list[bytes]:
 
 async def ask(seen: list[Chunk], kind: type[Any], answer: ServedReply, **options: object) -> HttpClients:
     """Ask once, and keep what came also when it fails."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_server(answer) as server, HttpClients() as http:
             given = {"base_url": server.url, "api_key": KEY, **options}
             provider = kind(ProviderOptions.parse(given), http)

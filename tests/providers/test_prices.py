@@ -78,7 +78,7 @@ async def test_the_cost_is_fixed_when_the_response_ends(kind, wire, model):
     """It travels in the last chunk and in every total before it, so no replay depends on a list of prices."""
     answer = stream((WIRE / wire / "text.sse").read_bytes(), ends=True, stays=True)
     price = Price(input=3, output=15)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with open_server(answer) as server, HttpClients() as http:
             for options, expected in (({}, None), ({"price": price}, "known")):
                 provider = kind(

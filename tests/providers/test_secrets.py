@@ -67,7 +67,7 @@ async def test_nothing_that_leaves_a_session_holds_its_key(model, number, key, c
     """Events as they are encoded, errors with all that is chained to them, reprs, and logs down to the last detail."""
     caplog.set_level(logging.DEBUG)
     shown: list[str] = []
-    with trio.fail_after(20), structlog.testing.capture_logs() as logs:
+    with trio.fail_after(60), structlog.testing.capture_logs() as logs:
         async with open_server(_answers(MODELS[model])[number]) as server, open_supervisor(environ={}) as sup:
             opts = {"base_url": server.url, "api_key": key, "max_retries": 0}
             session = await sup.start_session(model=model, provider_opts=opts)
@@ -125,7 +125,7 @@ async def test_a_key_that_the_server_writes_back_is_in_nothing_that_is_kept(how)
         "function": {"api_key": lambda: CANARY},
         "header": {"api_key": "key-of-no-use", "headers": {"X-Token": f"Bearer {CANARY}"}},
     }.get(how, {"api_key": CANARY})
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with open_server(reply(echo.encode())) as server, open_supervisor(environ={}) as sup:
             if how.startswith("profile"):
                 asks = how.endswith("asks")

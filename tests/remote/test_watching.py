@@ -29,7 +29,7 @@ def sessions(dial, **given):
 
 async def until(watched, test):
     """Wait until the rows pass a test."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while not test(watched):
             await watched.wait_changed(watched.version)
 

@@ -70,7 +70,7 @@ async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
         url = f"http://127.0.0.1:{web.address[1]}/stream"
         before = 'const token = "ann"; const show = (event) => console.log(event.kind ?? event.reason, event.delta ?? "");\n'
         (tmp_path / "page.mjs").write_text(before + script.replace("https://agents.example/stream", url))
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             done = await trio.run_process([node, f"{tmp_path / 'page.mjs'}"], capture_stdout=True)
     lines = done.stdout.decode().rstrip().split("\n")  # not `splitlines`, which ends lines at more than that
     assert [line.split()[0] for line in lines][-2:] == ["agent_end", "completed"]
@@ -91,7 +91,7 @@ async def test_a_page_of_usechat_leaves_out_what_was_discarded():
     parts = json.dumps([{"type": kind, "n": number} for number, kind in enumerate(kinds)])
     untyped = function.replace(": UIMessage['parts']", "")
     script = f"{untyped}\nconsole.log(JSON.stringify(shownParts({parts}).map(one => one.n)))"
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         done = await trio.run_process([node, "--eval", script], capture_stdout=True)
     assert json.loads(done.stdout) == [0, 3, 4, 5, 6, 7]
 

@@ -136,7 +136,7 @@ async def test_a_stream_comes_through_nginx_as_it_is_written(tmp_path):
             f"127.0.0.1:{DEFAULT_PORT}", f"127.0.0.1:{web.address[1]}"
         )
         command = [program, "-c", f"{nginx_around(text, tmp_path)}"]
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 process = await nursery.start(trio.run_process, command)
                 try:

@@ -574,7 +574,7 @@ async def own_sandbox(supervisor: SessionSupervisor, raises: Raises) -> None:
     )
     assert await session.ask("go") == "done"
     await session.stop()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await session.monitor().wait()
 
 

@@ -31,7 +31,7 @@ on_virtual_time = pytest.mark.trio(run=_run_on_virtual_time)
 
 def _run_bounded(main: Callable[..., Awaitable[Any]], *given: Any, **options: Any) -> Any:
     async def bounded() -> Any:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             return await main(*given)
 
     return trio.run(bounded, **options)
@@ -87,7 +87,7 @@ def wants(*names: str) -> Turn:
 async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
     """Read up to the first event of a kind, that one included."""
     seen: list[Event] = []
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async for event in subscription:
             seen.append(event)
             if isinstance(event, kind):
@@ -98,13 +98,13 @@ async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
 
 async def take(subscription: Subscription, count: int = 1) -> list[Event]:
     """Read so many events."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         return [await anext(subscription) for _ in range(count)]
 
 
 async def rest(subscription: Subscription) -> list[Event]:
     """Read to the end of the session."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         return [event async for event in subscription]
 
 

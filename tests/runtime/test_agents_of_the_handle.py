@@ -31,12 +31,12 @@ async def test_an_agent_is_started_waited_for_told_more_and_closed(supervisor):
     assert await session.agents.wait() == ()
     name = await session.agents.spawn("scout", "Look.")
     assert name == "agent-1"
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         (idle,) = await session.agents.wait()
     assert (idle.status, idle.outcome, idle.answer, idle.turns) == ("idle", "finished", "seen: Look.", 1)
     assert idle.usage.total > 0
     await session.agents.send(name, "And there?")
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         (again,) = await session.agents.wait([name])
         assert again.answer == "seen: And there?"
         closed = await session.agents.close(name, "enough")

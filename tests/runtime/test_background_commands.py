@@ -282,7 +282,7 @@ async def test_a_real_command_prints_and_leaves_nothing(supervisor, tmp_path, mo
     async with no_orphans():
         model = acting(calls(("shell", {"command": line, "background": True})), says("It runs."))
         session = await start(supervisor, model, sandbox)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             await session.ask("Serve.")
             while not tmp_path.joinpath("begun").exists():  # noqa: ASYNC110 - nothing tells
                 await trio.sleep(0.005)

@@ -72,7 +72,7 @@ async def test_an_abort_takes_the_children_along(supervisor):
     hanging = HangingTool(name="hang")
     model = working(calls(("hang", {})))
     session = await supervisor.start_session(model=model, tools=[TaskTool(), hanging])
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
 
             async def ask() -> None:
@@ -124,7 +124,7 @@ async def test_a_child_is_found_and_guarded_like_its_parent(supervisor, through)
     session = await supervisor.start_session(
         model=FunctionModel(answer), tools=[TaskTool(), tool], plugins=[people]
     )
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with session.subscribe(kinds=[SubagentEvent]) as events, trio.open_nursery() as nursery:
             nursery.start_soon(session.ask, "go")
             async for event in events:
@@ -157,7 +157,7 @@ async def test_children_end_with_their_parent(supervisor):
     session = await supervisor.start_session(
         model=working(calls(("hang", {}))), tools=[TaskTool(), hanging], session_id="boss"
     )
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await session.prompt("go")
         await hanging.started.wait()
         assert len(supervisor.sessions()) == 2
@@ -227,7 +227,7 @@ async def test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_a
     session = await supervisor.start_session(
         model=FunctionModel(answer), tools=[TaskTool(), Detach(), attached], session_id="boss"
     )
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await session.prompt("go")
         await detached.started.wait()
         match end:
@@ -314,7 +314,7 @@ async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
         wake_on_background_end=True,
     )
     await session.detach_tools("gone")
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await session.prompt("go")
         await hanging.started.wait()
     parent, child = (find_cell(supervisor, one.session_id) for one in supervisor.sessions())
@@ -349,7 +349,7 @@ async def test_every_path_to_a_tool_needs_its_approval(supervisor):
         model=FunctionModel(answer), tools=[TaskTool(), tool], plugins=[people]
     )
     asked = []
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with session.subscribe() as events:
             await session.prompt("go")
             async for event in events:
@@ -405,7 +405,7 @@ async def test_the_receipt_counts_what_children_had_at_work(supervisor):
     session = await supervisor.start_session(
         model=model, tools=[TaskTool(max_depth=2), hanging, other, quick]
     )
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await session.prompt("go")
         await hanging.started.wait()
         await other.started.wait()
@@ -428,7 +428,7 @@ async def test_the_receipt_counts_sessions_that_a_tool_let_work(supervisor):
         return calls(("hang", {})) if first_words(request) == "Count the files." else calls(("delegate", {}))
 
     session = await supervisor.start_session(model=FunctionModel(answer), tools=[delegate, hanging])
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await session.prompt("go")
         await hanging.started.wait()
         receipt = await session.abort()
@@ -488,7 +488,7 @@ async def waiting_below(supervisor, *, deep: bool) -> tuple[Session, list[str]]:
 @pytest.mark.parametrize("asked", ["status", "snapshot", "subscription"])
 async def test_a_late_client_sees_what_children_wait_for(supervisor, deep, asked):
     """Status, snapshot and a new subscription show all below, what waits there for people too; and the root decides it."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         session, (ref,) = await waiting_below(supervisor, deep=deep)
         match asked:
             case "status":

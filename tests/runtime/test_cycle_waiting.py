@@ -19,7 +19,7 @@ WAYS = ("ask", "run", "collect_reply", "wait_for")
 @pytest.fixture
 async def supervisor():
     """A supervisor, with the time that a test may take."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with open_supervisor() as opened:
             yield opened
 
@@ -106,7 +106,7 @@ async def test_a_host_can_answer():
     async with open_supervisor() as supervisor:
         supervisor.ask_host(Host())
         session = await asking(supervisor)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
 
                 async def wait():

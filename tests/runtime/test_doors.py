@@ -18,7 +18,7 @@ PAIRS = [(door, error) for door in DOORS for error in PLAIN if (error, door) not
 async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
     """The call gets an error, the session goes on, and the next session does not notice."""
     raises = Raises(PLAIN[error])
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_torn(raises) as supervisor:
             bystander = await supervisor.start_session(model=says_ok())
             await DOORS[door].knock(supervisor, raises)
@@ -34,7 +34,7 @@ async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
 async def test_a_tool_cannot_exit(door):
     """`SystemExit` ends a call and no program: argparse raises it for what the model wrote."""
     raises = Raises(lambda: SystemExit("usage"))
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_torn(raises) as supervisor:
             bystander = await supervisor.start_session(model=says_ok())
             await DOORS[door].knock(supervisor, raises)

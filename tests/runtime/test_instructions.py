@@ -148,7 +148,7 @@ async def test_upward_in_the_system_prompt_and_below_once_in_the_conversation(pr
     seen = []
     options = {"sandbox": LocalSandbox(project)} if sandbox == "given" else {}
     environ = {"HOME": str(project.parents[1])}
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ=environ) as supervisor:
             session = await supervisor.start_session(
                 model=looking(seen, 3),

@@ -133,7 +133,7 @@ async def go_on(process):
         else:
             session = await supervisor.resume_session("s-1", **options(process))
         await session.prompt("Go", client_id="c-1")
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while (await session.status()).phase != "idle" or len(await session.messages()) < 4:  # noqa: ASYNC110
                 await trio.sleep(0.1)
         return await session.messages(), await events_of(session)

@@ -258,7 +258,7 @@ async def test_a_session_that_works_for_another_has_no_branches(store):
         async with session.subscribe() as events:
             await session.prompt("Go")
             await until(events, ToolExecutionStart)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while len(supervisor.sessions()) < 2:  # noqa: ASYNC110 - it begins when its parent wants it
                 await trio.sleep(0.01)
         child = supervisor.sessions()[1]
@@ -387,7 +387,7 @@ async def test_a_rewind_is_told_when_it_is_durable():
             await session.rewind(number)
         store.mend()
         writer = supervisor._shared.keeping.writer  # noqa: SLF001 - it says when the store is back
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await writer.wait_available()
         await session.rewind(number)
         assert await texts(session) == ["One", "a"]

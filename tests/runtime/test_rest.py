@@ -163,7 +163,7 @@ async def test_two_callers_get_the_same(supervisor):
     async def put_to_rest(within) -> None:
         got.append(await supervisor.rest("s-1", within))
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(put_to_rest, 1_000)
             nursery.start_soon(put_to_rest, 0)

@@ -55,7 +55,7 @@ async def test_parked_in_the_middle_of_a_cycle(supervisor):
             failures.append(type(failure).__name__)
 
     async with session.subscribe() as events:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 for text in "abcdef":
                     nursery.start_soon(ask, text)

@@ -29,7 +29,7 @@ def numbers(events):
 
 async def read_into(seen, subscription) -> None:
     """Read to the end, and keep what came also when that is an error."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async for event in subscription:
             seen.append(event)
 

@@ -81,12 +81,12 @@ async def test_a_review_survives_a_restart_of_the_process():
         session = await supervisor.start_session(session_id="boss", **options)
         async with session.subscribe(kinds=[SubagentEvent]) as events:
             await session.prompt("Why?")
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 async for event in events:  # what is published is in the store
                     if isinstance(event.event, ToolExecutionStart):
                         break
     async with open_again(inner) as supervisor:
         session = await supervisor.resume_session("boss", **options)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             assert await session.collect_reply() == "A long answer."
         check_history(await session.messages())

@@ -52,7 +52,7 @@ async def test_a_deny_reaches_a_child_in_its_cycle(supervisor, rules, is_nested)
     session = await supervisor.start_session(
         model=FunctionModel(answer), tools=[pay, hang, TaskTool(max_depth=3)], agents=[SCOUT, *({inner} - {SCOUT})], plugins=[WIDE],
     )  # fmt: skip
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await session.prompt("go")
         await begun.wait()
         await session.update_plugin_opts("Permissions", **rules)
@@ -80,7 +80,7 @@ async def test_a_rule_reaches_a_background_agent_in_its_next_cycle(supervisor, r
     session = await supervisor.start_session(
         model=FunctionModel(answer), tools=[pay], agents=[SCOUT], plugins=[WIDE]
     )
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await session.ask("spawn")
         async with session.subscribe(kinds=[SubagentEvent]) as events:
             await session.update_plugin_opts("Permissions", **{rule: ["pay"]})
@@ -106,7 +106,7 @@ async def test_a_rule_reaches_a_call_that_waits_for_an_approval_and_a_child_that
         model=FunctionModel(answer), tools=[pay, TaskTool()], agents=[SCOUT],
         plugins=[(Permissions, {"allow": ["task"]})],
     )  # fmt: skip
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await session.prompt("go")
         while not (waiting := (await session.status()).all_approvals):
             await trio.lowlevel.checkpoint()

@@ -15,7 +15,7 @@ from tests.runtime.test_scopes import BAD
 
 async def take(reports, count=1):
     """Read so many reports."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         return [await anext(reports) for _ in range(count)]
 
 

@@ -21,7 +21,7 @@ async def test_a_subscription_that_was_not_entered_says_so(supervisor):
     session = await supervisor.start_session(model=saying("a"))
     for events in (session.subscribe(), supervisor.subscribe_all()):
         await session.status()
-        with trio.fail_after(5), pytest.raises(YourMove, match="inside of `async with"):
+        with trio.fail_after(60), pytest.raises(YourMove, match="inside of `async with"):
             await anext(events)
         with pytest.raises(YourMove, match="inside of `async with"):
             events.next_nowait()

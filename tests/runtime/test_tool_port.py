@@ -243,7 +243,7 @@ async def test_a_thread_that_asks_is_stopped(supervisor):
             ctx.check_cancelled()
 
     session = await supervisor.start_session(model=calling("work"), tools=[work])
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         await session.prompt("Hi")
         await trio.to_thread.run_sync(started.wait)
         receipt = await session.abort()
@@ -264,7 +264,7 @@ async def test_a_thread_that_may_be_left_behind_is(supervisor):
         release.wait(30)
 
     session = await supervisor.start_session(model=calling("deaf", then="fine"), tools=[deaf])
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         await session.prompt("Hi")
         await trio.to_thread.run_sync(started.wait)
         receipt = await session.abort()
@@ -297,7 +297,7 @@ async def test_with_too_many_left_behind_none_begins(supervisor):
     session = await supervisor.start_session(
         model=script, tools=[deaf, RecordingTool()], max_parallel_tools=MAX_LEFT_BEHIND
     )
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         await session.prompt("Hi")
         await trio.to_thread.run_sync(wait_for_all)
         await session.abort()

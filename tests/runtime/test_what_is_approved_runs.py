@@ -28,7 +28,7 @@ async def _asked(supervisor, tool):
 async def test_a_call_whose_arguments_changed_after_they_were_shown_never_runs(how):
     """Even with force, past everything that refuses to be written to: what runs has the hash of what was shown (3.9)."""
     shell = RecordingTool(name="shell")
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ={}) as supervisor:
             session, subscription = await _asked(supervisor, shell)
             async with subscription as events:
@@ -48,7 +48,7 @@ async def test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown():
     """A call that a session works for is bound like one that a tool does."""
     model = ScriptedModel([calls(("task", {"description": "Count the files."})), says("done")])
     plugin = (HumanApproval, {"require_approval_for": ["task"]})
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ={}) as supervisor:
             session = await supervisor.start_session(model=model, tools=[TaskTool()], plugins=[plugin])
             async with session.subscribe() as events:
@@ -66,7 +66,7 @@ async def test_arguments_that_a_person_edits_are_bound_as_they_are_then():
     """What the person wrote runs, and their own dictionary may go on changing."""
     shell = RecordingTool(name="shell")
     edited = {"command": "ls", "env": {"PLACE": "other"}}
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ={}) as supervisor:
             session, subscription = await _asked(supervisor, shell)
             async with subscription as events:

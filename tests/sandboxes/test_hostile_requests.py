@@ -123,7 +123,7 @@ async def test_what_is_written_during_a_long_edit_is_not_overwritten(monkeypatch
     async def change():
         results.append(await sandbox.edit("f", "a", "b", replace_all=True))
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(change)
             await begun.wait()

@@ -99,7 +99,7 @@ async def test_pipes_sockets_and_devices_are_refused_without_blocking(sandbox, r
     """A FIFO without a writer would hold an ordinary open for ever."""
     os.mkfifo(root / "pipe")
     monkeypatch.chdir(root)  # the address of a socket is short, the path of a test is not
-    with socket.socket(socket.AF_UNIX) as listener, trio.fail_after(10):
+    with socket.socket(socket.AF_UNIX) as listener, trio.fail_after(60):
         listener.bind("socket")
         assert await _code(sandbox.read("pipe")) == "permission_denied"
         assert await _code(sandbox.read("socket")) == "permission_denied"
@@ -180,6 +180,6 @@ async def test_no_operation_leaves_a_descriptor_open(sandbox, root):
         await sandbox.read(path)
         await sandbox.list_dir(path)
         await sandbox.execute("true", ExecuteOptions(workdir=path))
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while _count_descriptors() > before:  # noqa: ASYNC110 - another thread may have a source file open for a moment
             await trio.sleep(0.01)

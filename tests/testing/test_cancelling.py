@@ -39,7 +39,7 @@ async def test_a_scenario_that_leaves_a_task_behind_is_found():
             nursery.start_soon(trio.sleep_forever, name="leak")
             await plain(stage)
 
-        with trio.fail_after(30), pytest.raises(AssertionError, match="task 'leak'") as caught:
+        with trio.fail_after(60), pytest.raises(AssertionError, match="task 'leak'") as caught:
             await cancel_everywhere(leaky, within_seconds=0)
         assert caught.value.__notes__ == ["cancel_everywhere, mode 'cancel': struck at step 1"]
         nursery.cancel_scope.cancel()

@@ -48,7 +48,7 @@ async def _requests_of_a_session(*, tools: list[Tool]) -> list[ModelRequest]:
             says("Good-bye."),
         ]
     )
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with agentrail.open_supervisor(environ={}) as supervisor:
             session = await supervisor.start_session(model=model, tools=tools)
             for prompt in ("Go on", "Say nothing", "Good-bye"):

@@ -39,7 +39,7 @@ class Tmux:
 
     async def wait_for(self, wanted):
         """Wait until it shows a text."""
-        with trio.fail_after(15):
+        with trio.fail_after(60):
             await wait_until(lambda: wanted in self.text())
 
 
@@ -76,12 +76,12 @@ async def test_a_conversation_in_tmux(tmux, tmp_path):
         1, 4
     ):  # what goes on for a moment behind the stop gives the shell a terminal that echoes nothing: a race
         tmux.run("send-keys", "C-z")
-        with trio.fail_after(15):
+        with trio.fail_after(60):
             await wait_until(lambda stops=stops: tmux.text().count("Stopped") == stops)
         tmux.run("send-keys", f"echo hears $(({stops} + 40))", "Enter")
         await tmux.wait_for(f"\nhears {stops + 40}")
         tmux.run("send-keys", "fg", "Enter")
-        with trio.fail_after(15):
+        with trio.fail_after(60):
             await wait_until(lambda: tmux.text().rstrip().endswith("\n>"))
     tmux.run("send-keys", "-l", "still there?")
     await tmux.wait_for("> still there?")

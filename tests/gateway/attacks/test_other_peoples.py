@@ -111,7 +111,7 @@ async def world():
 
 async def until(web: Web, session_id: str, has: str) -> Any:
     """Wait until the status of a session has something, and give the first of it."""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while True:
             found = (await web.client.get(f"/sessions/{session_id}")).json()["status"][has]
             if found:

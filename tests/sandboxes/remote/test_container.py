@@ -150,7 +150,7 @@ async def test_a_container_that_does_not_start_is_a_refusal_with_its_words(docke
     notes = docker(fails=True)
     async with no_orphans():
         sandbox = ContainerSandbox("nothing/here:1")
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             refused = (await sandbox.read("a")).error
             await sandbox.aclose()
     assert refused.code == "io_error"

@@ -62,7 +62,7 @@ async def test_a_process_elsewhere_is_talked_to_while_it_runs():
 
 async def test_a_process_of_nobody_is_not_opened():
     """Without the token, in another client's workspace, or where no processes are; and one whose server ends is over, as if it had been killed."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with serving() as served:
             memory, stranger = served.make(), served.make(token=OTHER_TOKEN)
             with pytest.raises(ProcessRefused, match="opens no processes") as caught:
