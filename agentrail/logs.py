@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 
 _standard: Final = cache(logging.getLogger)
 """The logger of a name, cached: the library takes a lock on each lookup."""

@@ -136,8 +136,8 @@ def test_compiled_modules_without_a_record_are_named(package):
     """Nobody can say what they are of: `doctor` names them."""
     (package / "agentrail/compiled.json").unlink()
     assert f"{EXTENSION} was compiled, but no record says from what" in say(package)
-    (package / f"agentrail/otp/edges{SUFFIX}").touch()
-    assert f"agentrail/otp/edges{SUFFIX} (and 1 more) was compiled" in say(package)
+    (package / f"agentrail/otp/guarded_calls{SUFFIX}").touch()
+    assert f"agentrail/otp/guarded_calls{SUFFIX} (and 1 more) was compiled" in say(package)
 
 
 def test_the_pure_build_is_said(package):
@@ -156,7 +156,7 @@ def test_benchmarks_say_which_build_they_measured():
 @pytest.mark.skipif(HERE.modules != 0, reason="the compiled build runs: all of it was compiled")
 def test_one_module_is_compiled_and_its_tests_pass_on_it(tmp_path):
     """A smoke test of the compiled build; `make compiled-test` compiles all of it, and runs all tests on that."""
-    module, file = "agentrail.otp.tables", "agentrail/otp/tables.py"
+    module, file = "agentrail.otp.persistent_maps", "agentrail/otp/persistent_maps.py"
     alone = tmp_path / "alone"  # the rest of the package would be read for its types, for two minutes
     (alone / "agentrail/otp").mkdir(parents=True)
     shutil.copy(FOLDER / file, alone / file)
@@ -171,8 +171,8 @@ def test_one_module_is_compiled_and_its_tests_pass_on_it(tmp_path):
     ):  # the module, and what mypyc makes beside it
         shutil.copy(extension, tree / extension.relative_to(alone))
     ran = run_there(tree, f"import {module} as module; print(module.__file__)")
-    assert ran.stdout.strip() == str(tree / f"agentrail/otp/tables{SUFFIX}"), ran.stderr
-    assert run_tests(tree, "tests/otp/test_tables.py", show=True) == 0
+    assert ran.stdout.strip() == str(tree / f"agentrail/otp/persistent_maps{SUFFIX}"), ran.stderr
+    assert run_tests(tree, "tests/otp/test_persistent_maps.py", show=True) == 0
 
 
 # --- on the compiled build

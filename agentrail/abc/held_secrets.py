@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from agentrail.abc.secret import Secret
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 
 _TELLING: Final = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|passw|cookie|credential", re.IGNORECASE)
 """Names of headers and variables whose values are keys. Values of other names, such as `application/json`, occur in ordinary texts."""

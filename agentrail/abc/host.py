@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.messages import CallId, JsonObject, SessionId
-from agentrail.otp.edges import is_async
+from agentrail.otp.guarded_calls import is_async
 
 
 @frozen(kw_only=True)

@@ -12,7 +12,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.frozen import frozen_json
 from agentrail.messages import Image, JsonObject, JsonValue, SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 
 
 @frozen(kw_only=True)

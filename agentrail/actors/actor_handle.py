@@ -18,8 +18,8 @@ from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.logs import Logger
-from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
 from agentrail.otp.tracebacks import print_exception

@@ -16,8 +16,8 @@ from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.message_origins import PASSIVATED
 from agentrail.actors.supervisor_loop import Core
 from agentrail.errors import ActorDown, AlreadyRegistered, InvalidSpec, NotOwner, RegistryClosed
-from agentrail.otp.edges import call_guarded, is_async, show
 from agentrail.otp.exits import ExitReason, Normal, check_reason
+from agentrail.otp.guarded_calls import call_guarded, is_async, show
 from agentrail.otp.tracebacks import print_exception
 
 __all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]

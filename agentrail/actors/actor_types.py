@@ -14,8 +14,8 @@ from agentrail.actors.actor_handle import ActorCell, ActorContext, ActorHandle
 from agentrail.actors.mailbox import Overflow, check_mailbox
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, StartRecipe
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, Normal, check_reason
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.statem import DEFAULT_LIMITS, Init, Limits, MachineEvent, Transition
 
 _NORMAL: Final = Normal()

@@ -18,8 +18,8 @@ from agentrail.actors.reply_slots import down
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import Core, SupervisorCell
 from agentrail.errors import ChildNotFound, InvalidSpec, WatcherTooSlow, WrongChildKey
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, NoProcess
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.statem_types import check_bound
 
 __all__ = ["ChildDown", "ChildEvent", "ChildGone", "ChildRestarted", "ChildUp", "Watching", "watch"]

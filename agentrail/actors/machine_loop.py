@@ -19,7 +19,6 @@ from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
 from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
-from agentrail.otp.edges import call_guarded, leaves
 from agentrail.otp.exits import (
     ActorExit,
     Crashed,
@@ -30,6 +29,7 @@ from agentrail.otp.exits import (
     describe,
     is_clean,
 )
+from agentrail.otp.guarded_calls import call_guarded, leaves
 from agentrail.otp.statem import (
     ArmTimer,
     Call,

@@ -1,6 +1,6 @@
 """A pool of workers: jobs wait in one bounded queue, and the job of a dead worker goes to another worker.
 
-The reducer in `agentrail.otp.pooling` makes the decisions, and `PoolCore` carries them out. The workers are permanent
+The reducer in `agentrail.otp.pool` makes the decisions, and `PoolCore` carries them out. The workers are permanent
 children of the pool's own supervisor.
 """
 
@@ -28,9 +28,9 @@ from agentrail.errors import (
     PoolStopped,
 )
 from agentrail.otp.child_specs import Arguments, ChildSpec, SupervisorFlags
-from agentrail.otp.edges import leaves, show
 from agentrail.otp.exits import ExitReason, Redact, Shutdown, describe, keep
-from agentrail.otp.pooling import (
+from agentrail.otp.guarded_calls import leaves, show
+from agentrail.otp.pool import (
     AcceptJob,
     AssignJob,
     CancelJob,

@@ -37,7 +37,6 @@ from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import AlreadyRegistered, AlreadyStarted, ChildStartFailed, InternalError, NoMailbox
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ShutdownTime, Spec, SupervisorFlags
-from agentrail.otp.edges import call_guarded, show
 from agentrail.otp.exits import (
     ExitReason,
     InitFailed,
@@ -50,6 +49,7 @@ from agentrail.otp.exits import (
     describe,
     keep,
 )
+from agentrail.otp.guarded_calls import call_guarded, show
 from agentrail.otp.statem import Call, Cast, Info
 from agentrail.otp.supervision_state import Child, ChildPhase, SupervisorState, is_to_restart
 from agentrail.otp.supervision_types import (

@@ -31,8 +31,8 @@ from agentrail.otp.child_specs import (
     check_child_specs,
     check_flags,
 )
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Normal, Redact, Shutdown, describe, keep
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.supervision_sweeps import GAVE_UP
 from agentrail.otp.supervision_types import Culprit
 

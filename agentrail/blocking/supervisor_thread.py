@@ -17,7 +17,7 @@ import trio
 
 from agentrail.actors.deferred_error import Kept
 from agentrail.errors import AgentrailError, CallingSelf, HoldsLoop, SupervisorClosed, YourMove
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.supervisor import SessionSupervisor
 

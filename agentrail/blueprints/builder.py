@@ -29,8 +29,8 @@ from agentrail.core.policy.budget import Budget
 from agentrail.core.stack.loading import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
 from agentrail.named_modules import NAMED_MODULES
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.plugins.base import Plugin
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.session_options import fault_of_tool, faults_of_value

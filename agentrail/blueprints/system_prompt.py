@@ -17,8 +17,8 @@ from agentrail.core.session.state import PromptMode
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 
 BASE_KEY: Final = "base"
 OWN_KEY: Final = "blueprint"

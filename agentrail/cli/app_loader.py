@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.named_modules import NAMED_MODULES
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 
 if TYPE_CHECKING:
     from agentrail.gateway.reading import AsgiApp

@@ -12,7 +12,7 @@ from agentrail.cli.resume_option import fill_in_latest
 from agentrail.cli.stdio import open_missing_streams, write_error
 from agentrail.distribution import NAME
 from agentrail.gc_settings import no_looks
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 
 
 def version_line() -> str:

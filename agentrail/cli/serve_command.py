@@ -37,8 +37,8 @@ from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.gc_settings import many_sessions
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
 

@@ -32,7 +32,7 @@ from agentrail.cli.top_view import (
     shown_rows,
 )
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.remote.dialer import address_of, dial_for
 from agentrail.remote.row_watch import WatchedRows, watch_rows
 from agentrail.wire.rows import RowFilter, SessionRow

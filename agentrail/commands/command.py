@@ -10,7 +10,7 @@ from agentrail.core.journal.branches import PastTurn
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
-from agentrail.otp.edges import is_async
+from agentrail.otp.guarded_calls import is_async
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
 """Where a command can run: everywhere, including in a host, or only at a user's terminal."""

@@ -25,8 +25,8 @@ from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.host.host_sessions import profile_of_root
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import jitter
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.event_subscription import Subscription

@@ -11,7 +11,7 @@ from typing import Final, Self
 import trio
 
 from agentrail.gateway.frames import DoneReason
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 
 TURN_EVERY: Final = 64
 """Number of ready pieces after which other tasks run."""

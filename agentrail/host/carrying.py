@@ -53,7 +53,7 @@ from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.session_facts import SessionFacts

@@ -36,9 +36,9 @@ from agentrail.host.payloads import (
 from agentrail.host.plugin import HOST_HOOKS, HostPlugin, overrides
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.edges import FOR_THE_PROCESS
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import Redact, keep
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import FOR_THE_PROCESS
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.hook_times import PluginTally
 from agentrail.runtime.session_clock import now_ms

@@ -23,7 +23,7 @@ from agentrail.host.plugin import HostPlugin, check_host_plugins, faults_of_cont
 from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles
 from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
-from agentrail.otp.edges import is_async
+from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback

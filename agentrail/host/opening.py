@@ -33,7 +33,7 @@ from agentrail.host.requests import RequestBook, SessionReading
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.logs import Logger
 from agentrail.messages import Message, SessionId, UserMessage
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.error_scrubber import without_secrets
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor

@@ -26,7 +26,7 @@ from agentrail.host.payloads import (
     HandledResponse,
     RequestContext,
 )
-from agentrail.otp.edges import is_async
+from agentrail.otp.guarded_calls import is_async
 
 HOST_HOOKS: Final[tuple[str, ...]] = (
     "start",

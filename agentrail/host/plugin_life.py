@@ -25,9 +25,9 @@ from agentrail.host.hooks import Beginning, HookRunner, PluginOrder, Stopping, n
 from agentrail.host.plugin import HostPlugin, overrides
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.edges import leaves
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import Shutdown
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import leaves
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.crashes import what_travels
 

@@ -19,7 +19,7 @@ from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.host.limits import Limits
 from agentrail.messages import JsonObject, SessionId
-from agentrail.otp.edges import call_guarded, is_async
+from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.keywords import GivesOptions
 from agentrail.runtime.model_lookup import string_of

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from agentrail.errors import HostDraining
 from agentrail.host.host_options import ReadinessCheck
 from agentrail.logs import Logger
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.host")

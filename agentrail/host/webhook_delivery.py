@@ -26,7 +26,7 @@ from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_
 from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, WebhookQueue, on_time
 from agentrail.host.webhooks import SendWebhook, SignedWebhook, Webhooks
 from agentrail.logs import Logger
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from agentrail.abc.secret import Secret
 from agentrail.errors import OptionError
 from agentrail.host.webhook_address import read_address
-from agentrail.otp.edges import is_async
+from agentrail.otp.guarded_calls import is_async
 from agentrail.web.places import AddressRefused, AllowedPlaces, read_allowed
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what stands in front of one

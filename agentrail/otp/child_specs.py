@@ -16,7 +16,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 from attrs import evolve, field, fields, frozen
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.edges import call_guarded, show
+from agentrail.otp.guarded_calls import call_guarded, show
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 ChildKind: TypeAlias = Literal["worker", "supervisor"]

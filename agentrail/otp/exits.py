@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, get_args
 
 from attrs import Attribute, field, frozen, validators
 
-from agentrail.otp.edges import call_guarded, leaves, show
+from agentrail.otp.guarded_calls import call_guarded, leaves, show
 from agentrail.otp.tracebacks import innermost_line, message_of, print_exception
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The state machine engine: OTP's gen_statem as a pure function, one `step_statem` per incoming event.
 
-This module is the entry point. Types are in `statem_types`, the work of a step is in `turns`. A machine handles
+This module is the entry point. Types are in `statem_types`, the work of a step is in `statem_turn`. A machine handles
 events in this order: events inserted by a handler, events replayed after a state change, the rest of the queue,
 timeouts that were due at once, and finally the mailbox. There is no clock, mailbox or I/O here: time comes in
 as `now` or from a function that is passed in, and all output is effects.
@@ -10,8 +10,9 @@ from typing import Final, NoReturn
 
 from msgspec import structs
 
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, Redact, check_reason, keep
+from agentrail.otp.guarded_calls import show
+from agentrail.otp.statem_turn import EngineRun
 from agentrail.otp.statem_types import (
     KEEP,
     ArmTimer,
@@ -60,7 +61,6 @@ from agentrail.otp.statem_types import (
     UpdateTimer,
 )
 from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerIndex, TimerKey, TimerKind
-from agentrail.otp.turns import EngineRun
 
 __all__ = [
     "EVENT_TIMER",

@@ -35,8 +35,8 @@ from agentrail.otp.child_specs import (
     check_child_specs,
     check_flags,
 )
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason
+from agentrail.otp.guarded_calls import show
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
 from agentrail.otp.supervision_starts import come_up, end_start
 from agentrail.otp.supervision_state import (

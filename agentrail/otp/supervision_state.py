@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from agentrail.otp.child_specs import NO_ARGUMENTS, Arguments, ChildSpec, ShutdownTime, SupervisorFlags
 from agentrail.otp.exits import ExitReason
+from agentrail.otp.persistent_maps import Index, Table
 from agentrail.otp.restarts import is_restart_worthy
 from agentrail.otp.supervision_types import (
     ChildCounts,
@@ -24,7 +25,6 @@ from agentrail.otp.supervision_types import (
     SupervisorRequest,
     Token,
 )
-from agentrail.otp.tables import Index, Table
 
 
 class ChildPhase(enum.Enum):

@@ -14,6 +14,7 @@ from msgspec import structs
 from agentrail.errors import AlreadyStarted, SupervisorError
 from agentrail.otp.child_specs import ChildSpec, ShutdownTime, SupervisorFlags
 from agentrail.otp.exits import ExitReason
+from agentrail.otp.persistent_maps import Index, Table
 from agentrail.otp.supervision_state import (
     CHANGING,
     OPEN,
@@ -40,7 +41,6 @@ from agentrail.otp.supervision_types import (
     SupervisorRequest,
     Token,
 )
-from agentrail.otp.tables import Index, Table
 
 GROUPED: Final = ("one_for_all", "rest_for_one")
 """The strategies under which a restart may affect more than one child."""

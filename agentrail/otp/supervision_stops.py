@@ -5,13 +5,13 @@ from typing import Final, assert_never
 from msgspec import structs
 
 from agentrail import errors
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Stuck, describe
+from agentrail.otp.guarded_calls import show
+from agentrail.otp.persistent_maps import Table
 from agentrail.otp.restarts import is_expected_stop
 from agentrail.otp.supervision_state import Child, ChildPhase, Ending, Sweep
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_types import Culprit, EndSupervisor, RequestId, StopSummary
-from agentrail.otp.tables import Table
 
 _CANCELLED: Final = InitFailed("cancelled")
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from agentrail.otp.tables import NO_ENTRIES, Index
+from agentrail.otp.persistent_maps import NO_ENTRIES, Index
 
 TimerKind: TypeAlias = Literal["event", "state", "named"]
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from agentrail.otp.edges import call_guarded, members_of
+from agentrail.otp.guarded_calls import call_guarded, members_of
 
 CHAIN_LIMIT: Final = 10
 """Number of exceptions printed of one chain of causes: the first and the last ones of a longer chain."""

@@ -22,9 +22,9 @@ from agentrail.core.values.history import Log
 from agentrail.errors import ErrorInfo
 from agentrail.logs import Logger
 from agentrail.messages import Image, Message, Text, UserBlock, UserMessage
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.error_scrubber import Scrub
 from agentrail.runtime.session_clock import now_ms

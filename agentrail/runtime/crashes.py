@@ -17,9 +17,9 @@ from attrs import frozen
 from agentrail.actors.mailbox import Mailbox
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.logs import Logger
-from agentrail.otp.edges import FOR_THE_PROCESS, call_guarded, what_leaves
+from agentrail.otp.crash_text import describe_bug, traceback_of
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug, traceback_of
+from agentrail.otp.guarded_calls import FOR_THE_PROCESS, call_guarded, what_leaves
 from agentrail.runtime.error_scrubber import Scrub
 
 LOGGER: Final = Logger("agentrail.runtime")

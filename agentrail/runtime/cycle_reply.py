@@ -19,8 +19,8 @@ from agentrail.core.session.tags import visible_text
 from agentrail.errors import CycleFailed, ErrorInfo
 from agentrail.events import EndReason
 from agentrail.messages import Message, PromptRef, TokenUsage, ToolCall
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.typed import OutputFault, TypedValue
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from agentrail.abc import Tool
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 
 DepsFor: TypeAlias = Callable[[SessionId], object]
 """Returns the tools' dependencies for a session that was started without any, or is being restored."""

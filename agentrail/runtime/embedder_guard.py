@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agentrail.abc.embeddings import Embedder, kind_of_vectors
 from agentrail.core.values.ranking import pack_vector
 from agentrail.errors import AgentrailError, ErrorInfo
-from agentrail.otp.leaving import describe_bug, words_of
+from agentrail.otp.crash_text import describe_bug, words_of
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.vector_search import NoMeaning
 

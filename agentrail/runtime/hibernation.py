@@ -32,7 +32,7 @@ from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks

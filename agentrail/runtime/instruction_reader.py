@@ -14,7 +14,7 @@ from agentrail.core.protocol.actions import ReadInstructions
 from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
 from agentrail.core.values.instructions import MAX_READ_CHARACTERS, InstructionFile
 from agentrail.errors import AgentrailError, ErrorInfo
-from agentrail.otp.leaving import describe_bug, words_of
+from agentrail.otp.crash_text import describe_bug, words_of
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_sandbox_crash
 from agentrail.runtime.error_scrubber import Scrub
 from agentrail.runtime.parent_instructions import InstructionsAbove

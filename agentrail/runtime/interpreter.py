@@ -64,9 +64,9 @@ from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.frozen import not_json, thawed, too_large
 from agentrail.messages import TokenUsage
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import jitter
 from agentrail.process_account import keep_account
 from agentrail.runtime.call_processes import Processes

@@ -19,7 +19,7 @@ from agentrail.errors import AgentrailError
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, newest_snapshot, read_after

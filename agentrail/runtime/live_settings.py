@@ -22,7 +22,7 @@ from agentrail.errors import PluginError, SessionDown
 from agentrail.events import ToolSourceState
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.arguments import (
     fault_of_text,
     faults_of_names,

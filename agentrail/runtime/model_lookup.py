@@ -27,8 +27,8 @@ from agentrail.core.wire.settling import settled
 from agentrail.errors import AgentrailError, CodecError, OptionError, ProtocolError
 from agentrail.frozen import FrozenDict, frozen_json
 from agentrail.messages import AssistantMessage, StopReason, Text, TokenUsage, ToolCall
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_crash
+from agentrail.otp.crash_text import describe_crash
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.ports import Ports
 
 _OBJECT: Final = re.compile(r":object\d*$")

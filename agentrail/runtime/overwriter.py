@@ -17,9 +17,9 @@ from agentrail.abc.store import OwedRow, OwedStore, Store
 from agentrail.core.values.offered import offers
 from agentrail.errors import AgentrailError
 from agentrail.logs import Logger
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.store_writer import StoreBug
 

@@ -31,8 +31,8 @@ from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelReq
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
+from agentrail.otp.crash_text import words_of
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import words_of
 from agentrail.runtime.crashes import (
     PortCrashed,
     crash_edge,

@@ -15,8 +15,8 @@ from agentrail.core.stack.loading import Member
 from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.otp.edges import is_cancellation, leaves, what_leaves
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import is_cancellation, leaves, what_leaves
 from agentrail.outside import Outside, current
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.error_scrubber import without_secrets

@@ -18,7 +18,7 @@ from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.errors import AgentrailError, SessionNotFound, StillNeeded
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.overwriter import Write, bug_told
 from agentrail.runtime.session_keys import key_of

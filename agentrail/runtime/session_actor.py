@@ -43,9 +43,9 @@ from agentrail.errors import (
 )
 from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, SessionId
-from agentrail.otp.edges import call_guarded, travels
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import call_guarded, travels
 from agentrail.runtime.chunk_buffer import ChunkBuffer
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, Control, TaskCrashed, TaskGroup, log_crash
 from agentrail.runtime.cycle_reply import NO_READERS, Readers, judged

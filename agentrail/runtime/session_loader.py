@@ -38,7 +38,7 @@ from agentrail.errors import CodecError, Erased, PluginError, StillNeeded, Trimm
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.snapshots import is_sound
 
 LOGGER: Final = Logger("agentrail.runtime")

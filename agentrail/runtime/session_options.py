@@ -22,7 +22,7 @@ from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
-from agentrail.otp.edges import call_guarded, is_async
+from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_remote

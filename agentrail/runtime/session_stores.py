@@ -52,7 +52,7 @@ from agentrail.core.values.offered import offers
 from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import JsonValue, SessionId
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
 from agentrail.outside import Outside
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.vector_search import Meanings

@@ -44,9 +44,9 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.events import Event
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside, current
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 

@@ -63,8 +63,8 @@ from agentrail.otp.child_specs import (
     Restart,
     Spec,
 )
+from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.exits import Stuck
-from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, refuse

@@ -61,8 +61,8 @@ from agentrail.errors import (
 )
 from agentrail.frozen import MAX_LEVELS, frozen_json, frozen_value, thawed, too_large
 from agentrail.messages import Image, JsonObject, JsonValue
-from agentrail.otp.edges import leaves
-from agentrail.otp.leaving import describe_bug, describe_crash, words_of
+from agentrail.otp.crash_text import describe_bug, describe_crash, words_of
+from agentrail.otp.guarded_calls import leaves
 from agentrail.outside import jitter, way_back
 from agentrail.runtime.arguments import decide_child
 from agentrail.runtime.call_processes import Processes

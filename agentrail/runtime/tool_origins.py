@@ -17,7 +17,7 @@ from attrs import frozen
 from agentrail.abc import Error, Tool, ToolContext, ToolOutcome, Unknown
 from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.messages import JsonObject
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.session_loader import found_at
 from agentrail.runtime.session_options import fault_of_tool
 

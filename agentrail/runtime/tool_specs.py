@@ -15,8 +15,8 @@ from agentrail.core.values.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.messages import JsonObject
-from agentrail.otp.edges import call_guarded, is_async
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.session_options import TOOL_MEMBERS
 
 SpecOf: TypeAlias = Callable[[Tool, ToolListing], ToolSpec]

@@ -29,7 +29,7 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import AgentrailError, CodecError, SessionNotFound, StoreUnavailable, Trimmed
 from agentrail.events import Event
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime import session_actor as sessions
 from agentrail.runtime.persistence import ENGINE
 from agentrail.runtime.plugin_watch import PluginWatch, QuietWatch

@@ -45,7 +45,7 @@ from agentrail.errors import ToolContractError, ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json, too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.otp.edges import is_async
+from agentrail.otp.guarded_calls import is_async
 from agentrail.structs import converter_of
 from agentrail.typed import (
     Definitions,

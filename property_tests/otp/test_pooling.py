@@ -6,7 +6,7 @@ from typing import Any, Final
 from hypothesis import given, strategies as st
 
 from agentrail.otp.exits import Crashed, Shutdown
-from agentrail.otp.pooling import (
+from agentrail.otp.pool import (
     AcceptJob,
     AssignJob,
     CancelJob,

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.otp.tables import Index, Table
+from agentrail.otp.persistent_maps import Index, Table
 
 NUMBERS = st.one_of(st.integers(0, 70), st.integers(0, 5_000), st.integers(0, 2**40))
 CHANGES = st.lists(st.tuples(NUMBERS, st.one_of(st.none(), st.integers())))

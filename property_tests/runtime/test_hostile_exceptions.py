@@ -3,8 +3,8 @@
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.otp.edges import leaves, what_leaves
-from agentrail.otp.leaving import MAX_TRACEBACK, describe_bug, traceback_of
+from agentrail.otp.crash_text import MAX_TRACEBACK, describe_bug, traceback_of
+from agentrail.otp.guarded_calls import leaves, what_leaves
 from tests.runtime.doors import DOORS, PLAIN, Foreign, LyingGroup, Raises, open_torn, says_ok
 
 # No kept cancellations and no `__repr__` that raises: what Trio does with those in a nursery of the tool's own stands in

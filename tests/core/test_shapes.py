@@ -14,7 +14,7 @@ from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
-from agentrail.otp.tables import Index, Table
+from agentrail.otp.persistent_maps import Index, Table
 
 
 class Left(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import pytest
 
 from agentrail.core.session import batch, cycle, machine, step_context
 from agentrail.core.stack import pipeline
-from agentrail.otp import supervision, tables
+from agentrail.otp import persistent_maps, supervision
 from scripts.compiling import reason_against, verdicts
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,10 @@ def test_what_a_module_defines_decides(source, reason):
 
 def test_what_is_hot_is_compiled():
     """The modules through which each step of a session and of a supervisor goes, wherever they stand by now."""
-    hot = {module.__name__ for module in (batch, cycle, machine, pipeline, step_context, supervision, tables)}
+    hot = {
+        module.__name__
+        for module in (batch, cycle, machine, pipeline, step_context, supervision, persistent_maps)
+    }
     assert hot <= set(all_compiled())
 
 

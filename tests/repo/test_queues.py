@@ -44,7 +44,7 @@ QUEUES: Final = {
         "a thousand changes in a row, `_MAX_CHAIN`",
         "tests/actors/test_registry.py",
     ),
-    "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
+    "otp/statem_turn.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
     "host/webhook_schedule.py:": (  # of a tenant its sessions that have a message due
         "MAX_OWED_OF_A_TENANT, at the door",
         "tests/host/test_webhooks.py",

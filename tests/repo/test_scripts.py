@@ -17,7 +17,7 @@ from scripts.verify_types import unsaid
 from scripts.walks import measure
 
 # A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason; plain functions
-# of others are called through `otp.edges.contain`, which has one for all of them.
+# of others are called through `otp.guarded_calls.call_guarded`, which has one for all of them.
 MAX_SWALLOWING_EXCEPTS = 2
 
 surveyed = functools.cache(lambda: survey(PACKAGE))

@@ -114,8 +114,8 @@ from agentrail.events import (
     SteerStatus,
 )
 from agentrail.messages import ApprovalId, AssistantMessage, Message
-from agentrail.otp.edges import travels
 from agentrail.otp.exits import Crashed, Shutdown, describe
+from agentrail.otp.guarded_calls import travels
 
 MAX_POSTPONED: Final = 1_000
 """Maximum number of postponed signals. Another caller is refused with `MailboxFull`."""

@@ -17,7 +17,7 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import PermissionOption
 from agentrail.messages import CallId, JsonObject, SessionId, ToolCall, ToolResult
-from agentrail.otp.tables import Table
+from agentrail.otp.persistent_maps import Table
 
 Stage: TypeAlias = Literal[
     "checking", "asking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting", "done"

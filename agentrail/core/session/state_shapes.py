@@ -53,7 +53,7 @@ from agentrail.errors import AgentrailError, CodecError, PluginError
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.frozen import frozen_value
 from agentrail.messages import JsonObject, JsonValue, Message
-from agentrail.otp.tables import NO_ENTRIES, Index, Table
+from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
 
 Resolve: TypeAlias = (
     Mapping[str, Plugin | type[Plugin]] | Callable[[PluginRecord], Plugin | type[Plugin] | None]

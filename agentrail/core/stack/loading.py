@@ -29,7 +29,7 @@ from agentrail.core.values.foreign import WRONG_OPTIONS, Raised, attempt, attemp
 from agentrail.errors import PluginError
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject
-from agentrail.otp.edges import show
+from agentrail.otp.guarded_calls import show
 
 PluginEntry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, Mapping[str, Any]]
 """A plugin in the options of a session: a class, an instance, or one of them with its options.

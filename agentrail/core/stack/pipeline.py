@@ -79,7 +79,7 @@ from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugins import Announcement
 from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, Message, ToolResult
-from agentrail.otp.edges import show
+from agentrail.otp.guarded_calls import show
 
 MAX_REWRITES: Final = 3
 """Maximum number of repeated judgements of rewritten arguments. Then the call is refused."""

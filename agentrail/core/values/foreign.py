@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from agentrail.errors import ErrorInfo, OptionError
-from agentrail.otp.edges import call_guarded
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 
 MAX_FOREIGN_MESSAGE: Final = 2_000
 """Maximum length of an error message made from an exception, in characters: it goes into events and journals."""

@@ -1,6 +1,6 @@
 """The two frozen maps: as far as single cases go. `property_tests/otp/test_supervision_tables.py` has the rest."""
 
-from agentrail.otp.tables import NO_ENTRIES, Index, Table
+from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
 
 
 def test_table_answers_for_numbers_it_never_had():

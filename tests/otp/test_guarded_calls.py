@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 import pytest
 import trio
 
-from agentrail.otp.edges import call_guarded, is_async, leaves, travels
+from agentrail.otp.guarded_calls import call_guarded, is_async, leaves, travels
 
 
 def name_of(error):

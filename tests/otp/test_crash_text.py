@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agentrail.otp.leaving import (
+from agentrail.otp.crash_text import (
     MAX_TRACEBACK,
     describe_bug,
     traceback_of,
@@ -34,11 +34,11 @@ def raised(error):
 def test_a_crash_is_described_with_the_place():
     """Class, words, and where it was raised; of one that was never raised nobody knows where."""
     error = raised(ValueError("a bug"))
-    assert re.fullmatch(r"ValueError: a bug \(otp/test_leaving\.py:\d+ in raised\)", describe_bug(error))
+    assert re.fullmatch(r"ValueError: a bug \(otp/test_crash_text\.py:\d+ in raised\)", describe_bug(error))
     assert describe_bug(ValueError("a bug")) == "ValueError: a bug"
     group = raised(ExceptionGroup("g", [ValueError("a"), KeyError("b")]))
     assert re.fullmatch(
-        r"ValueError: a; KeyError: 'b' \(otp/test_leaving\.py:\d+ in raised\)", describe_bug(group)
+        r"ValueError: a; KeyError: 'b' \(otp/test_crash_text\.py:\d+ in raised\)", describe_bug(group)
     )
 
 

@@ -1,6 +1,6 @@
 """Descriptions of exceptions that must not leave an edge, as text that no bug can spoil.
 
-An edge that awaits catches everything and calls `edges.what_leaves`. Any other exception is a bug in the
+An edge that awaits catches everything and calls `guarded_calls.what_leaves`. Any other exception is a bug in the
 foreign code, and only text of it is kept. That text is made here, even for exceptions whose `__str__` raises.
 Nothing here keeps an exception alive.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, TypeVar
 
-from agentrail.otp.edges import leaves
+from agentrail.otp.guarded_calls import leaves
 from agentrail.otp.tracebacks import print_exception
 
 _R = TypeVar("_R")
@@ -30,7 +30,7 @@ _LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
 # Callers of foreign code: a call that failed before entry, such as one with a wrong argument, was not wrong
 # there.
 _EDGES: Final = (
-    "otp/edges.py",
+    "otp/guarded_calls.py",
     "core/stack/loading.py",
     "core/stack/plugin_changes.py",
     "runtime/plugin_watch.py",

@@ -12,9 +12,9 @@ from msgspec import Struct, structs
 
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Backoff, ShutdownTime
-from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason
-from agentrail.otp.tables import NO_ENTRIES, Index, Table
+from agentrail.otp.guarded_calls import show
+from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
 
 JobNumber = NewType("JobNumber", int)
 WorkerNumber = NewType("WorkerNumber", int)

@@ -1,4 +1,4 @@
-"""Calls of foreign code: the only place that converts arbitrary exceptions of a plain function.
+"""Guarded calls of foreign code: the only place that converts arbitrary exceptions of a plain function.
 
 Errors of our own code propagate and become an exit reason at the actor's edge (see STYLE). A bug in a listener,
 a redaction, a plugin or an author's `__str__` must not affect the code that calls it. All of them are called

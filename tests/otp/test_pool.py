@@ -7,7 +7,7 @@ import pytest
 
 from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import Crashed, Killed, Normal, Shutdown
-from agentrail.otp.pooling import (
+from agentrail.otp.pool import (
     AcceptJob,
     AssignJob,
     CancelJob,

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, NoReturn, cast
 
-from agentrail.otp.edges import show, travels
 from agentrail.otp.exits import Crashed, ExitReason, Redact, is_reason
+from agentrail.otp.guarded_calls import show, travels
 from agentrail.otp.statem_types import (
     KEEP,
     ArmTimer,
