@@ -28,7 +28,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import decode_object
 from agentrail.providers.model_names import likely_model, likely_provider, usual_address
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.profiles import Profiles
+from agentrail.providers.provider_profiles import Profiles
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.hibernation import Resume, Revive

@@ -32,7 +32,7 @@ from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
-from agentrail.testing.scenario_out import GROUPS
+from agentrail.testing.scenario_output import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
 from scripts.chat_picture import draw_chat
 from scripts.configuration_page import configuration_page

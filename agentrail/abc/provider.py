@@ -95,7 +95,7 @@ class Profile:
 
 
 class ProviderProfiles(Protocol):
-    """The named profiles of a supervisor, `registry:<profile>:<model>`. See `agentrail.providers.profiles`."""
+    """The named profiles of a supervisor, `registry:<profile>:<model>`. See `agentrail.providers.provider_profiles`."""
 
     def register(
         self,

@@ -33,7 +33,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
 from agentrail.testing.check_memory import HOSTILE_QUERIES
-from agentrail.testing.under_rule import under_rule
+from agentrail.testing.rule_failures import under_rule
 
 # The rules.
 

@@ -22,7 +22,7 @@ from attrs import define
 
 from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
 from agentrail.errors import OptionError
-from agentrail.testing.under_rule import under_rule
+from agentrail.testing.rule_failures import under_rule
 
 # The rules.
 

@@ -15,7 +15,7 @@ from typing import Final, NoReturn, TypeAlias
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
-from agentrail.testing.under_rule import under_rule
+from agentrail.testing.rule_failures import under_rule
 
 _ADA: Final = MemoryOwner(tenant="acme", user="ada")
 _BOB: Final = MemoryOwner(tenant="acme", user="bob")

@@ -27,7 +27,7 @@ from agentrail.abc.versions import VersionedSandbox
 from agentrail.core.journal.files import FileWrite, WantedFile
 from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
-from agentrail.testing.under_rule import sentence_of_rule
+from agentrail.testing.rule_failures import sentence_of_rule
 
 # Interactive processes.
 

@@ -24,31 +24,31 @@ from typing import Final, TypeAlias
 
 from agentrail.abc.store import Store
 from agentrail.testing.faulty_store import CutStore
+from agentrail.testing.rule_failures import under_rule
 from agentrail.testing.store_rules import (
     durability,
+    journal_rules,
     ownership,
     queries,
-    records,
 )
 from agentrail.testing.store_rules.trial import OpenCut, StoreTrial
-from agentrail.testing.under_rule import under_rule
 
 StoreRule: TypeAlias = Callable[[StoreTrial], None]
 
 STORE_RULES: Final[tuple[StoreRule, ...]] = (
-    records.records_come_back_as_they_were_written,
-    records.any_text_is_kept,
-    records.bytes_of_a_body_are_not_read,
-    records.journals_are_read_in_pages,
-    records.numbers_have_no_gaps,
-    records.a_number_is_given_once,
-    records.the_same_append_again_is_fine,
-    records.a_repeated_append_may_go_on,
-    records.the_same_opening_again_is_fine,
-    records.an_append_goes_in_whole_or_not_at_all,
-    records.sessions_of_a_batch_do_not_depend_on_each_other,
-    records.appends_of_one_session_go_in_order,
-    records.readers_see_whole_journals_while_one_is_written,
+    journal_rules.records_come_back_as_they_were_written,
+    journal_rules.any_text_is_kept,
+    journal_rules.bytes_of_a_body_are_not_read,
+    journal_rules.journals_are_read_in_pages,
+    journal_rules.numbers_have_no_gaps,
+    journal_rules.a_number_is_given_once,
+    journal_rules.the_same_append_again_is_fine,
+    journal_rules.a_repeated_append_may_go_on,
+    journal_rules.the_same_opening_again_is_fine,
+    journal_rules.an_append_goes_in_whole_or_not_at_all,
+    journal_rules.sessions_of_a_batch_do_not_depend_on_each_other,
+    journal_rules.appends_of_one_session_go_in_order,
+    journal_rules.readers_see_whole_journals_while_one_is_written,
     ownership.an_old_owner_is_refused,
     ownership.a_repeated_append_of_an_old_owner_is_refused,
     ownership.what_an_old_owner_has_queued_is_refused,
@@ -92,8 +92,8 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     queries.what_is_owed_changes_as_a_whole,
     queries.what_is_owed_outlives_its_session,
     queries.what_is_owed_is_there_again,
-    records.a_call_that_was_cut_can_be_repeated,
-    records.a_life_with_many_cuts_comes_to_the_same,
+    journal_rules.a_call_that_was_cut_can_be_repeated,
+    journal_rules.a_life_with_many_cuts_comes_to_the_same,
 )
 """The rules, each tested on its own store."""
 

@@ -26,7 +26,7 @@ from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import thawed
 from agentrail.messages import JsonObject
 from agentrail.testing.orphans import take_census
-from agentrail.testing.under_rule import sentence_of_rule
+from agentrail.testing.rule_failures import sentence_of_rule
 
 MAX_LABEL_CHARACTERS: Final = 200
 

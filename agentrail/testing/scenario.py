@@ -50,7 +50,7 @@ from agentrail.testing.scenario_head import (
     read_session,
     read_tool,
 )
-from agentrail.testing.scenario_out import Group, encode_effect, encode_message
+from agentrail.testing.scenario_output import Group, encode_effect, encode_message
 from agentrail.testing.scenario_signals import print_signal, read_message, read_signal
 from agentrail.testing.scenario_syntax import Pair, ScenarioError, split_words
 

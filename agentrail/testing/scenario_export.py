@@ -29,7 +29,7 @@ from agentrail.errors import InternalError, OptionError
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.scenario import play, print_step, read_scenario
 from agentrail.testing.scenario_head import print_plugin, print_session, print_tool
-from agentrail.testing.scenario_out import Group
+from agentrail.testing.scenario_output import Group
 from agentrail.testing.scenario_signals import print_signal
 
 SHOWN: Final = (

@@ -20,7 +20,7 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import SessionId
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule, read_rule
-from agentrail.testing.scenario_out import GROUPS, REFS, Group
+from agentrail.testing.scenario_output import GROUPS, REFS, Group
 from agentrail.testing.scenario_signals import FORMS, SCRIPTED_MODEL
 from agentrail.testing.scenario_syntax import (
     JSON,

@@ -81,7 +81,7 @@ from agentrail.testing.checked_run import (
     shortened,
     small_config,
 )
-from agentrail.testing.orders import EVERYTHING, Commutation, Twins
+from agentrail.testing.commutation import EVERYTHING, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.scenario_head import StackOrigin

@@ -76,7 +76,7 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import AgentStart, Todo
 from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
 from agentrail.testing.plugins import PluginShelf, PuppetPlugin, PuppetRule
-from agentrail.testing.scenario_out import GROUPS, encode_effect
+from agentrail.testing.scenario_output import GROUPS, encode_effect
 from agentrail.testing.scenario_syntax import scenario_name
 from tests.core import worlds
 

@@ -45,7 +45,7 @@ from agentrail.core.session.state import Phase
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import InternalError
 from agentrail.testing.scenario import read_scenario
-from agentrail.testing.scenario_out import GROUPS, encode_effect
+from agentrail.testing.scenario_output import GROUPS, encode_effect
 
 SCENARIOS: Final = Path(__file__).parent.parent / "scenarios"
 IDLE, RUNNING, STREAMING, TOOLS = Phase

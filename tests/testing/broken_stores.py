@@ -13,9 +13,9 @@ from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, Session
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.store_rules import (
     durability,
+    journal_rules,
     ownership,
     queries,
-    records,
 )
 
 replace = msgspec.structs.replace
@@ -109,8 +109,8 @@ class TakesGaps(MemoryStore):
 class Overwrites(MemoryStore):
     def append(self, batch):
         for one in batch:
-            records = self._journals[one.scope, one.session].records
-            records[one.records[0].seq - 1 :] = one.records
+            journal_rules = self._journals[one.scope, one.session].records
+            journal_rules[one.records[0].seq - 1 :] = one.records
         return (None,) * len(batch)
 
 
@@ -262,8 +262,8 @@ class Torn(MemoryStore):
         return answers
 
     def read(self, *arguments):
-        records = super().read(*arguments)
-        return records[:-2] + records[-1:] if self._is_writing else records
+        journal_rules = super().read(*arguments)
+        return journal_rules[:-2] + journal_rules[-1:] if self._is_writing else journal_rules
 
 
 # --- owners
@@ -278,8 +278,8 @@ class Rebases(MemoryStore):
             (answer,) = super().append([one])
             found = self.get(one.scope, one.session)
             if answer is not None and found is not None:
-                records, _ = sealed(one.records, found.tail, scope=one.scope, session=one.session)
-                (answer,) = super().append([replace(one, records=records)])
+                journal_rules, _ = sealed(one.records, found.tail, scope=one.scope, session=one.session)
+                (answer,) = super().append([replace(one, records=journal_rules)])
             answers.append(answer)
         return tuple(answers)
 
@@ -1053,23 +1053,23 @@ class ErasesNothingOfTheLiving(MemoryStore):
 
 
 BROKEN = {
-    records.records_come_back_as_they_were_written: (DropsOutlines, MixesScopes),
-    records.any_text_is_kept: (EndsAtNul, ReadsAsLatin, TellsNoCaseApart),
-    records.bytes_of_a_body_are_not_read: (EncodesAnew,),
-    records.journals_are_read_in_pages: (KnowsNoLimit, BeginsAtTheNumber),
-    records.numbers_have_no_gaps: (SaysYes, TakesGaps),
-    records.a_number_is_given_once: (SaysYes, Overwrites, ComparesBodiesOnly),
-    records.the_same_append_again_is_fine: (RefusesRepeats, WritesRepeats, BatchesOnce),
-    records.a_repeated_append_may_go_on: (RefusesRepeatsThatGoOn, DropsWhatGoesOn),
-    records.the_same_opening_again_is_fine: (OpensOnce, OpensEverything, OpensForAnyNode),
-    records.an_append_goes_in_whole_or_not_at_all: (WritesWhatIsFree,),
-    records.sessions_of_a_batch_do_not_depend_on_each_other: (
+    journal_rules.records_come_back_as_they_were_written: (DropsOutlines, MixesScopes),
+    journal_rules.any_text_is_kept: (EndsAtNul, ReadsAsLatin, TellsNoCaseApart),
+    journal_rules.bytes_of_a_body_are_not_read: (EncodesAnew,),
+    journal_rules.journals_are_read_in_pages: (KnowsNoLimit, BeginsAtTheNumber),
+    journal_rules.numbers_have_no_gaps: (SaysYes, TakesGaps),
+    journal_rules.a_number_is_given_once: (SaysYes, Overwrites, ComparesBodiesOnly),
+    journal_rules.the_same_append_again_is_fine: (RefusesRepeats, WritesRepeats, BatchesOnce),
+    journal_rules.a_repeated_append_may_go_on: (RefusesRepeatsThatGoOn, DropsWhatGoesOn),
+    journal_rules.the_same_opening_again_is_fine: (OpensOnce, OpensEverything, OpensForAnyNode),
+    journal_rules.an_append_goes_in_whole_or_not_at_all: (WritesWhatIsFree,),
+    journal_rules.sessions_of_a_batch_do_not_depend_on_each_other: (
         OneTransaction,
         StopsAtARefusal,
         MixesScopes,
     ),
-    records.appends_of_one_session_go_in_order: (Backwards, GoesOnBehindARefusal),
-    records.readers_see_whole_journals_while_one_is_written: (Torn,),
+    journal_rules.appends_of_one_session_go_in_order: (Backwards, GoesOnBehindARefusal),
+    journal_rules.readers_see_whole_journals_while_one_is_written: (Torn,),
     ownership.an_old_owner_is_refused: (Rebases, TellsTheEnd, SaysYes),
     ownership.a_repeated_append_of_an_old_owner_is_refused: (ForgivesRepeats, ForgivesOpenings),
     ownership.what_an_old_owner_has_queued_is_refused: (FencesByNumber, Rebases),
@@ -1138,13 +1138,13 @@ BROKEN = {
     queries.what_is_owed_changes_as_a_whole: (DropsBeforeItPuts, DropsOnce),
     queries.what_is_owed_outlives_its_session: (OwesForSessions,),
     queries.what_is_owed_is_there_again: (ForgetsWhatIsOwed,),
-    records.a_call_that_was_cut_can_be_repeated: (
+    journal_rules.a_call_that_was_cut_can_be_repeated: (
         OpensOnce,
         RefusesRepeats,
         TrimsOnce,
         TakesOnce,
         TellsTheFirstTakeover,
     ),
-    records.a_life_with_many_cuts_comes_to_the_same: (RefusesRepeats, BatchesOnce, ForgivesRepeats),
+    journal_rules.a_life_with_many_cuts_comes_to_the_same: (RefusesRepeats, BatchesOnce, ForgivesRepeats),
 }
 """For each rule the stores that break it."""

@@ -43,7 +43,7 @@ from agentrail.messages import TokenUsage, ToolCall
 from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
-from agentrail.testing.scenario_out import EFFECTS, GROUPS, effect_name, encode_effect, encode_message
+from agentrail.testing.scenario_output import EFFECTS, GROUPS, effect_name, encode_effect, encode_message
 from agentrail.testing.scenario_signals import print_signal, read_signal
 from agentrail.testing.scenario_syntax import LineWords, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS, SIGNALS

@@ -30,7 +30,7 @@ from agentrail.testing.promises.conversation import (
     tool_events_come_in_pairs,
     what_was_cut_off_is_booked_whole,
 )
-from agentrail.testing.promises.effects import (
+from agentrail.testing.promises.effect_promises import (
     a_recovery_decides_all_that_is_open,
     a_recovery_runs_nothing_twice_that_may_not_be,
     an_abort_leaves_nothing_open,
@@ -44,7 +44,7 @@ from agentrail.testing.promises.effects import (
     what_is_not_recorded_leaves_no_trace,
 )
 from agentrail.testing.promises.observed_step import Seen as Seen, comparable as comparable
-from agentrail.testing.promises.state import (
+from agentrail.testing.promises.state_promises import (
     agents_are_as_written,
     calls_are_as_written,
     cycle_is_as_written,

@@ -16,7 +16,7 @@ from agentrail.errors import (
     OptionError,
 )
 from agentrail.providers.http import HttpClients
-from agentrail.providers.profiles import KEPT_SECONDS, Profiles
+from agentrail.providers.provider_profiles import KEPT_SECONDS, Profiles
 from agentrail.testing.models import FunctionModel, says
 from tests.providers.transcripts import completed, request_of
 
