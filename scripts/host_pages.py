@@ -7,6 +7,7 @@ of options. What is said in words stands here once, and what is a number is read
 import inspect
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -26,6 +27,9 @@ DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 
 NO_SCOPE: Final = "–"
 USER_HEADER: Final = "X-Agentrail-User"
+MIN_USUAL: Final = 3
+"""Objects with the same description of a field from which on the page describes it once."""
+
 MANY: Final = 1 << 31
 """A bound above this one is none to a reader."""
 
@@ -94,9 +98,13 @@ def routes_page() -> str:
     lines += ["## Request bodies", ""]
     for name in sorted(taken):
         lines += [f"### {name}", "", *schema_lines(schemas[name])]
-    lines += ["## Responses", "", "Fields with a `?` can be missing.", ""]
+    lines += ["## Responses", "", "Fields with a `?` can be missing. The usual meanings:", ""]
+    usual = usual_meanings(schemas[name] for name in given - taken)
+    lines += ["| field | meaning |", "|---|---|"]
+    lines += [f"| `{field}` | {in_json(meaning)} |" for field, meaning in sorted(usual.items())]
+    lines.append("")
     for name in sorted(given - taken):
-        lines += [f"### {name}", "", *schema_lines(schemas[name], is_given=True)]
+        lines += [f"### {name}", "", *schema_lines(schemas[name], usual)]
     return "\n".join([*lines, *error_lines()])
 
 
@@ -222,8 +230,24 @@ def refs_in(schema: Any) -> list[str]:
             return []
 
 
-def schema_lines(schema: Mapping[str, Any], *, is_given: bool = False) -> Iterator[str]:
-    """The fields of an object, as rows; of anything else its type."""
+def usual_meanings(schemas: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the meaning of each field that `MIN_USUAL` or more objects describe in the same words."""
+    counts = Counter(
+        (name, rules["description"])
+        for schema in schemas
+        for name, rules in schema.get("properties", {}).items()
+        if rules.get("description")
+    )
+    usual: dict[str, str] = {}
+    for (name, meaning), count in counts.most_common():
+        if count >= MIN_USUAL:
+            usual.setdefault(name, meaning)
+    return usual
+
+
+def schema_lines(schema: Mapping[str, Any], usual: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The fields of an object, as rows; of anything else its type. A response has the usual meanings of its page."""
+    is_given = usual is not None
     if schema.get("description"):
         yield from (schema["description"], "")
     if "properties" not in schema:
@@ -233,8 +257,10 @@ def schema_lines(schema: Mapping[str, Any], *, is_given: bool = False) -> Iterat
     required = schema.get("required", ())
     for name, rules in schema["properties"].items():
         optional = "" if is_given or name in required else f", {default_text(rules)}"
+        said = rules.get("description", "")
+        said = "" if usual is not None and usual.get(name) == said else said
         mark = "?" if is_given and name not in required else ""
-        yield f"| `{name}`{mark} | {type_text(rules)}{optional} | {in_json(rules.get('description', ''))} |"
+        yield f"| `{name}`{mark} | {type_text(rules)}{optional} | {in_json(said)} |"
     yield ""
 
 

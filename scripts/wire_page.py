@@ -193,7 +193,7 @@ def does(route: CallRoute) -> str:
     if route not in ROUTES:
         return route.does
     path = f"{route.method} {route.path}"
-    return f"{route.does}, as [`{path}`](routes.md#{anchor(route.method, route.path)})"
+    return f"[`{path}`](routes.md#{anchor(route.method, route.path)})"
 
 
 def fields_of(command: SocketCommand) -> str:
@@ -291,14 +291,14 @@ def struct_rows(struct: type) -> Iterator[str]:
 def event_lines() -> Iterator[str]:
     """Each event: what its frames are called and hold."""
     yield from EVENTS.splitlines()
-    yield from ("", "| `event:` and `kind` | `id:` | fields |", "|---|---|---|")
+    yield from ("", "| `event:` and `kind` | fields |", "|---|---|")
     for event, kind in events.KINDS.items():
         fields = ", ".join(f"`{one.name}`" for one in msgspec.structs.fields(event) if one.name != "meta")
-        number = "–" if event in events.EPHEMERAL else "its number"
-        yield f"| `{kind}` | {number} | {fields or '–'} |"
+        star = "\\*" if event in events.EPHEMERAL else ""
+        yield f"| `{kind}`{star} | {fields or '–'} |"
     yield ""
 
 
 EVENTS: Final = """## Every event
 
-Over SSE, the frame has the kind in `event:`. Over the socket it is `{"type": "event", "event": {…}}` with the same object. [Events](events.md) describes the fields. `subscribe` can limit the kinds."""
+Over SSE, the frame has the kind in `event:`. Over the socket it is `{"type": "event", "event": {…}}` with the same object. [Events](events.md) describes the fields. Events with a \\* are ephemeral and have no `id:`. `subscribe` can limit the kinds."""
