@@ -49,8 +49,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
-from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
-from agentrail.stores.named_memories import (
+from agentrail.stores.memory_store_names import (
     faults_of_embedder,
     faults_of_knowledge,
     faults_of_memories,
@@ -59,6 +58,7 @@ from agentrail.stores.named_memories import (
     opened_notes,
     opened_recall,
 )
+from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
 
 Environment: TypeAlias = Mapping[str, str]

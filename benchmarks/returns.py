@@ -23,7 +23,7 @@ from agentrail.core.journal.record import Draft, Record, Tail, sealed
 from agentrail.messages import Message, SessionId
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
-from agentrail.stores.sqlite_writing import create_journal
+from agentrail.stores.sqlite_writes import create_journal
 from benchmarks import bare
 from benchmarks.bars import target_of
 from benchmarks.explain import explain_in_a_folder

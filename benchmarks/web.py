@@ -10,8 +10,8 @@ import httpx
 import trio
 
 from agentrail.tools.web_fetch import web_fetch_tool
-from agentrail.web.client import WebClient
 from agentrail.web.rules import WebRules, read_inside
+from agentrail.web.web_client import WebClient
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave, percentile
 from benchmarks.ours import expect

@@ -22,7 +22,7 @@ from agentrail.cli.demo_server import demo_profiles
 from agentrail.cli.terminal.chat_layout import Picture
 from agentrail.cli.terminal.styles import Ink, Rows
 from agentrail.events import ApprovalRequired
-from agentrail.host.profiles import ProfileContext
+from agentrail.host.agent_profiles import ProfileContext
 from agentrail.messages import SessionId
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.seeded import SeededMachine, seeded_order

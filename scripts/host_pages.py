@@ -16,12 +16,12 @@ import attrs
 
 from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES, ServeFlags, ServeOptions, flag_of
 from agentrail.config.schema import HostForm
-from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES, create_app
+from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.gateway.openapi import describe_interface, interface_route
+from agentrail.host.agent_profiles import AgentProfile, ProfileContext
 from agentrail.host.host_options import HostOptions
-from agentrail.host.limits import Limits
-from agentrail.host.profiles import AgentProfile, ProfileContext
+from agentrail.host.quotas import Limits
 
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 

@@ -23,7 +23,7 @@ from attrs import field, frozen
 import agentrail
 from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
-from agentrail.host.profiles import AgentProfile
+from agentrail.host.agent_profiles import AgentProfile
 from agentrail.testing.models import ScriptedModel, calls, says
 
 PACKAGE: Final = Path(agentrail.__file__).parent

@@ -9,10 +9,10 @@ import msgspec
 
 from agentrail import events
 from agentrail.gateway.app import ROUTES
-from agentrail.gateway.endpoint import CallRoute
-from agentrail.gateway.frames import ContextUse, DoneReason, StreamEnd
-from agentrail.gateway.open_socket import HELLO_SECONDS, MAX_MALFORMED
+from agentrail.gateway.path_endpoint import CallRoute
+from agentrail.gateway.row_watches import ROUND_SECONDS
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
+from agentrail.gateway.socket_connection import HELLO_SECONDS, MAX_MALFORMED
 from agentrail.gateway.socket_frames import (
     MAX_HEARTBEAT_SECONDS,
     MIN_HEARTBEAT_SECONDS,
@@ -24,7 +24,7 @@ from agentrail.gateway.socket_frames import (
     UnwatchRows,
     WatchRows,
 )
-from agentrail.gateway.watches import ROUND_SECONDS
+from agentrail.gateway.sse_frames import ContextUse, DoneReason, StreamEnd
 from agentrail.wire.forms import SnapshotForm
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (

@@ -18,7 +18,7 @@ from agentrail.core.stack.plugin_state import decode_state
 from agentrail.core.wire import codec, hook_codec
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal
 from agentrail.events import KINDS
-from agentrail.gateway.bodies import BODIES
+from agentrail.gateway.request_bodies import BODIES
 from agentrail.messages import Message
 from agentrail.remote import command_results, frame_codec, session_listing
 from agentrail.structs import converter_of, decoder_of
@@ -46,7 +46,7 @@ MODULES: Final = (
 )
 BY_USE: Final = {
     "core/stack/plugin_state.py": "states of plugins",
-    "gateway/reading.py": "bodies of routes, which name their own",
+    "gateway/request_parser.py": "bodies of routes, which name their own",
     "gateway/socket_frames.py": "frames, each from the table of frames",
     "sandboxes/remote/operations.py": "answers of a type that the operation names",
     "tools/function.py": "parameters of tools",

@@ -16,11 +16,11 @@ from agentrail.config.settings import Sourced
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.tools.web_fetch import web_fetch_tool
 from agentrail.tools.web_search import web_search_tool
-from agentrail.web.client import WebClient
 from agentrail.web.engines import ENGINES, KEY_VARIABLES
-from agentrail.web.places import AddressRefused, split_url
 from agentrail.web.rules import WebRules, read_inside
-from agentrail.web.searching import SearchEngine
+from agentrail.web.search import SearchEngine
+from agentrail.web.url_policy import AddressRefused, split_url
+from agentrail.web.web_client import WebClient
 
 
 def web_capability(

@@ -15,7 +15,7 @@ from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 
 if TYPE_CHECKING:
-    from agentrail.gateway.reading import AsgiApp
+    from agentrail.gateway.request_parser import AsgiApp
 
 
 class ApplicationFailed(Exception):

@@ -21,12 +21,12 @@ from agentrail.core.protocol.actions import Action, Continue
 from agentrail.core.protocol.hooks import AfterTool, BeforePrompt
 from agentrail.core.stack.plugin import Context, OnError
 from agentrail.errors import AgentrailError
-from agentrail.gateway.access import ANYONE_HERE
+from agentrail.gateway.authorization import ANYONE_HERE
+from agentrail.host.agent_profiles import AgentProfile, ProfileContext
+from agentrail.host.hook_payloads import AfterToolCall, Allow, BeforeToolCall, ChatRequest, RequestContext
 from agentrail.host.host import Host
-from agentrail.host.limits import Limits
-from agentrail.host.payloads import AfterToolCall, Allow, BeforeToolCall, ChatRequest, RequestContext
-from agentrail.host.plugin import HostPlugin
-from agentrail.host.profiles import AgentProfile, ProfileContext
+from agentrail.host.host_plugin import HostPlugin
+from agentrail.host.quotas import Limits
 from agentrail.host.requests import HostRequest
 from agentrail.messages import SessionId
 from agentrail.plugins import HumanApproval

@@ -50,9 +50,9 @@ from agentrail.providers.http import HttpClients
 from agentrail.sandboxes.confinement import probe
 from agentrail.sandboxes.programs import find_program
 from agentrail.stores.data_directory import find_data_directory
-from agentrail.stores.named import path_of_store
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import beside, check_place, writer_of
+from agentrail.stores.store_names import path_of_store
 
 CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
 

@@ -23,7 +23,7 @@ from agentrail.stores.data_directory import DATA_VARIABLE
 if TYPE_CHECKING:
     from agentrail.blueprints.configuration import Configuration
     from agentrail.config.skill_set import SkillSet
-    from agentrail.host.profiles import AgentProfile
+    from agentrail.host.agent_profiles import AgentProfile
     from agentrail.providers.embeddings import OpenAIEmbedder
 
 DEFAULT_PROFILE: Final = "default"
@@ -90,7 +90,7 @@ def _without_name(name: str, faults: Sequence[str]) -> Iterator[str]:
 
 
 def _faults_of_limit(name: str, value: object) -> Iterator[str]:
-    from agentrail.host.limits import Limits
+    from agentrail.host.quotas import Limits
 
     given: dict[str, Any] = {name: value}
     try:
@@ -100,7 +100,7 @@ def _faults_of_limit(name: str, value: object) -> Iterator[str]:
 
 
 def _faults_of_store(name: str) -> Iterator[str]:
-    from agentrail.stores.named import path_of_store
+    from agentrail.stores.store_names import path_of_store
 
     try:
         path_of_store(name, Path())
@@ -127,7 +127,7 @@ def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
 
 def options_of_host(settings: Settings) -> dict[str, Any]:
     """Return the options of `create_app` in the files, by name, without profiles and listen address."""
-    from agentrail.host.limits import Limits
+    from agentrail.host.quotas import Limits
 
     options: dict[str, Any] = dict(named_stores(settings))
     limits: dict[str, Any] = {}
@@ -227,7 +227,7 @@ def _skills_of(setup: CommandSetup) -> "SkillSet":
 
 
 def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":
-    from agentrail.host.profiles import AgentProfile
+    from agentrail.host.agent_profiles import AgentProfile
 
     shared = setup.configuration.settings.host.get("shared_workspace")
     return AgentProfile(

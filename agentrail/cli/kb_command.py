@@ -49,13 +49,13 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.vector_search import NoMeaning
 from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
-from agentrail.stores.named_memories import directory_of_knowledge
+from agentrail.stores.memory_store_names import directory_of_knowledge
 from agentrail.tools.kb_text import fenced_document
 from agentrail.tools.tool_text import counted, printable
-from agentrail.web.client import WebClient
 from agentrail.web.exchange import FetchFailed, PageGone
 from agentrail.web.page_helper import decoded
-from agentrail.web.reading import UnreadableDocument, document_kind_of
+from agentrail.web.page_text import UnreadableDocument, document_kind_of
+from agentrail.web.web_client import WebClient
 
 # Folders of documents on this machine: the documents in them, and documents of a base whose files no longer exist.
 #

@@ -32,9 +32,9 @@ from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_o
 from agentrail.errors import OptionError, StoreInUse
 from agentrail.runtime.erasure_report import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
 from agentrail.runtime.session_stores import search_both
-from agentrail.stores.named import path_of_store
-from agentrail.stores.named_memories import directory_of_memories, opened_notes
+from agentrail.stores.memory_store_names import directory_of_memories, opened_notes
 from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.stores.store_names import path_of_store
 from agentrail.tools.tool_text import printable
 
 # Forgetting a user: erases journals and memories, and reports what was and was not reached.

@@ -35,7 +35,7 @@ from agentrail.messages import PromptRef, Text
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.stores.named import open_store
+from agentrail.stores.store_names import open_store
 
 Say = Callable[[str], Awaitable[None]]
 

@@ -24,7 +24,7 @@ from agentrail.cli.serve_options import DEFAULT_HOST
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.text_output import end_without_output
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.gateway.access import LOCAL
+from agentrail.gateway.authorization import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
 from agentrail.sandboxes.bubblewrap import Network
 from agentrail.sandboxes.fallback import ShellFallback
@@ -157,7 +157,7 @@ def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
 async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
     """Serve until a signal, or until no client needs it any more."""
     from agentrail.gateway.sandboxes.app import SandboxApp
-    from agentrail.gateway.sandboxes.workspaces import open_local_workspace
+    from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
     from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
 
     workspaces = partial(open_local_workspace, shell_fallback=options.shell_fallback, network=options.network)

@@ -34,7 +34,7 @@ from agentrail.cli.storage_options import DEFAULT_STORE
 from agentrail.cli.text_output import end_without_output
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
+from agentrail.gateway.authorization import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.gc_settings import many_sessions
 from agentrail.otp.crash_text import describe_bug
@@ -43,8 +43,8 @@ from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
 
 if TYPE_CHECKING:
-    from agentrail.gateway.access import CallerCheck
-    from agentrail.gateway.reading import AsgiApp
+    from agentrail.gateway.authorization import CallerCheck
+    from agentrail.gateway.request_parser import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
 
 DRAIN_DELAY_SECONDS: Final = 5.0
@@ -232,7 +232,7 @@ async def make_default_application(
 
 def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
     """Return the caller check of an application made by `create_app`, or None for any other."""
-    from agentrail.gateway.access import CallerCheck
+    from agentrail.gateway.authorization import CallerCheck
 
     found = getattr(getattr(app, "state", None), "caller_check", None)
     return found if isinstance(found, CallerCheck) else None

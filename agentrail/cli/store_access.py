@@ -29,8 +29,8 @@ from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_loader import PluginFinder, Revived, read_after, revive
 from agentrail.runtime.tree_secrets import knowing, without_known
-from agentrail.stores.named import open_store
 from agentrail.stores.sqlite_files import writer_of
+from agentrail.stores.store_names import open_store
 
 
 @Parameter(name="*")

@@ -12,7 +12,7 @@ from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.text_output import end_without_output
 from agentrail.errors import AgentrailError, OptionError
-from agentrail.gateway.access import LOCAL
+from agentrail.gateway.authorization import LOCAL
 from agentrail.gateway.tokens import NewToken, fault_of_mode, make_token, read_token_file
 
 app: Final = App(name="token", result_action="return_value")

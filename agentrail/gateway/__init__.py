@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agentrail.gateway.access import Authenticate as Authenticate
     from agentrail.gateway.app import (
         ServedHost as ServedHost,
         create_app as create_app,
         routes as routes,
     )
+    from agentrail.gateway.authorization import Authenticate as Authenticate
     from agentrail.gateway.tokens import (
         TokenEntry as TokenEntry,
         Tokens as Tokens,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES: Final = {
-    "Authenticate": "access",
+    "Authenticate": "authorization",
     "ServedHost": "app",
     "TokenEntry": "tokens",
     "Tokens": "tokens",

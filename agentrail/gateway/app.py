@@ -20,28 +20,28 @@ from agentrail.gateway import (
     chat_routes,
     console_files,
     event_routes,
-    past_routes,
+    history_routes,
     session_routes,
 )
-from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules, Authenticate, CallerCheck
+from agentrail.gateway.authorization import LOOPBACK_NAMES, AccessRules, Authenticate, CallerCheck
 from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
-from agentrail.gateway.endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
-from agentrail.gateway.hub import Hubs, open_hubs
+from agentrail.gateway.event_hub import Hubs, open_hubs
 from agentrail.gateway.openapi import interface_route
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
 from agentrail.gateway.protocols import ai_ui_routes
-from agentrail.gateway.reading import AsgiReceive, AsgiSend
+from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
+from agentrail.gateway.row_watches import open_watches
 from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
-from agentrail.gateway.watches import open_watches
 from agentrail.host.host import Host
+from agentrail.host.host_lifespan import open_host
 from agentrail.host.host_options import HostOptions, decide_host_options, is_seconds
-from agentrail.host.opening import open_host
 
 ROUTES: Final[tuple[CallRoute, ...]] = (
     *chat_routes.CHAT_ROUTES,
     *event_routes.EVENT_ROUTES,
     *session_routes.SESSION_ROUTES,
-    *past_routes.PAST_ROUTES,
+    *history_routes.PAST_ROUTES,
     *session_routes.COMMAND_ROUTES,
     *console_files.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,

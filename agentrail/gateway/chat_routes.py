@@ -13,7 +13,7 @@ from attrs import evolve
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import ErrorInfo, PromptRefused, StoreUnavailable
-from agentrail.gateway.answers import (
+from agentrail.gateway.error_responses import (
     CallRefused,
     ErrorAnswer,
     answer_to,
@@ -21,8 +21,7 @@ from agentrail.gateway.answers import (
     answer_to_failure,
     error_answer,
 )
-from agentrail.gateway.bodies import ChatBody, SteerBody
-from agentrail.gateway.endpoint import (
+from agentrail.gateway.path_endpoint import (
     CallRoute,
     Gateway,
     Result,
@@ -31,14 +30,15 @@ from agentrail.gateway.endpoint import (
     WholeAnswer,
     answer_json,
 )
-from agentrail.gateway.reading import check_same_session, decode_files, named_by_client
-from agentrail.gateway.replies import ChatReply, ChatWaiting, CommandDone, SteerReply
-from agentrail.gateway.route_answers import MESSAGE
+from agentrail.gateway.request_bodies import ChatBody, SteerBody
+from agentrail.gateway.request_parser import check_same_session, decode_files, named_by_client
+from agentrail.gateway.response_bodies import ChatReply, ChatWaiting, CommandDone, SteerReply
+from agentrail.gateway.route_errors import MESSAGE
 from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
 from agentrail.host.attachments import Attachment
-from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks

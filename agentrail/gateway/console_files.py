@@ -15,19 +15,19 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.gateway.answers import refuse_call
-from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer, answer_json
-from agentrail.gateway.replies import (
+from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.response_bodies import (
     ConsoleInfo,
     ConsoleLimits,
     ConsoleModel,
     ConsolePrincipal,
     ConsoleProfile,
 )
-from agentrail.gateway.route_answers import BY_PLACE
+from agentrail.gateway.route_errors import BY_PLACE
+from agentrail.host.agent_profiles import AgentProfile, fault_of_profile, models_in
+from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host
-from agentrail.host.payloads import Principal
-from agentrail.host.profiles import AgentProfile, fault_of_profile, models_in
 from agentrail.runtime.session_rows import model_facts_of
 from agentrail.wire.server_frames import PROTOCOL
 

@@ -8,9 +8,16 @@ from typing import Final
 
 from agentrail.gateway import calls
 from agentrail.gateway.console_files import lead_to_console, wants_page
-from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.inspection_replies import CallDetails, ContextReply, EventPageReply, SpanPage
-from agentrail.gateway.reading import (
+from agentrail.gateway.path_endpoint import (
+    CallRoute,
+    Result,
+    RouteCall,
+    StreamAnswer,
+    WholeAnswer,
+    answer_json,
+)
+from agentrail.gateway.request_parser import (
     MAX_CURSOR,
     check_id,
     cursor_of,
@@ -18,8 +25,8 @@ from agentrail.gateway.reading import (
     whole_number,
     yes_or_no,
 )
-from agentrail.gateway.replies import CheckReply, HealthReply, ReadyReply, as_given
-from agentrail.gateway.route_answers import ON_SESSION
+from agentrail.gateway.response_bodies import CheckReply, HealthReply, ReadyReply, as_given
+from agentrail.gateway.route_errors import ON_SESSION
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult

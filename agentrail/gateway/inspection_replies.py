@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from agentrail.core.values.json_patch import PatchStep
-from agentrail.gateway.replies import CallReply
+from agentrail.gateway.response_bodies import CallReply
 from agentrail.messages import Message, TokenUsage
 from agentrail.runtime.journal_state import JournalEntry
 from agentrail.wire.inspected_rows import ExitNote, Intensity, PluginRow

@@ -1,6 +1,6 @@
 """`/openapi.json`, generated from the routes and from the structs that they read and write.
 
-Pure, except for the route. `route_answers` has the error responses of each route. The gateway's tests compare
+Pure, except for the route. `route_errors` has the error responses of each route. The gateway's tests compare
 every call with this document.
 """
 
@@ -16,16 +16,15 @@ import msgspec
 from agentrail import outside
 from agentrail.core.wire import codec
 from agentrail.events import KINDS
-from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE, MAX_SESSIONS_OF_A_TREE
-from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
-from agentrail.gateway.calls.sessions import CURSOR
-from agentrail.gateway.endpoint import CallRoute, RouteCall, RouteReply, WholeAnswer
-from agentrail.gateway.frames import StreamEnd
-from agentrail.gateway.past_routes import MAX_RECORDS_OF_A_PAGE
-from agentrail.gateway.reading import ID_FIELDS, MAX_CURSOR, MAX_SEARCH_CHARACTERS, WORD_FIELDS
-from agentrail.gateway.replies import ErrorReply
-from agentrail.gateway.route_answers import (
+from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS
+from agentrail.gateway.calls.session_calls import CURSOR
+from agentrail.gateway.history_routes import MAX_RECORDS_OF_A_PAGE
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall, RouteReply, WholeAnswer
+from agentrail.gateway.request_bodies import BODIES
+from agentrail.gateway.request_parser import ID_FIELDS, MAX_CURSOR, MAX_SEARCH_CHARACTERS, WORD_FIELDS
+from agentrail.gateway.response_bodies import ErrorReply
+from agentrail.gateway.route_errors import (
     PLUGIN_STATUSES,
     SOCKET_REFUSALS,
     refusals_of,
@@ -46,6 +45,7 @@ from agentrail.gateway.socket_frames import (
     UnwatchRows,
     WatchRows,
 )
+from agentrail.gateway.sse_frames import StreamEnd
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.session_order import SORTS
 from agentrail.runtime.cost_table import WAYS

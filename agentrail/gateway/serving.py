@@ -34,8 +34,8 @@ from wsproto.connection import ConnectionState as SocketState
 from wsproto.events import CloseConnection, Message, Ping, Pong
 
 from agentrail.errors import OptionError
-from agentrail.gateway.reading import AsgiApp
-from agentrail.host.limits import Pace, decide_draw
+from agentrail.gateway.request_parser import AsgiApp
+from agentrail.host.quotas import Pace, decide_draw
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.private_paths import keep_private

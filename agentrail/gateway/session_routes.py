@@ -1,7 +1,7 @@
 """Routes of sessions, their requests, their files and their inspection, and all socket commands.
 
 A route calls one function of `calls` and adds headers, or `passes` the call on to a session. This module only
-parses query parameters. `SESSION_ROUTES` declares the requirements of each route (see `endpoint`). A socket
+parses query parameters. `SESSION_ROUTES` declares the requirements of each route (see `path_endpoint`). A socket
 command is a row of `OFFERS` and runs its HTTP route. The host checks the ownership of a session for each call.
 """
 
@@ -18,9 +18,22 @@ from agentrail.core.session.projection import Status
 from agentrail.errors import ToolContractError
 from agentrail.events import AbortReceipt
 from agentrail.gateway import calls
-from agentrail.gateway.access import name_user
-from agentrail.gateway.answers import CallRefused, ErrorAnswer
-from agentrail.gateway.bodies import (
+from agentrail.gateway.authorization import name_user
+from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
+from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS, AskedSession
+from agentrail.gateway.calls.session_calls import record_of_place, record_to_fork
+from agentrail.gateway.chat_routes import answer_prompt
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
+from agentrail.gateway.inspection_replies import CostReply, HostPluginList, InspectedMessages, TreePage
+from agentrail.gateway.path_endpoint import (
+    CallRoute,
+    Result,
+    RouteCall,
+    RouteHandler,
+    WholeAnswer,
+    answer_json,
+)
+from agentrail.gateway.request_bodies import (
     AbortBody,
     ApproveBody,
     CancelBody,
@@ -31,13 +44,7 @@ from agentrail.gateway.bodies import (
     ResumeBody,
     RewindBody,
 )
-from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
-from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS, AskedSession
-from agentrail.gateway.calls.sessions import record_of_place, record_to_fork
-from agentrail.gateway.chat_routes import answer_prompt
-from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, RouteHandler, WholeAnswer, answer_json
-from agentrail.gateway.inspection_replies import CostReply, HostPluginList, InspectedMessages, TreePage
-from agentrail.gateway.reading import (
+from agentrail.gateway.request_parser import (
     MAX_CURSOR,
     check_id,
     named_by_client,
@@ -45,7 +52,7 @@ from agentrail.gateway.reading import (
     whole_number,
     yes_or_no,
 )
-from agentrail.gateway.replies import (
+from agentrail.gateway.response_bodies import (
     ApprovalDecided,
     CallStopped,
     CancelReply,
@@ -66,7 +73,7 @@ from agentrail.gateway.replies import (
     StopUnwritten,
     UserForgotten,
 )
-from agentrail.gateway.route_answers import BRANCHING, CREATING, DECIDING, MESSAGE, ON_SESSION
+from agentrail.gateway.route_errors import BRANCHING, CREATING, DECIDING, MESSAGE, ON_SESSION
 from agentrail.gateway.socket_bodies import (
     AbortCommandBody,
     AnswerBody,

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.gateway.bodies import AbortBody, ChatBody
+from agentrail.gateway.request_bodies import AbortBody, ChatBody
 from agentrail.messages import FileRef, Image, Text
 from agentrail.structs import Value
 from agentrail.wire.operations import DeclineBody, GoOnBody, ReceiptBody, StateAtBody, StopBody

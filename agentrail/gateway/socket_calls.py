@@ -12,14 +12,14 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.frozen import thawed
-from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
-from agentrail.gateway.endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer
-from agentrail.gateway.reading import check_id, check_known, make_body, refuse_field
+from agentrail.gateway.authorization import CallHead, name_user, require_scope, require_user
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer
+from agentrail.gateway.request_parser import check_id, check_known, make_body, refuse_field
 from agentrail.gateway.session_routes import OFFERS, Offer
 from agentrail.gateway.socket_frames import CommandFrame
+from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.identity import SessionOwner
-from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
 
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})

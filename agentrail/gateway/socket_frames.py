@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw
 from agentrail.core.session.projection import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.reading import (
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.request_parser import (
     MAX_CURSOR,
     check_filter,
     check_id,
@@ -25,7 +25,7 @@ from agentrail.gateway.reading import (
     refuse_field,
 )
 from agentrail.gateway.watch_window import WatchPart
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.structs import Value, converter_of
 from agentrail.wire.forms import encode_snapshot
 from agentrail.wire.plain import encode_plain

@@ -1,7 +1,7 @@
 """The WebSocket at `/ws`: one socket subscribes to many sessions and sends them commands.
 
 Uses ASGI and Trio. This module holds all open sockets of a process, admits new ones and ends those whose time
-is over. `open_socket` runs one socket, `socket_queue` bounds its output, `socket_frames` has the frames,
+is over. `socket_connection` runs one socket, `socket_queue` bounds its output, `socket_frames` has the frames,
 `socket_calls` the commands.
 """
 
@@ -15,20 +15,20 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.events import Event
-from agentrail.gateway.access import CallHead, head_of, network_of, require_scope, require_user
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
-from agentrail.gateway.command_memory import CommandMemory
-from agentrail.gateway.endpoint import CallRoute, Gateway
+from agentrail.gateway.authorization import CallHead, head_of, network_of, require_scope, require_user
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
+from agentrail.gateway.event_hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
 from agentrail.gateway.frame_ring import FrameMemory
-from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
-from agentrail.gateway.open_socket import MemoryOfFrames, OpenSocket
-from agentrail.gateway.reading import AsgiReceive, AsgiSend, check_query, judge_headers
+from agentrail.gateway.idempotency import CommandMemory
+from agentrail.gateway.path_endpoint import CallRoute, Gateway
+from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
+from agentrail.gateway.socket_connection import MemoryOfFrames, OpenSocket
 from agentrail.gateway.socket_frames import socket_event_frame
+from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import SessionOwner
-from agentrail.host.limits import OpenCounts, OpenPlace
-from agentrail.host.payloads import Principal
+from agentrail.host.quotas import OpenCounts, OpenPlace
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels

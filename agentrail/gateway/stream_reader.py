@@ -1,6 +1,6 @@
 """One reader of a stream: its position in the frames of its session, its next piece, and the end of its stream.
 
-Uses Trio, but no HTTP. A reader decides nothing about others: `hub` encodes frames, wakes readers and cuts
+Uses Trio, but no HTTP. A reader decides nothing about others: `event_hub` encodes frames, wakes readers and cuts
 them.
 """
 
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from agentrail.events import Event
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
-from agentrail.gateway.frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
-from agentrail.gateway.watched_stream import WatchedStream
+from agentrail.gateway.sse_frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
+from agentrail.gateway.stream_watchdog import WatchedStream
 from agentrail.messages import SessionId
 
 MAX_WRITE_BYTES: Final = 256 << 10

@@ -1,6 +1,6 @@
 """Event streams over HTTP: opens a reader on the hub, writes its pieces, and always ends with one `done` frame.
 
-`frames` encodes frames, `hub` distributes them. This module writes to a connection. A connection that does not
+`sse_frames` encodes frames, `event_hub` distributes them. This module writes to a connection. A connection that does not
 accept writes is cut, because a blocked write ignores cancellation.
 """
 
@@ -11,9 +11,10 @@ from typing import Final
 
 import trio
 
-from agentrail.gateway.answers import answer_to
-from agentrail.gateway.endpoint import RouteCall, StreamAnswer, start_of
-from agentrail.gateway.frames import (
+from agentrail.gateway.error_responses import answer_to
+from agentrail.gateway.path_endpoint import RouteCall, StreamAnswer, start_of
+from agentrail.gateway.request_parser import CallerLeft
+from agentrail.gateway.sse_frames import (
     CONTENT_TYPE,
     STREAM_HEADERS,
     ContextUse,
@@ -21,10 +22,9 @@ from agentrail.gateway.frames import (
     StreamEnd,
     done_frame,
 )
-from agentrail.gateway.open_calls import OpenStream
-from agentrail.gateway.reading import CallerLeft
 from agentrail.gateway.stream_reader import StreamReader
-from agentrail.host.payloads import RequestOutcome
+from agentrail.gateway.token_watcher import OpenStream
+from agentrail.host.hook_payloads import RequestOutcome
 from agentrail.host.requests import RequestRecord
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep

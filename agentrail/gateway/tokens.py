@@ -1,7 +1,7 @@
 """Access tokens: the file that lists them, their lookup, and creating new ones.
 
 A file has digests instead of tokens, so a token is known here only during a call. No exception or output
-repeats contents of a file or a header. The other checks of a call are in `access`.
+repeats contents of a file or a header. The other checks of a call are in `authorization`.
 """
 
 import datetime
@@ -20,8 +20,8 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.errors import OptionError
+from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import fault_of_name
-from agentrail.host.payloads import Principal
 from agentrail.private_paths import keep_private
 
 SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide")

@@ -17,12 +17,12 @@ from agentrail.abc import (
     ProviderContext as ProviderContext,
 )
 from agentrail.errors import RequestRefused as RequestRefused
+from agentrail.host.agent_profiles import (
+    AgentProfile as AgentProfile,
+    ProfileContext as ProfileContext,
+)
 from agentrail.host.attachments import Attachment as Attachment
-from agentrail.host.host import Host as Host
-from agentrail.host.host_options import HostOptions as HostOptions
-from agentrail.host.limits import Limits as Limits
-from agentrail.host.opening import open_host as open_host
-from agentrail.host.payloads import (
+from agentrail.host.hook_payloads import (
     AfterToolCall as AfterToolCall,
     Allow as Allow,
     AttachmentFile as AttachmentFile,
@@ -38,11 +38,11 @@ from agentrail.host.payloads import (
     SessionReader as SessionReader,
     ToolCallContext as ToolCallContext,
 )
-from agentrail.host.plugin import HostPlugin as HostPlugin
-from agentrail.host.profiles import (
-    AgentProfile as AgentProfile,
-    ProfileContext as ProfileContext,
-)
+from agentrail.host.host import Host as Host
+from agentrail.host.host_lifespan import open_host as open_host
+from agentrail.host.host_options import HostOptions as HostOptions
+from agentrail.host.host_plugin import HostPlugin as HostPlugin
+from agentrail.host.quotas import Limits as Limits
 from agentrail.host.readiness import CheckResult as CheckResult
 from agentrail.host.requests import (
     HostRequest as HostRequest,

@@ -24,9 +24,9 @@ from agentrail.errors import (
     TooLarge,
     UploadFailed,
 )
+from agentrail.host.hook_payloads import AttachmentFile
 from agentrail.host.identity import digest_of_message
-from agentrail.host.limits import Limits
-from agentrail.host.payloads import AttachmentFile
+from agentrail.host.quotas import Limits
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.session_files import open_files, place_of_files
 from agentrail.runtime.session_handle import Session

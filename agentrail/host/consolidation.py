@@ -14,9 +14,9 @@ from agentrail.abc import Memories, Provider
 from agentrail.app import open_supervisor
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import AgentrailError, OptionError, SessionDown
+from agentrail.host.hook_payloads import RequestContext
+from agentrail.host.host_plugin import HostPlugin
 from agentrail.host.identity import SessionOwner
-from agentrail.host.payloads import RequestContext
-from agentrail.host.plugin import HostPlugin
 from agentrail.host.profile_policy import (
     LEAST_MESSAGES,
     FoundProfile,

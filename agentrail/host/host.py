@@ -1,6 +1,6 @@
 """A host: accepts messages for sessions, in the same steps for every entry point.
 
-Steps 4 to 6 of a request run here, in the caller's task. The rest runs in a task of the host (`carrying`). Independent
+Steps 4 to 6 of a request run here, in the caller's task. The rest runs in a task of the host (`request_run`). Independent
 of HTTP: a gateway maps requests to these calls and their errors to responses.
 """
 
@@ -20,26 +20,24 @@ from agentrail.errors import (
     RequestUnknown,
 )
 from agentrail.frozen import EMPTY, thawed
+from agentrail.host.admission import CommandsOfHost, Intake, Sending, mint_session
+from agentrail.host.agent_profiles import ProfileContext, check_metadata
 from agentrail.host.attachments import Attachment
-from agentrail.host.carrying import HostParts, WhenBusy
-from agentrail.host.closing import ClosingPlan, decide_closing
-from agentrail.host.hooks import HookRunner, PluginOrder
-from agentrail.host.host_options import HostOptions, ReadinessCheck
-from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle, refuse_child
-from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
-from agentrail.host.inspected_rows import TreeFeed, plugin_rows
-from agentrail.host.intake import CommandsOfHost, Intake, Sending, mint_session
-from agentrail.host.limits import DayBudgets
-from agentrail.host.listed_session import ListedSession
-from agentrail.host.payloads import (
+from agentrail.host.hook_payloads import (
     ChatRequest,
     HandledResponse,
     Principal,
     RequestKind,
 )
+from agentrail.host.host_options import HostOptions, ReadinessCheck
+from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle, refuse_child
+from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
+from agentrail.host.listed_session import ListedSession
+from agentrail.host.plugin_chain import HookRunner, PluginOrder
 from agentrail.host.plugin_life import PluginLife
-from agentrail.host.profiles import ProfileContext, check_metadata
+from agentrail.host.quotas import DayBudgets
 from agentrail.host.readiness import CheckResult, Readiness
+from agentrail.host.request_run import HostParts, WhenBusy
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,
@@ -50,6 +48,8 @@ from agentrail.host.requests import (
 from agentrail.host.session_feed import SessionFeed
 from agentrail.host.session_list import ALIVE
 from agentrail.host.session_order import USUAL_SORT, ListPlace
+from agentrail.host.shutdown import ClosingPlan, decide_closing
+from agentrail.host.tenant_rows import TreeFeed, plugin_rows
 from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage

@@ -17,17 +17,22 @@ from agentrail.abc.store import Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
-from agentrail.host.hooks import HOOK_SECONDS, OnPluginError
-from agentrail.host.limits import Limits
-from agentrail.host.plugin import HostPlugin, check_host_plugins, faults_of_context_providers
-from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles
+from agentrail.host.agent_profiles import (
+    AgentProfile,
+    AgentProfiles,
+    ResolveAgentProfile,
+    check_agent_profiles,
+)
+from agentrail.host.host_plugin import HostPlugin, check_host_plugins, faults_of_context_providers
+from agentrail.host.plugin_chain import HOOK_SECONDS, OnPluginError
+from agentrail.host.quotas import Limits
 from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
 from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.stores.named_memories import (
+from agentrail.stores.memory_store_names import (
     faults_of_embedder,
     faults_of_knowledge,
     faults_of_memories,

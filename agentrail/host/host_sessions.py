@@ -1,6 +1,6 @@
 """Sessions for callers: find, create, wake and remove them, always restricted to the caller's own.
 
-`identity` decides access to ids, and `profiles` the options of new sessions. This module combines both with the
+`identity` decides access to ids, and `agent_profiles` the options of new sessions. This module combines both with the
 supervisor. It knows no requests and no hooks.
 """
 
@@ -29,6 +29,14 @@ from agentrail.errors import (
     Unrevivable,
 )
 from agentrail.frozen import EMPTY
+from agentrail.host.agent_profiles import (
+    AgentProfile,
+    AgentProfiles,
+    ProfileContext,
+    options_of_profile,
+    resolve_profile,
+    takes_files,
+)
 from agentrail.host.identity import (
     Access,
     SessionOwner,
@@ -38,15 +46,7 @@ from agentrail.host.identity import (
     owner_of_session,
     profile_of_session,
 )
-from agentrail.host.limits import OpenSessions
-from agentrail.host.profiles import (
-    AgentProfile,
-    AgentProfiles,
-    ProfileContext,
-    options_of_profile,
-    resolve_profile,
-    takes_files,
-)
+from agentrail.host.quotas import OpenSessions
 from agentrail.host.session_list import SessionList
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage

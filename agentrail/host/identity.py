@@ -15,7 +15,7 @@ from attrs import frozen
 
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.frozen import EMPTY
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.messages import JsonObject, JsonValue, SessionId
 
 METADATA_KEY: Final = "metadata"

@@ -1,6 +1,6 @@
 """Lifecycle of a host's plugins: start of all or none, background work, and stop.
 
-`hooks` defines failures and time limits of hooks. Supervisors restart `background`.
+`plugin_chain` defines failures and time limits of hooks. Supervisors restart `background`.
 """
 
 from collections.abc import AsyncIterator
@@ -20,9 +20,9 @@ from agentrail.actors import (
 from agentrail.actors.deferred_error import Kept
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.errors import ActorDown, ChildNotFound, HookTimeout, SupervisorGaveUp, SupervisorStopping
-from agentrail.host.closing import LEAST_SECONDS
-from agentrail.host.hooks import Beginning, HookRunner, PluginOrder, Stopping, named
-from agentrail.host.plugin import HostPlugin, overrides
+from agentrail.host.host_plugin import HostPlugin, overrides
+from agentrail.host.plugin_chain import Beginning, HookRunner, PluginOrder, Stopping, named
+from agentrail.host.shutdown import LEAST_SECONDS
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.crash_text import describe_bug

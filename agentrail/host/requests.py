@@ -1,6 +1,6 @@
 """Requests as values and handles: the known facts, waiting for an outcome, and the recent requests of each session.
 
-The standing of a request is a fold of its session's events. `carrying` carries requests out, with all hooks. This
+The standing of a request is a fold of its session's events. `request_run` carries requests out, with all hooks. This
 module has no hooks.
 """
 
@@ -46,8 +46,8 @@ from agentrail.events import (
     SteeringApplied,
     WaitingFor,
 )
+from agentrail.host.hook_payloads import RequestKind, RequestOutcome
 from agentrail.host.identity import SessionOwner
-from agentrail.host.payloads import RequestKind, RequestOutcome
 from agentrail.messages import (
     AssistantMessage,
     Message,

@@ -37,9 +37,9 @@ from agentrail.web.backend import (
     GuardedBackend,
     context_of_system,
 )
-from agentrail.web.names import LookUp, SystemNames
-from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, judge_found
+from agentrail.web.dns import LookUp, SystemNames
 from agentrail.web.transport import GuardedTransport
+from agentrail.web.url_policy import AddressRefused, AllowedPlaces, WebAddress, judge_found
 
 # Stored form of webhooks: watched requests, and messages that no receiver has accepted. Pure. Written rows
 # stay readable indefinitely: each row has a version, golden rows in the tests fix the format, and a row of a

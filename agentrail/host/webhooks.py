@@ -14,7 +14,7 @@ from agentrail.abc.secret import Secret
 from agentrail.errors import OptionError
 from agentrail.host.webhook_address import read_address
 from agentrail.otp.guarded_calls import is_async
-from agentrail.web.places import AddressRefused, AllowedPlaces, read_allowed
+from agentrail.web.url_policy import AddressRefused, AllowedPlaces, read_allowed
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what stands in front of one
 _SECRET_BYTES: Final = range(24, 65)

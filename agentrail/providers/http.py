@@ -31,7 +31,7 @@ from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.logs import Logger
 from agentrail.providers.failures import Answer, Vendor, failure_of, is_vendor_itself, scrubbed
 from agentrail.providers.json_text import shown
-from agentrail.web.one_piece import OnePiece
+from agentrail.web.httpx_body import OnePiece
 
 # Causes of a failed connection.
 #

@@ -1,6 +1,6 @@
 """Text of documents, and splitting it into passages.
 
-Markdown and plain text are read here, HTML and PDF in a separate process (`agentrail.web.reading`).
+Markdown and plain text are read here, HTML and PDF in a separate process (`agentrail.web.page_text`).
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from agentrail.web.reading import (
+from agentrail.web.page_text import (
     ForeignDocumentKind,
     ReadJob,
     UnreadableDocument,

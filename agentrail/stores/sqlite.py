@@ -62,6 +62,7 @@ from agentrail.stores.sqlite_damage import (
     set_aside,
     write_report,
 )
+from agentrail.stores.sqlite_deletions import delete_tree, erase_tree, trim_journal, write_anew
 from agentrail.stores.sqlite_files import (
     FileIds,
     WriteLock,
@@ -75,8 +76,8 @@ from agentrail.stores.sqlite_files import (
     make_private_file,
     sync_directory,
 )
-from agentrail.stores.sqlite_owed import change_rows, fetch_rows
-from agentrail.stores.sqlite_reading import (
+from agentrail.stores.sqlite_owed_rows import change_rows, fetch_rows
+from agentrail.stores.sqlite_queries import (
     due_sessions,
     find_sessions,
     kept_snapshots,
@@ -85,7 +86,6 @@ from agentrail.stores.sqlite_reading import (
     read_records,
     size_of,
 )
-from agentrail.stores.sqlite_removing import delete_tree, erase_tree, trim_journal, write_anew
 from agentrail.stores.sqlite_rows import fetch_session
 from agentrail.stores.sqlite_salvage import SalvageReport, salvage
 from agentrail.stores.sqlite_schema import (
@@ -96,7 +96,7 @@ from agentrail.stores.sqlite_schema import (
     check_steps,
     make_tables,
 )
-from agentrail.stores.sqlite_writing import (
+from agentrail.stores.sqlite_writes import (
     Standings,
     append_batch,
     create_journal,

@@ -19,7 +19,7 @@ from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
 from agentrail.stores.sqlite_files import beside
-from agentrail.stores.sqlite_owed import MAKE_OWED, OWED_COLUMNS, PUT_OWED
+from agentrail.stores.sqlite_owed_rows import MAKE_OWED, OWED_COLUMNS, PUT_OWED
 from agentrail.stores.sqlite_owners import fill_owners
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,

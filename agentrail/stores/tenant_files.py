@@ -18,6 +18,7 @@ import msgspec
 
 from agentrail.errors import AgentrailError, NotAStore, StoreTooNew, StoreUnavailable
 from agentrail.private_paths import keep_private
+from agentrail.stores.porter_stemmer import stem
 from agentrail.stores.sqlite_connections import (
     Connector,
     ReadConnections,
@@ -27,7 +28,6 @@ from agentrail.stores.sqlite_connections import (
     translated,
 )
 from agentrail.stores.sqlite_files import beside, fault_of_file_place, make_private_file
-from agentrail.stores.stemming import stem
 from agentrail.stores.words import KEY_LENGTH
 
 WRITE_PATIENCE_MS: Final = 5_000

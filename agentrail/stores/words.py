@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Final
 
-from agentrail.stores.stemming import stem
+from agentrail.stores.porter_stemmer import stem
 
 MAX_QUERY_WORDS: Final = 32
 """Limit on search words of a query: 20,000 would take almost a second."""

@@ -47,8 +47,8 @@ from agentrail.tools import (
     write_file,
     write_todos,
 )
-from agentrail.web.client import WebClient
 from agentrail.web.rules import WebRules
+from agentrail.web.web_client import WebClient
 
 # fmt: off
 _ALL: Final[tuple[Tool, ...]] = (

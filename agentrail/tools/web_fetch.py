@@ -12,11 +12,11 @@ from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.tools.function import tool
 from agentrail.tools.web_text import fenced_page
-from agentrail.web.client import WebClient
 from agentrail.web.exchange import Fetched, FetchFailed
-from agentrail.web.places import AddressRefused
-from agentrail.web.reading import ReadJob, UnreadableDocument, document_kind_of, read_document
+from agentrail.web.page_text import ReadJob, UnreadableDocument, document_kind_of, read_document
 from agentrail.web.rules import WebRules, is_below, read_web_url
+from agentrail.web.url_policy import AddressRefused
+from agentrail.web.web_client import WebClient
 
 MAX_PAGE_CHARACTERS: Final = 50_000
 MAX_TRUSTED_CHARACTERS: Final = 900_000

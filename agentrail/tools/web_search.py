@@ -11,15 +11,15 @@ from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import printable
 from agentrail.tools.web_text import fenced_hits
-from agentrail.web.client import WebClient
 from agentrail.web.exchange import FetchFailed
-from agentrail.web.searching import (
+from agentrail.web.search import (
     MAX_ENGINE_QUERY_CHARACTERS,
     MAX_SEARCH_RESULTS,
     SearchEngine,
     client_for,
     search_web,
 )
+from agentrail.web.web_client import WebClient
 
 NO_ENGINE: Final = (
     "There is no search engine here: this program was given none. Go on without, and do not try again."

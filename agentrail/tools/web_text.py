@@ -5,7 +5,7 @@ from typing import Final
 
 from agentrail.core.values.fences import fenced_in
 from agentrail.tools.tool_text import counted
-from agentrail.web.searching import SearchHit
+from agentrail.web.search import SearchHit
 
 _MARKS: Final = ("page", "hit")
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import httpcore
 import trio
 
-from agentrail.web.names import LookUp
+from agentrail.web.dns import LookUp
 
 JudgePlaces: TypeAlias = Callable[[str, int, Sequence[str]], Sequence[str]]
 """Returns the resolved addresses of a host and port that may be used, or raises `AddressRefused`."""

@@ -9,7 +9,7 @@ import idna
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
-from agentrail.web.places import (
+from agentrail.web.url_policy import (
     MAX_WEB_URL_CHARACTERS,
     NOWHERE_ELSE,
     USUAL_PORTS,

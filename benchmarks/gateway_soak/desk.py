@@ -29,7 +29,7 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import Authentication, ProviderError
-from agentrail.gateway import hub
+from agentrail.gateway import event_hub
 from agentrail.gateway.app import create_app
 from agentrail.host import (
     AfterToolCall,
@@ -233,13 +233,13 @@ def authenticate(headers: Mapping[str, str]) -> Principal | None:
 
 def _drop_events() -> None:
     """Lose one event of five hundred on its way to the readers."""
-    put = hub.Hub._put  # noqa: SLF001 - it is broken on purpose
+    put = event_hub.Hub._put  # noqa: SLF001 - it is broken on purpose
 
     def drop(self: Any, event: Any, subscription: Any) -> None:
         if event.meta is None or event.meta.ephemeral or CHANCE.random() > 1 / 500:
             put(self, event, subscription)
 
-    hub.Hub._put = drop  # type: ignore[method-assign]  # noqa: SLF001 - as well
+    event_hub.Hub._put = drop  # type: ignore[method-assign]  # noqa: SLF001 - as well
 
 
 def _acknowledge_early() -> None:

@@ -30,12 +30,12 @@ from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import AgentrailError
 from agentrail.events import ApprovalRequired, AskUser, ClientCall
 from agentrail.frozen import MAX_LEVELS
-from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.reading import read_object
+from agentrail.gateway.error_responses import CallRefused
+from agentrail.gateway.request_parser import read_object
 from agentrail.gateway.socket_frames import decode_frame
 from agentrail.gateway.tokens import decode_tokens
-from agentrail.host.limits import Limits
-from agentrail.host.profiles import check_metadata
+from agentrail.host.agent_profiles import check_metadata
+from agentrail.host.quotas import Limits
 from agentrail.host.webhook_delivery import RowUnreadable, decode_awaited, decode_owed_message
 from agentrail.orphaned_processes import _noted_in
 from agentrail.plugins import HumanApproval
@@ -48,7 +48,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.client import ClientTool
 from agentrail.tools.function import tool
 from agentrail.tools.python import decide_pictures as pictures_of
-from agentrail.web.reading import UnreadableDocument, _read_answer
+from agentrail.web.page_text import UnreadableDocument, _read_answer
 from agentrail.wire import forms
 from tests.providers.transcripts import READERS, reader_of
 

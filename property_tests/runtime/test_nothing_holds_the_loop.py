@@ -57,8 +57,8 @@ from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import printable
-from agentrail.web.places import AddressRefused
 from agentrail.web.rules import WebRules, read_web_url
+from agentrail.web.url_policy import AddressRefused
 from tests.providers.transcripts import READERS, reader_of
 from tests.slowness import slowness
 

@@ -23,7 +23,7 @@ from agentrail.cli.session_code import code_of, find_resumable, setup_of
 from agentrail.cli.shared_stores import open_equipped, shared_stores
 from agentrail.cli.storage_options import KeepingOptions
 from agentrail.runtime.session_rows import names_for_commands
-from agentrail.stores.named import open_store
+from agentrail.stores.store_names import open_store
 from agentrail.tools import builtin_names
 from tests.cli.rig import run_agentrail
 

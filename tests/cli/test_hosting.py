@@ -28,7 +28,7 @@ from agentrail.config.trust_limits import narrow_settings
 from agentrail.errors import OptionError
 from agentrail.gateway.app import OWN_OPTIONS
 from agentrail.host.host_options import HostOptions
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from tests.cli.test_config import setup_of, write
 from tests.config.test_settings import joined, project, user
 

@@ -25,8 +25,8 @@ from agentrail.cli.serve_command import (
 from agentrail.cli.serve_options import ServeOptions
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
-from agentrail.gateway.access import AccessRules, CallerCheck
 from agentrail.gateway.app import create_app
+from agentrail.gateway.authorization import AccessRules, CallerCheck
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import AgentProfile, Webhooks

@@ -11,7 +11,7 @@ from attrs import define, field
 from starlette.applications import Starlette
 
 from agentrail.gateway.app import create_app
-from agentrail.gateway.reading import AsgiApp
+from agentrail.gateway.request_parser import AsgiApp
 from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
 from agentrail.host import Host
 from tests.host.hosting import profile

@@ -9,7 +9,7 @@ import pytest
 
 from agentrail.cli.cost_command import csv_lines, exact_usd
 from agentrail.errors import Overloaded
-from agentrail.gateway.access import ANYONE_HERE as LOCAL
+from agentrail.gateway.authorization import ANYONE_HERE as LOCAL
 from agentrail.runtime.cost_table import cost_table, make_query
 from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import fails, says

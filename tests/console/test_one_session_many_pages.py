@@ -7,7 +7,7 @@ import trio
 import trio.lowlevel
 
 from agentrail import tool
-from agentrail.gateway.access import ANYONE_HERE
+from agentrail.gateway.authorization import ANYONE_HERE
 from agentrail.messages import UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says

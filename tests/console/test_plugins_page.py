@@ -5,7 +5,7 @@ import time
 import pytest
 import trio
 
-from agentrail.gateway.access import ANYONE_HERE as LOCAL
+from agentrail.gateway.authorization import ANYONE_HERE as LOCAL
 from agentrail.host import HostPlugin, RequestContext
 from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, on
 from tests.console.browsing import axe_faults, is_quiet, shows, until

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from agentrail.gateway.access import ANYONE_HERE as LOCAL
+from agentrail.gateway.authorization import ANYONE_HERE as LOCAL
 from agentrail.testing.cancelling import crash
 from tests.console.browsing import axe_faults, is_quiet, shows, until
 

@@ -14,7 +14,7 @@ from agentrail.plugins.memory_files import first_memory, show_memory, with_text
 from agentrail.tools.kb_text import fenced_document, fenced_passages
 from agentrail.tools.memory_text import fenced_notes
 from agentrail.tools.web_text import fenced_hits, fenced_page
-from agentrail.web.searching import SearchHit
+from agentrail.web.search import SearchHit
 
 
 def passages(text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.gateway.hub import open_hubs
+from agentrail.gateway.event_hub import open_hubs
 from agentrail.testing.orphans import no_orphans
 from tests.runtime.rig import open_bare
 

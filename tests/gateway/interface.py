@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator, validators
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import ALL_ROUTES
+from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.gateway.serving import connection_cut
 from tests.gateway.sse import parse

@@ -3,7 +3,7 @@
 import pytest
 
 from agentrail.errors import OptionError
-from agentrail.gateway.access import (
+from agentrail.gateway.authorization import (
     ANYONE_HERE,
     UNAUTHORIZED,
     AccessRules,
@@ -14,7 +14,7 @@ from agentrail.gateway.access import (
     judge_query,
     name_user,
 )
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 
 HERE = {"host": "127.0.0.1:8700"}
 OPEN = AccessRules()

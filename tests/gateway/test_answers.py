@@ -7,7 +7,7 @@ import pytest
 
 from agentrail import errors
 from agentrail.errors import ErrorInfo
-from agentrail.gateway.answers import (
+from agentrail.gateway.error_responses import (
     ERROR_ANSWERS,
     ErrorAnswer,
     answer_to,

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.bodies import (
+from agentrail.gateway.error_responses import CallRefused
+from agentrail.gateway.request_bodies import (
     AbortBody,
     ApproveBody,
     ChatBody,
@@ -14,7 +14,7 @@ from agentrail.gateway.bodies import (
     RewindBody,
     SteerBody,
 )
-from agentrail.gateway.reading import (
+from agentrail.gateway.request_parser import (
     BodyBytes,
     body_limit,
     check_id,
@@ -23,7 +23,7 @@ from agentrail.gateway.reading import (
     decode_files,
     named_by_client,
 )
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.wire.operations import RejectBody, RespondBody
 
 LIMITS = Limits()
@@ -70,7 +70,7 @@ def test_a_file_needs_no_words():
 )
 def test_what_would_hold_the_loop_is_refused_before_anything_is_made_of_it(inside, monkeypatch):
     """Thousands of small values in a body of allowed size: it is looked at in C, up to a bound, and not decoded."""
-    monkeypatch.setattr("agentrail.gateway.reading.read_json", lambda _: pytest.fail("it was decoded"))
+    monkeypatch.setattr("agentrail.gateway.request_parser.read_json", lambda _: pytest.fail("it was decoded"))
     assert refused(decode_body, ChatBody, b'{"metadata":{"a":[' + inside + b"]}}", LIMITS)[0] in (400, 413)
 
 

@@ -12,11 +12,11 @@ from hypothesis import example, given, strategies as st
 from agentrail.core.wire import json_text
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import MAX_DIGITS, Misfit
-from agentrail.gateway import reading as body_reading
-from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.bodies import ChatBody
-from agentrail.gateway.reading import decode_body, decode_files, parts_of, read_object
-from agentrail.host.limits import Limits
+from agentrail.gateway import request_parser as body_reading
+from agentrail.gateway.error_responses import CallRefused
+from agentrail.gateway.request_bodies import ChatBody
+from agentrail.gateway.request_parser import decode_body, decode_files, parts_of, read_object
+from agentrail.host.quotas import Limits
 from tests.slowness import slowness
 
 LIMITS = Limits()

@@ -6,10 +6,10 @@ import logging
 import pytest
 import trio
 
-from agentrail.gateway.access import UNAUTHORIZED, AccessRules, CallerCheck, CallHead
-from agentrail.gateway.answers import ErrorAnswer
+from agentrail.gateway.authorization import UNAUTHORIZED, AccessRules, CallerCheck, CallHead
+from agentrail.gateway.error_responses import ErrorAnswer
 from agentrail.gateway.tokens import Tokens, decode_tokens, make_token
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from tests.runtime.rig import on_virtual_time
 
 MADE = make_token("acme", now=0.0)

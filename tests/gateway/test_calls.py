@@ -12,8 +12,10 @@ import trio
 from agentrail.abc import FileBytes
 from agentrail.errors import AgentrailError
 from agentrail.gateway import calls
-from agentrail.gateway.answers import CallRefused, answer_to
-from agentrail.gateway.bodies import (
+from agentrail.gateway.calls import AskedSessions, CallAnswer
+from agentrail.gateway.calls.decision_calls import AskedSession
+from agentrail.gateway.error_responses import CallRefused, answer_to
+from agentrail.gateway.request_bodies import (
     AbortBody,
     ApproveBody,
     CancelBody,
@@ -24,8 +26,6 @@ from agentrail.gateway.bodies import (
     ResumeBody,
     RewindBody,
 )
-from agentrail.gateway.calls import AskedSessions, CallAnswer
-from agentrail.gateway.calls.decisions import AskedSession
 from agentrail.host import (
     ChatRequestContext,
     HandledResponse,

@@ -8,8 +8,8 @@ from attrs import evolve
 
 from agentrail.core.session.projection import Snapshot
 from agentrail.events import Envelope, MaxTurnsReached
-from agentrail.gateway import open_socket
-from agentrail.gateway.open_socket import MAX_REPLAY_BYTES, ReplaySocket, send_past
+from agentrail.gateway import socket_connection
+from agentrail.gateway.socket_connection import MAX_REPLAY_BYTES, ReplaySocket, send_past
 from agentrail.gateway.socket_frames import Subscribe, socket_event_frame
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
@@ -132,7 +132,7 @@ def subscribed(bus, after, *, buffer=8, snapshot=no_snapshot):
 @on_virtual_time
 async def test_a_frame_is_bounded_and_the_next_is_made_when_it_has_gone_out(monkeypatch):
     """No frame is larger than the bound; each says to which number it goes."""
-    monkeypatch.setattr(open_socket, "MAX_REPLAY_BYTES", 1_000)
+    monkeypatch.setattr(socket_connection, "MAX_REPLAY_BYTES", 1_000)
     bus, told = filled(100, keep=1_000), Told()
     async with subscribed(bus, 0) as events:
         assert (

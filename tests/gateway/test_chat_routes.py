@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail.errors import BadRequest, RequestRefused
-from agentrail.gateway.access import ANYONE_HERE
+from agentrail.gateway.authorization import ANYONE_HERE
 from agentrail.host import AttachmentText, HandledResponse
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, fails, says

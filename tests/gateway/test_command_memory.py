@@ -2,9 +2,9 @@
 
 import trio
 
-from agentrail.gateway import command_memory
-from agentrail.gateway.answers import error_answer
-from agentrail.gateway.command_memory import CommandMemory
+from agentrail.gateway import idempotency
+from agentrail.gateway.error_responses import error_answer
+from agentrail.gateway.idempotency import CommandMemory
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
 
@@ -39,11 +39,11 @@ async def test_it_is_bounded_by_caller_and_by_size():
 
     async def large():
         await trio.lowlevel.checkpoint()
-        return b"x" * (command_memory.MAX_KEPT_RESULT_BYTES + 1)
+        return b"x" * (idempotency.MAX_KEPT_RESULT_BYTES + 1)
 
     async with trio.open_nursery() as nursery:
         for number in range(300):
             await memory.do_once(ANN, abort(), f"k{number}", nursery, work)
         await memory.do_once(ANN, abort(), "large", nursery, large)
-    assert len(memory) == command_memory.MAX_KEPT_OF_EACH
+    assert len(memory) == idempotency.MAX_KEPT_OF_EACH
     assert memory.size_bytes == 1_000 * len(memory)

@@ -6,8 +6,8 @@ import pytest
 from agentrail.errors import OptionError, ProfileFailed
 from agentrail.gateway.app import ROUTES
 from agentrail.host import AgentProfile
-from agentrail.host.payloads import Principal
-from agentrail.host.profiles import ProfileContext, check_agent_profiles, resolve_profile
+from agentrail.host.agent_profiles import ProfileContext, check_agent_profiles, resolve_profile
+from agentrail.host.hook_payloads import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says

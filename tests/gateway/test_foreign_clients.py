@@ -11,7 +11,7 @@ import trio
 
 from agentrail.events import KINDS
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.messages import UserMessage
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool

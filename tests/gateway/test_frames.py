@@ -14,7 +14,7 @@ from agentrail.events import (
     ToolExecutionStart,
     UnknownEvent,
 )
-from agentrail.gateway.frames import (
+from agentrail.gateway.sse_frames import (
     event_frame,
     retry_line,
     snapshot_frame,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agentrail.gateway.access import AccessGuard, AccessRules, CallerCheck, caller_of
+from agentrail.gateway.authorization import AccessGuard, AccessRules, CallerCheck, caller_of
 from agentrail.gateway.tokens import decode_tokens, make_token
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 
 MADE = make_token("acme", "ann", now=0.0)
 BEARER = (b"authorization", f"Bearer {MADE.token}".encode())

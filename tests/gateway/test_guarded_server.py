@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from agentrail.gateway.access import AccessGuard, AccessRules, CallerCheck, caller_of
+from agentrail.gateway.authorization import AccessGuard, AccessRules, CallerCheck, caller_of
 from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
 from agentrail.gateway.tokens import decode_tokens, make_token
 from tests.runtime.rig import on_bounded_time

@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from agentrail.errors import CursorAhead, SessionDown, StoreUnavailable
-from agentrail.gateway import hub as hub_module
+from agentrail.gateway import event_hub as hub_module
+from agentrail.gateway.event_hub import Hub, open_hubs
 from agentrail.gateway.frame_ring import FrameRing
-from agentrail.gateway.frames import event_frame
-from agentrail.gateway.hub import Hub, open_hubs
+from agentrail.gateway.sse_frames import event_frame
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.supervisors import open_nameless
@@ -176,14 +176,14 @@ async def test_a_hub_whose_session_is_gone_takes_no_reader_of_another_one(superv
     """One of the same id may live before the hub has heard of the end."""
     session = await supervisor.start_session(model=saying("a"), session_id="s")
     async with trio.open_nursery() as nursery:
-        hub = Hub(session, FrameRing())
-        nursery.start_soon(hub.run)
-        await hub.wait_level()
+        event_hub = Hub(session, FrameRing())
+        nursery.start_soon(event_hub.run)
+        await event_hub.wait_level()
         await session.stop()
         again = await supervisor.start_session(model=saying("a"), session_id="s")
         async with again.subscribe() as own:
-            assert hub.begin_reader(own, None) is None
-        assert hub.ended == "session_ended"
+            assert event_hub.begin_reader(own, None) is None
+        assert event_hub.ended == "session_ended"
 
 
 # --- how a stream ends

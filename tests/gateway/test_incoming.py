@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.gateway.reading import BodyReader, CallerLeft
+from agentrail.gateway.request_parser import BodyReader, CallerLeft
 from tests.runtime.rig import on_virtual_time
 
 LEFT = {"type": "http.disconnect"}

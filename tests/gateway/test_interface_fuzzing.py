@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from agentrail.host.limits import Limits
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
+from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says

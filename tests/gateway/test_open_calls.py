@@ -6,11 +6,11 @@ import pytest
 import trio
 
 from agentrail import outside, tool
-from agentrail.gateway import open_calls as open_calls_module
-from agentrail.gateway.access import AccessRules, CallerCheck, CallHead
-from agentrail.gateway.answers import ErrorAnswer
+from agentrail.gateway import token_watcher as open_calls_module
+from agentrail.gateway.authorization import AccessRules, CallerCheck, CallHead
+from agentrail.gateway.error_responses import ErrorAnswer
 from agentrail.gateway.tokens import decode_tokens, make_token
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says

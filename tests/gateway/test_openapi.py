@@ -11,12 +11,12 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import AgentStart
-from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import ALL_ROUTES
-from agentrail.gateway.bodies import BODIES
-from agentrail.gateway.route_answers import OF_NO_ROUTE
+from agentrail.gateway.error_responses import ERROR_ANSWERS
+from agentrail.gateway.request_bodies import BODIES
+from agentrail.gateway.route_errors import OF_NO_ROUTE
 from agentrail.host.identity import fault_of_name, fault_of_session_id
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.messages import PromptRef
 from agentrail.stores.memory import MemoryStore
 from tests.gateway.interface import page, validator_for

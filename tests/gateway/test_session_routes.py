@@ -7,7 +7,7 @@ import pytest
 
 from agentrail.abc import FileBytes
 from agentrail.gateway.app import ROUTES
-from agentrail.gateway.endpoint import CallRoute
+from agentrail.gateway.path_endpoint import CallRoute
 from agentrail.host import Limits, Principal
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.session_files import open_files

@@ -10,7 +10,7 @@ from agentrail.gateway.socket_frames import (
     decode_frame,
     welcome_frame,
 )
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.wire.server_frames import REASONS, CloseCode
 
 LIMITS = Limits()

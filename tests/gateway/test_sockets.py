@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from agentrail.errors import RequestRefused
-from agentrail.gateway import open_socket as open_socket_module, sockets as sockets_module
+from agentrail.gateway import socket_connection as open_socket_module, sockets as sockets_module
+from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.identity import SessionOwner
-from agentrail.host.limits import Limits
-from agentrail.host.payloads import HandledResponse, Principal
+from agentrail.host.quotas import Limits
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.wire.server_frames import CloseCode
 from tests.gateway.socket_client import refused_upgrade, socket_of

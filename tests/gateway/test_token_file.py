@@ -9,11 +9,11 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from agentrail import outside
-from agentrail.gateway import open_calls as open_calls_module, token_file as token_file_module
+from agentrail.gateway import token_file as token_file_module, token_watcher as open_calls_module
 from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.token_file import TokenFile
 from agentrail.gateway.tokens import make_token, read_token_file
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from tests.gateway.socket_client import socket_of
 from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving

@@ -9,12 +9,12 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
-from agentrail.gateway import watches as watches_module
-from agentrail.gateway.answers import CallRefused
+from agentrail.gateway import row_watches as watches_module
+from agentrail.gateway.error_responses import CallRefused
+from agentrail.gateway.row_watches import Watches, WatchKind
 from agentrail.gateway.watch_window import PART_BYTES, WatchWindow
-from agentrail.gateway.watches import Watches, WatchKind
 from agentrail.host import row_sources
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.host.row_sources import ChangeLog, TakenRows
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, row_fits
 from tests.runtime.rig import on_virtual_time
@@ -156,7 +156,7 @@ async def test_watchers_of_all_kinds_end_with_what_they_may_see(seed):
     source, people = People(), {}
     users = ["ann", "bob", "boss"]
     async with trio.open_nursery() as nursery:
-        watches = Watches(None, nursery, kinds={"people": kind(source)}, has_inspector=True)
+        row_watches = Watches(None, nursery, kinds={"people": kind(source)}, has_inspector=True)
         for number in range(9):
             user = chance.choice(users)
             wanted = RowFilter(
@@ -169,7 +169,7 @@ async def test_watchers_of_all_kinds_end_with_what_they_may_see(seed):
             scopes = ("use", "inspect") if user == "boss" else ("use",)
             principal = Principal(tenant_id="acme", user_id=user, scopes=scopes)
             told = people[number, user] = Told(), wanted
-            nursery.start_soon(_watch_slowly, watches, principal, told, chance)
+            nursery.start_soon(_watch_slowly, row_watches, principal, told, chance)
         keys = [f"s{number}" for number in range(12)]
         for _ in range(300):
             await trio.sleep(chance.choice([0, 0.01, 0.2]))
@@ -194,7 +194,7 @@ async def test_watchers_of_all_kinds_end_with_what_they_may_see(seed):
             assert len(told.rows) == min(len(may_see), wanted.limit)
             for key, row in told.rows.items():
                 assert row == msgspec.to_builtins(source.now[key])
-        assert watches.open_feeds == 1
+        assert row_watches.open_feeds == 1
         nursery.cancel_scope.cancel()
 
 
@@ -232,9 +232,9 @@ async def test_a_feed_is_followed_once_and_let_go_with_the_last_watcher():
     known = WatchKind(name="people", open_feed=open_feed)
     ann = Principal(tenant_id="acme", user_id="ann")
     async with trio.open_nursery() as nursery:
-        watches = Watches(None, nursery, kinds={"people": known}, has_inspector=False)
+        row_watches = Watches(None, nursery, kinds={"people": known}, has_inspector=False)
         watch = partial(
-            watches.watch,
+            row_watches.watch,
             known,
             RowFilter(),
             ann,
@@ -246,14 +246,14 @@ async def test_a_feed_is_followed_once_and_let_go_with_the_last_watcher():
             async with trio.open_nursery() as inner:
                 inner.start_soon(watch)
                 inner.start_soon(watch)
-        assert (len(made), watches.open_feeds) == (1, 0)
+        assert (len(made), row_watches.open_feeds) == (1, 0)
         with pytest.raises(CallRefused) as raised:
             await watch()
         assert raised.value.answer.code == "internal"
-        assert (len(made), watches.open_feeds) == (2, 0)
+        assert (len(made), row_watches.open_feeds) == (2, 0)
         with trio.move_on_after(1):
             await watch()
-        assert (len(made), watches.open_feeds) == (3, 0)
+        assert (len(made), row_watches.open_feeds) == (3, 0)
 
 
 async def _ignore(part):  # noqa: ASYNC124 - in the place of one that waits

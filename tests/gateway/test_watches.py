@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from agentrail.gateway import open_socket as open_socket_module
-from agentrail.host.payloads import Principal
+from agentrail.gateway import socket_connection as open_socket_module
+from agentrail.host.hook_payloads import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool

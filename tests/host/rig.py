@@ -6,8 +6,7 @@ from typing import Any
 
 import trio
 
-from agentrail.host.hooks import Chain, HookRunner, PluginOrder
-from agentrail.host.payloads import (
+from agentrail.host.hook_payloads import (
     AfterToolCall,
     BeforeToolCall,
     ChatRequest,
@@ -16,7 +15,8 @@ from agentrail.host.payloads import (
     RequestContext,
     ToolCallContext,
 )
-from agentrail.host.plugin import HostPlugin, check_host_plugins
+from agentrail.host.host_plugin import HostPlugin, check_host_plugins
+from agentrail.host.plugin_chain import Chain, HookRunner, PluginOrder
 from agentrail.messages import CallId, SessionId
 
 CONTEXT = RequestContext(

@@ -11,7 +11,7 @@ from agentrail.core.session.asked_forms import (
 from agentrail.core.session.rules import rule_of
 from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
-from agentrail.host.approval_forms import (
+from agentrail.host.approval_preview import (
     MAX_PREVIEW_BYTES,
     argv_of,
     preview_of_command,

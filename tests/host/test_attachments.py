@@ -29,7 +29,7 @@ from agentrail.host.attachments import (
     message_of_files,
 )
 from agentrail.host.identity import digest_of_message
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.runtime.session_files import open_files
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import HookTimeout, RequestRefused
-from agentrail.host.hooks import (
+from agentrail.host.hook_payloads import Allow, AttachmentFile, AttachmentText, Deny, HandledResponse
+from agentrail.host.plugin_chain import (
     Attaching,
     Beginning,
     Hearing,
@@ -15,7 +16,6 @@ from agentrail.host.hooks import (
     WrongAnswer,
     decide_request_refusal,
 )
-from agentrail.host.payloads import Allow, AttachmentFile, AttachmentText, Deny, HandledResponse
 from tests.host.rig import CHAT, CONTEXT, after, before, order, plugin, saying
 
 BUG = ValueError("db password s3cret")

@@ -245,7 +245,7 @@ def test_wrong_options_are_told_at_once():
 async def test_a_host_makes_the_profile_of_its_user_and_forgets_it_with_them(autojump_clock, monkeypatch):
     """With real sessions, asleep or ended; a recall finds it, a session that is purged takes its lines along."""
     store, memories, ahead = MemoryStore(), InMemoryRecall(), [0]
-    monkeypatch.setattr("agentrail.host.opening.now_ms", lambda: store.now_ms() + ahead[0])
+    monkeypatch.setattr("agentrail.host.host_lifespan.now_ms", lambda: store.now_ms() + ahead[0])
     model = ScriptedModel([says("Noted.") for _ in range(9)])
     plugin = Consolidation(ScriptedModel([found(), merged(("Takes tea green", [1]))]), look_every=5)
     ann = MemoryOwner(tenant="acme", user="ann")

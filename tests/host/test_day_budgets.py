@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.journal.spending import ATTO, Spending, SpentAmount
 from agentrail.errors import DayBudgetSpent, OptionError
 from agentrail.host.host_options import HostOptions
-from agentrail.host.limits import (
+from agentrail.host.quotas import (
     LOOK_AGAIN_SECONDS,
     DayUse,
     Limits,

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from agentrail.errors import HookTimeout
-from agentrail.host.hooks import Hearing, open_hook_runner
+from agentrail.host.plugin_chain import Hearing, open_hook_runner
 from tests.host.rig import (
     CONTEXT,
     Reports,

@@ -10,8 +10,8 @@ import trio
 
 from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, Secret
 from agentrail.events import CompactEnd, RequestStart
-from agentrail.host.hooks import open_hook_runner
-from agentrail.host.opening import HOOK, providers_of
+from agentrail.host.host_lifespan import HOOK, providers_of
+from agentrail.host.plugin_chain import open_hook_runner
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, UserMessage
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.memory import MemoryStore

@@ -5,7 +5,7 @@ from hypothesis import example, given, strategies as st
 
 from agentrail.errors import OptionError, QuotaReached
 from agentrail.host.identity import SessionOwner
-from agentrail.host.limits import (
+from agentrail.host.quotas import (
     Allowance,
     Allowances,
     Limits,

@@ -9,8 +9,8 @@ from agentrail.abc import Secret
 from agentrail.errors import OptionError, TooLarge
 from agentrail.frozen import canonical_json
 from agentrail.host import ChatRequestContext, Host, HostPlugin, Limits
+from agentrail.host.agent_profiles import MAX_METADATA_LEVELS, check_metadata
 from agentrail.host.identity import metadata_of_session
-from agentrail.host.profiles import MAX_METADATA_LEVELS, check_metadata
 from tests.host.hosting import ANN, answering, asked, hosting
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 

@@ -3,8 +3,8 @@
 import pytest
 
 from agentrail.errors import OptionError
+from agentrail.host.agent_profiles import AgentProfile
 from agentrail.host.host_options import HostOptions
-from agentrail.host.profiles import AgentProfile
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.supervisors import open_nameless

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.host.hooks import Beginning, PluginOrder, Stopping
-from agentrail.host.payloads import Allow, AttachmentText, Deny, HandledResponse
-from agentrail.host.plugin import HostPlugin, check_host_plugins
+from agentrail.host.hook_payloads import Allow, AttachmentText, Deny, HandledResponse
+from agentrail.host.host_plugin import HostPlugin, check_host_plugins
+from agentrail.host.plugin_chain import Beginning, PluginOrder, Stopping
 from tests.host.rig import AROUND, CHAT, CONTEXT, after, before, plugin, saying
 
 

@@ -8,7 +8,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.errors import HookTimeout, SupervisorGaveUp
-from agentrail.host.hooks import Hearing, open_hook_runner
+from agentrail.host.plugin_chain import Hearing, open_hook_runner
 from agentrail.host.plugin_life import decide_start_error, open_plugins
 from tests.host.rig import CONTEXT, Reports, hang, order, plugin, raising, saying, shielded
 from tests.runtime.rig import on_virtual_time

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError, ProfileFailed
-from agentrail.host.profiles import (
+from agentrail.host.agent_profiles import (
     AgentProfile,
     ProfileContext,
     check_agent_profiles,

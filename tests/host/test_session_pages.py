@@ -1,7 +1,7 @@
 """A page of a user's sessions costs what the user has, and not what the tenant has."""
 
 from agentrail.abc.store import Filters
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.stores.memory import MemoryStore
 from agentrail.wire.rows import RowFilter
 from tests.host.hosting import ANN, BOB, answering, hosting

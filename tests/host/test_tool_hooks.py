@@ -10,8 +10,8 @@ from agentrail import plugins as p
 from agentrail.abc import NO_HOST, Error, HostCall, Ok
 from agentrail.core.journal.replaying import replay
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
-from agentrail.host.hooks import open_hook_runner, tool_hooks
-from agentrail.host.payloads import Allow, BeforeToolCall, Deny
+from agentrail.host.hook_payloads import Allow, BeforeToolCall, Deny
+from agentrail.host.plugin_chain import open_hook_runner, tool_hooks
 from agentrail.messages import CallId
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.host.webhook_address import read_address
-from agentrail.web.places import (
+from agentrail.web.url_policy import (
     MAX_WEB_URL_CHARACTERS,
     AddressRefused,
     AllowedPlaces,

@@ -10,7 +10,7 @@ import trio
 
 from agentrail.host.webhook_delivery import WebhookSender, why_not
 from agentrail.host.webhooks import SignedWebhook
-from agentrail.web.places import AddressRefused, read_allowed
+from agentrail.web.url_policy import AddressRefused, read_allowed
 from tests.host.receivers import Receiver
 from tests.runtime.rig import on_bounded_time
 from tests.web.sites import open_sites

@@ -30,7 +30,7 @@ from agentrail.events import (
     SessionEnd,
     ToolExecutionStart,
 )
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.remote.connect import open_remote
 from agentrail.remote.dialer import address_of, dial_for
 from agentrail.remote.session_listing import (

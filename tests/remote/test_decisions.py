@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentrail import errors
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused
-from agentrail.gateway.answers import answer_to
+from agentrail.gateway.error_responses import answer_to
 from agentrail.gateway.socket_frames import refusal_frame
 from agentrail.remote.dialer import address_of, reconnect_seconds
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail.errors import CodecError, RemoteRefused, Unauthorized, Unreachable
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.remote.dialer import address_of, dial_for
 from agentrail.remote.row_watch import WatchedRows, watch_rows
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow

@@ -18,12 +18,12 @@ from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import Signal
 from agentrail.errors import AgentrailError
 from agentrail.events import KINDS, Event
-from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES
-from agentrail.gateway.frames import DoneReason
+from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.gateway.socket_calls import socket_commands
+from agentrail.gateway.sse_frames import DoneReason
 from agentrail.host.host_options import HostOptions
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.server_frames import CloseCode

@@ -19,7 +19,7 @@ from agentrail.cli.serve_options import DEFAULT_PORT
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.host.host_options import HostOptions
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.sandboxes.remote.container import ContainerLimits, decide_command
 from agentrail.sandboxes.remote.operations import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, says

@@ -54,7 +54,7 @@ QUEUES: Final = {
         "MAX_HELD characters; beyond them the oldest lines go, and it is said how many",
         "tests/cli/terminal/test_held_errors.py",
     ),
-    "gateway/hub.py:pending": (
+    "gateway/event_hub.py:pending": (
         "what a subscription gives that was just entered",
         "tests/gateway/test_hub.py",
     ),

@@ -21,7 +21,7 @@ from agentrail.plugins import AutoRecall
 from agentrail.runtime.embedder_guard import EmbedderEdge
 from agentrail.runtime.session_stores import OwnKnowledge, OwnMemories, StoreDesk
 from agentrail.runtime.vector_search import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
-from agentrail.stores import named_memories
+from agentrail.stores import memory_store_names
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
@@ -292,7 +292,7 @@ def test_a_file_of_the_first_version_gets_vectors(tmp_path):
 
 async def test_without_numpy_an_embedder_is_refused_by_the_name_of_its_extra(monkeypatch):
     """Before anything starts; and what is no embedder is told what one is."""
-    monkeypatch.setattr(named_memories, "has_numpy", lambda: False)
+    monkeypatch.setattr(memory_store_names, "has_numpy", lambda: False)
     with pytest.raises(OptionError, match=r"needs numpy .*: pip install .*\[embeddings\]"):
         async with agentrail.open_supervisor(embedder=Toy()):
             pass

@@ -114,7 +114,7 @@ async def test_it_sleeps_after_that_time_and_not_before():
 @on_virtual_time
 async def test_a_time_that_cannot_be_is_refused(after):
     """So is one without a store."""
-    from agentrail.stores.named import faults_of_keeping  # noqa: PLC0415
+    from agentrail.stores.store_names import faults_of_keeping  # noqa: PLC0415
 
     (fault,) = faults_of_keeping("memory:", 5.0, "none", "go_on", after)
     assert "hibernate_after" in fault

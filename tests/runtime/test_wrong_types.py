@@ -306,7 +306,10 @@ async def test_after_the_supervisor_closed_every_call_is_down():
     assert {*AFTER, *OF_A_STORE, "monitor", "reads_answers"} == set(calls_of_a_handle())
     assert callable(session.reads_answers())
     for call in AFTER.values():
-        with trio.fail_after(60), pytest.raises(SessionDown, match="'s-1' is down: the supervisor was closed"):
+        with (
+            trio.fail_after(60),
+            pytest.raises(SessionDown, match="'s-1' is down: the supervisor was closed"),
+        ):
             await call(session)
     with trio.fail_after(60):
         assert (await watched.wait()).reason == "the supervisor was closed"

@@ -11,7 +11,7 @@ from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores import knowledge_sqlite, words
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
-from agentrail.stores.named_memories import directory_of_knowledge, faults_of_knowledge, opened_knowledge
+from agentrail.stores.memory_store_names import directory_of_knowledge, faults_of_knowledge, opened_knowledge
 from agentrail.stores.tenant_files import files_of
 from agentrail.testing.check_memory import HOSTILE_QUERIES
 from tests.web.documents import HTML, pdf

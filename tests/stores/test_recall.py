@@ -12,7 +12,7 @@ from hypothesis import example, given, strategies as st
 from agentrail.abc.recall import MAX_MEMORY_BYTES, MemoryEntry, MemoryOwner, TagFilter
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores import tenant_files
-from agentrail.stores.named_memories import directory_of_memories, faults_of_memories, opened_recall
+from agentrail.stores.memory_store_names import directory_of_memories, faults_of_memories, opened_recall
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.tenant_files import file_name, files_of

@@ -7,7 +7,7 @@ import pytest
 
 from agentrail.abc.store import Filters, Node, Standing, Taken, TakeOver
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StoreUnavailable
-from agentrail.stores import sqlite, sqlite_removing, sqlite_writing
+from agentrail.stores import sqlite, sqlite_deletions, sqlite_writes
 from agentrail.stores.sqlite import SqliteStore
 from tests.stores.disk import Disk
 from tests.stores.rig import Clock, following, opening, snapshot_of
@@ -132,7 +132,7 @@ def test_records_with_gaps_are_a_fault_of_the_one_who_made_them(store):
 
 def test_what_is_known_of_rows_is_bounded(store, monkeypatch):
     """Of too many sessions all is forgotten, and written again."""
-    monkeypatch.setattr(sqlite_writing, "_MAX_KNOWN", 2)
+    monkeypatch.setattr(sqlite_writes, "_MAX_KNOWN", 2)
     for session in ("a", "b", "c"):
         store.create(opening(session))
     for title in ("one", "one", "two"):
@@ -246,12 +246,12 @@ def test_what_is_damaged_is_not_erased(store, path):
 
 def test_of_a_large_file_the_copy_is_made_in_a_file(store, path, monkeypatch):
     """And what is deleted later lies in memory again, and in no file that nothing knows of."""
-    monkeypatch.setattr(sqlite_removing, "_MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(sqlite_deletions, "_MOST_IN_MEMORY", 1)
     said = []
     with closing(apsw.Connection(str(path))) as connection:
         connection.pragma("temp_store", "memory")
         connection.exec_trace = lambda _, statement, __: said.append(statement) or True
-        sqlite_removing.write_anew(connection)
+        sqlite_deletions.write_anew(connection)
         assert connection.pragma("temp_store") == 2
     assert [one for one in said if "VACUUM" in one]
     assert any("temp_store" in one and "file" in one for one in said)

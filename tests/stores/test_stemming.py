@@ -11,9 +11,9 @@ from agentrail.abc import MemoryOwner
 from agentrail.abc.recall import MemoryEntry, TagFilter
 from agentrail.stores import words
 from agentrail.stores.knowledge_sqlite import SCHEMA_OF_KNOWLEDGE, SqliteKnowledge
+from agentrail.stores.porter_stemmer import stem
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SCHEMA_OF_RECALL, SqliteRecall
-from agentrail.stores.stemming import stem
 
 # From the examples of the paper, https://tartarus.org/martin/PorterStemmer/def.txt, carried through all steps.
 PAIRS = [

@@ -14,10 +14,10 @@ from agentrail.tools.web_fetch import CACHE_SECONDS, MAX_PAGE_CHARACTERS, PageCa
 from agentrail.tools.web_search import NO_ENGINE, web_search_tool
 from agentrail.tools.web_text import fenced_hits, fenced_page
 from agentrail.web.backend import NO_ROOTS
-from agentrail.web.client import WebClient
 from agentrail.web.engines import ENGINES
 from agentrail.web.rules import WebRules, read_inside
-from agentrail.web.searching import SearchHit
+from agentrail.web.search import SearchHit
+from agentrail.web.web_client import WebClient
 from tests.runtime.rig import on_bounded_time
 from tests.tools.rig import CTX
 from tests.web.documents import HTML, pdf

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.web.places import (
+from agentrail.web.rules import WebRules, is_below, read_domain, read_inside, read_web_url
+from agentrail.web.url_policy import (
     AddressRefused,
     carries_another,
     is_public,
@@ -16,7 +17,6 @@ from agentrail.web.places import (
     judge_ip,
     read_allowed,
 )
-from agentrail.web.rules import WebRules, is_below, read_domain, read_inside, read_web_url
 
 RULES = WebRules()
 PAGE = read_web_url("https://page.example/", RULES)

@@ -9,11 +9,11 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.web.backend import NO_ROOTS
-from agentrail.web.client import MAX_BODY_BYTES, WebClient
 from agentrail.web.exchange import FetchFailed, WebRequest
-from agentrail.web.fetching import FETCH_SECONDS, INFLATED_PIECE_BYTES, BodyRefused, BoundedBody
+from agentrail.web.fetcher import FETCH_SECONDS, INFLATED_PIECE_BYTES, BodyRefused, BoundedBody
 from agentrail.web.rules import WebRules, read_inside
 from agentrail.web.transport import GuardedTransport
+from agentrail.web.web_client import MAX_BODY_BYTES, WebClient
 from tests.runtime.rig import on_bounded_time
 from tests.web.sites import HERE, Names, Site, open_sites
 from tests.web.test_addresses import SPELLINGS

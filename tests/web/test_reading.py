@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from agentrail.distribution import install_command
 from agentrail.process_account import ProcessAccount, keep_account
 from agentrail.web import page_helper
-from agentrail.web.reading import (
+from agentrail.web.page_text import (
     ReadJob,
     UnreadableDocument,
     document_kind_of,
@@ -127,7 +127,7 @@ def test_without_the_extra_a_page_becomes_plain_text(monkeypatch):
         page_helper.read_pdf(b"", {})
     answer = json.dumps({"title": "", "pages": [], "left_out": 0, "reader": "", "fault": str(caught.value)})
     command = (sys.executable, "-I", "-c", f"print({answer!r})")
-    monkeypatch.setattr("agentrail.web.reading._COMMAND", command)
+    monkeypatch.setattr("agentrail.web.page_text._COMMAND", command)
     with pytest.raises(UnreadableDocument, match=re.escape(install_command("kb"))):
         read_document_blocking(b"%PDF", ReadJob(kind="pdf"))
 
@@ -226,7 +226,9 @@ async def test_it_is_gone_with_its_call():
 @on_bounded_time
 async def test_one_that_ends_without_an_answer_is_an_error(monkeypatch):
     """Whatever ended it."""
-    monkeypatch.setattr("agentrail.web.reading._COMMAND", (sys.executable, "-I", "-c", "raise SystemExit(3)"))
+    monkeypatch.setattr(
+        "agentrail.web.page_text._COMMAND", (sys.executable, "-I", "-c", "raise SystemExit(3)")
+    )
     with pytest.raises(UnreadableDocument, match="more memory or time"):
         await read_document(b"x" * 1_000_000, ReadJob(kind="text"))
     with pytest.raises(UnreadableDocument, match="more memory or time"):
@@ -238,7 +240,7 @@ async def test_one_that_talks_without_end_is_killed(monkeypatch):
     """Its answer is bounded."""
     monkeypatch.setattr("agentrail.web.page_helper.MAX_HELPER_OUTPUT_BYTES", 1 << 20)
     babble = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
-    monkeypatch.setattr("agentrail.web.reading._COMMAND", (sys.executable, "-I", "-c", babble))
+    monkeypatch.setattr("agentrail.web.page_text._COMMAND", (sys.executable, "-I", "-c", babble))
     with pytest.raises(UnreadableDocument):
         await read_document(b"x", ReadJob(kind="text"))
 

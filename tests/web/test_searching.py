@@ -10,11 +10,11 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Secret
 from agentrail.web.backend import NO_ROOTS
-from agentrail.web.client import WebClient
 from agentrail.web.engines import ENGINES, KEY_VARIABLES
 from agentrail.web.exchange import FetchFailed
 from agentrail.web.rules import WebRules
-from agentrail.web.searching import SearchHit, client_for, search_web
+from agentrail.web.search import SearchHit, client_for, search_web
+from agentrail.web.web_client import WebClient
 from tests.runtime.rig import on_bounded_time
 from tests.web.sites import HERE, Names, Site, open_sites
 

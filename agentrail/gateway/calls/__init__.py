@@ -3,13 +3,13 @@
 The only traces of HTTP are statuses and header names. The host checks the ownership of a session for each call.
 """
 
-from agentrail.gateway.calls.answering import CallAnswer as CallAnswer
-from agentrail.gateway.calls.commands import (
+from agentrail.gateway.calls.call_result import CallAnswer as CallAnswer
+from agentrail.gateway.calls.command_calls import (
     list_commands as list_commands,
     run_slash_command as run_slash_command,
 )
-from agentrail.gateway.calls.cost import inspect_cost as inspect_cost
-from agentrail.gateway.calls.decisions import (
+from agentrail.gateway.calls.cost_report import inspect_cost as inspect_cost
+from agentrail.gateway.calls.decision_calls import (
     abort_session as abort_session,
     accept_approval as accept_approval,
     call_session as call_session,
@@ -17,6 +17,14 @@ from agentrail.gateway.calls.decisions import (
     read_request as read_request,
     read_shown_approval as read_shown_approval,
     respond_to_question as respond_to_question,
+)
+from agentrail.gateway.calls.event_queries import (
+    MAX_EVENTS_OF_A_PAGE as MAX_EVENTS_OF_A_PAGE,
+    inspect_spans as inspect_spans,
+    kinds_of_query as kinds_of_query,
+    read_call_details as read_call_details,
+    read_context as read_context,
+    read_events as read_events,
 )
 from agentrail.gateway.calls.inspection import (
     MAX_SESSIONS_OF_A_TREE as MAX_SESSIONS_OF_A_TREE,
@@ -28,15 +36,7 @@ from agentrail.gateway.calls.inspection import (
     inspect_trace as inspect_trace,
     inspect_tree as inspect_tree,
 )
-from agentrail.gateway.calls.past import (
-    MAX_EVENTS_OF_A_PAGE as MAX_EVENTS_OF_A_PAGE,
-    inspect_spans as inspect_spans,
-    kinds_of_query as kinds_of_query,
-    read_call_details as read_call_details,
-    read_context as read_context,
-    read_events as read_events,
-)
-from agentrail.gateway.calls.sessions import (
+from agentrail.gateway.calls.session_calls import (
     AskedSessions as AskedSessions,
     FileAnswer as FileAnswer,
     create_session as create_session,

@@ -11,10 +11,10 @@ from msgspec import structs
 
 from agentrail import outside
 from agentrail.actors.tree_report import TreeNode
-from agentrail.gateway.access import require_scope
-from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.calls.answering import CallAnswer, answer_with
-from agentrail.gateway.calls.sessions import FIRST_PAGE, AskedSessions, page_of_sessions
+from agentrail.gateway.authorization import require_scope
+from agentrail.gateway.calls.call_result import CallAnswer, answer_with
+from agentrail.gateway.calls.session_calls import FIRST_PAGE, AskedSessions, page_of_sessions
+from agentrail.gateway.error_responses import CallRefused
 from agentrail.gateway.inspection_replies import (
     HostPluginItem,
     HostPluginList,
@@ -25,7 +25,7 @@ from agentrail.gateway.inspection_replies import (
     TreePage,
 )
 from agentrail.host import Host, Principal
-from agentrail.host.inspected_rows import Abouts, abouts_of, row_of_node
+from agentrail.host.tenant_rows import Abouts, abouts_of, row_of_node
 from agentrail.runtime.journal_inspection import WantedRecords
 from agentrail.wire.forms import page_of_messages
 from agentrail.wire.plain import encode_plain

@@ -15,10 +15,9 @@ from agentrail.abc import Error, Ok
 from agentrail.core.session.projection import Status
 from agentrail.errors import ProfileMismatch, SessionUnknown, SubscriberTooSlow
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart, Event, EventsLost
-from agentrail.gateway.answers import refuse_call
-from agentrail.gateway.bodies import CancelBody, UiChatBody
 from agentrail.gateway.chat_routes import headers_of
-from agentrail.gateway.endpoint import (
+from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.path_endpoint import (
     CallRoute,
     OwnStream,
     Result,
@@ -27,15 +26,16 @@ from agentrail.gateway.endpoint import (
     answer_json,
     start_of,
 )
-from agentrail.gateway.frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
-from agentrail.gateway.open_calls import OpenStream
-from agentrail.gateway.reading import CallerLeft, check_id
-from agentrail.gateway.replies import ResponseCancelled
-from agentrail.gateway.route_answers import DECIDING, MESSAGE
+from agentrail.gateway.request_bodies import CancelBody, UiChatBody
+from agentrail.gateway.request_parser import CallerLeft, check_id
+from agentrail.gateway.response_bodies import ResponseCancelled
+from agentrail.gateway.route_errors import DECIDING, MESSAGE
+from agentrail.gateway.sse_frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
 from agentrail.gateway.stream_reader import MAX_WRITE_BYTES
-from agentrail.gateway.watched_stream import WatchedStream
+from agentrail.gateway.stream_watchdog import WatchedStream
+from agentrail.gateway.token_watcher import OpenStream
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse
 from agentrail.host.identity import profile_of_session
-from agentrail.host.payloads import ChatRequest, HandledResponse
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, SteerRef
 from agentrail.otp.exits import keep
 from agentrail.protocols.ai_ui import (

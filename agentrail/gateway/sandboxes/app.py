@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import trio
 
 from agentrail.errors import SandboxError
-from agentrail.gateway.access import UNAUTHORIZED, CallHead, head_of, send_refusal
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.reading import (
+from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, head_of, send_refusal
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.request_parser import (
     AsgiReceive,
     AsgiSend,
     BodyReader,
@@ -24,18 +24,18 @@ from agentrail.gateway.reading import (
     judge_headers,
     wait_left,
 )
-from agentrail.gateway.sandboxes.leases import Lease, LeaseReply, Leases, OpenOperation, refuse_unknown
-from agentrail.gateway.sandboxes.operations import (
+from agentrail.gateway.sandboxes.lease_directories import OpenWorkspace
+from agentrail.gateway.sandboxes.lease_operations import (
     AskedOperation,
     carry_out_operation,
     facts_of_sandbox,
     read_asked,
 )
-from agentrail.gateway.sandboxes.processes import serve_process
-from agentrail.gateway.sandboxes.workspaces import OpenWorkspace
+from agentrail.gateway.sandboxes.leases import Lease, LeaseReply, Leases, OpenOperation, refuse_unknown
+from agentrail.gateway.sandboxes.process_sockets import serve_process
 from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import Tokens
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.sandboxes.remote.operations import (

@@ -12,8 +12,8 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.abc import Sandbox
-from agentrail.gateway.answers import CallRefused, ErrorAnswer
-from agentrail.host.payloads import Principal
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
+from agentrail.host.hook_payloads import Principal
 from agentrail.sandboxes.remote.operations import LEASE_SECONDS
 
 MAX_LEASES: Final = 64

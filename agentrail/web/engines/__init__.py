@@ -15,7 +15,7 @@ from agentrail.web.engines.exa import Exa
 from agentrail.web.engines.jina import Jina
 from agentrail.web.engines.searxng import Searxng
 from agentrail.web.engines.tavily import Tavily
-from agentrail.web.searching import SearchEngine
+from agentrail.web.search import SearchEngine
 
 
 class MakeEngine(Protocol):

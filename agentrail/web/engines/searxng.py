@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from agentrail.abc.secret import Secret
 from agentrail.web.exchange import WebRequest
-from agentrail.web.searching import get
+from agentrail.web.search import get
 
 
 @frozen(kw_only=True)

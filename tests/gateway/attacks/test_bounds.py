@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from agentrail.gateway import sockets as sockets_module
-from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.reading import BodyReader
+from agentrail.gateway.error_responses import CallRefused
+from agentrail.gateway.request_parser import BodyReader
 from agentrail.gateway.serving import ConnectionLimits
 from agentrail.host.identity import SessionOwner
 from tests.gateway.attacks.memory import Caller, in_memory, struck_at

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from agentrail.gateway.access import AccessRules, CallHead, judge_query
 from agentrail.gateway.app import ROUTES
-from agentrail.gateway.endpoint import has_encoded_slash
+from agentrail.gateway.authorization import AccessRules, CallHead, judge_query
+from agentrail.gateway.path_endpoint import has_encoded_slash
 from agentrail.gateway.tokens import make_token
 from tests.gateway.attacks.wire import (
     ANN,

@@ -14,7 +14,7 @@ from attrs import frozen
 from starlette.applications import Starlette
 
 from agentrail.gateway.app import ROUTES, routes
-from agentrail.gateway.endpoint import CallRoute
+from agentrail.gateway.path_endpoint import CallRoute
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.host import HostPlugin
 from agentrail.plugins import HumanApproval

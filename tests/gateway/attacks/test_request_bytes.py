@@ -10,8 +10,8 @@ import trio
 from h11 import Request
 from hypothesis import given, strategies as st
 
-from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.reading import check_query
+from agentrail.gateway.error_responses import CallRefused
+from agentrail.gateway.request_parser import check_query
 from agentrail.gateway.serving import ConnectionLimits, fault_of_head
 from tests.gateway import web as web_module
 from tests.gateway.attacks.wire import (

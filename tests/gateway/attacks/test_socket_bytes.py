@@ -1,6 +1,6 @@
 """Frames of a WebSocket as no client sends them: each with the code that it ends with, and what is held of it meanwhile.
 
-Over real sockets: of most of this the socket of `open_socket` hears nothing, since it is refused in front of it.
+Over real sockets: of most of this the socket of `socket_connection` hears nothing, since it is refused in front of it.
 """
 
 import struct

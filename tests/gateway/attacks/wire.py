@@ -10,7 +10,7 @@ import trio
 from attrs import define
 
 from agentrail.host import Principal
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from tests.gateway.web import Web
 
 HOST = b"Host: 127.0.0.1\r\n"

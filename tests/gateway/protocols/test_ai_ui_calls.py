@@ -9,7 +9,7 @@ from agentrail.errors import OptionError, RequestRefused
 from agentrail.gateway.app import create_app
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
-from agentrail.host.limits import Limits
+from agentrail.host.quotas import Limits
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.gateway.protocols.ui_scenarios import (
     ENDLESS,

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from agentrail.gateway import hub as hub_module
-from agentrail.gateway.frames import HEARTBEAT
+from agentrail.gateway import event_hub as hub_module
 from agentrail.gateway.protocols.ai_ui_routes import UiReader
+from agentrail.gateway.sse_frames import HEARTBEAT
 from agentrail.protocols.ai_ui import UiResponse
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.protocols.ui_scenarios import parts_of

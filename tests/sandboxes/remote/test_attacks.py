@@ -15,13 +15,13 @@ from hypothesis import example, given, settings, strategies as st
 from agentrail.abc import DirectoryEntry, ExecuteOptions, FileBytes, ProcessOptions
 from agentrail.app import open_supervisor
 from agentrail.errors import OptionError
-from agentrail.gateway.answers import CallRefused
+from agentrail.gateway.error_responses import CallRefused
 from agentrail.gateway.sandboxes.app import SandboxApp
+from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
+from agentrail.gateway.sandboxes.lease_operations import decode_asked
 from agentrail.gateway.sandboxes.leases import Lease, Leases
-from agentrail.gateway.sandboxes.operations import decode_asked
-from agentrail.gateway.sandboxes.workspaces import open_local_workspace
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, tls_context
-from agentrail.host.payloads import Principal
+from agentrail.host.hook_payloads import Principal
 from agentrail.process_account import ProcessAccount, keep_account
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote import client as client_module, operations

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from agentrail.gateway.sandboxes.workspaces import open_local_workspace
+from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
 from agentrail.testing.check_sandbox import check_sandbox
 from tests.sandboxes.remote.rig import serving
 

@@ -7,7 +7,7 @@ import trio
 
 from agentrail.abc import ProcessOptions
 from agentrail.errors import ProcessRefused
-from agentrail.gateway.sandboxes.workspaces import open_local_workspace
+from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
 from agentrail.testing.orphans import no_orphans
 from tests.sandboxes.remote.rig import OTHER_TOKEN, serving
 

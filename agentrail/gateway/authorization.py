@@ -1,0 +1,725 @@
+"""Access control: pure decisions about the head of a call, in the order in which they are made.
+
+First Host, Origin, no token in the query string, and the peer's address if no token is needed. Then the token,
+looked up in `tokens`. Then the user named by the call. Each decision takes values and returns an error
+response, or None. The decisions read no clock, body or socket, and no error text repeats input of the call.
+"""
+
+import inspect
+import ipaddress
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import unquote_plus
+
+import attrs
+import trio
+from attrs import field, frozen
+
+from agentrail import outside
+from agentrail.errors import OptionError
+from agentrail.gateway.error_responses import ErrorAnswer, error_answer
+from agentrail.gateway.request_parser import AsgiApp, AsgiReceive, AsgiSend, judge_headers
+from agentrail.gateway.token_file import follow_token_file
+from agentrail.gateway.tokens import PREFIX, SCOPES, Tokens
+from agentrail.host.hook_payloads import Principal
+from agentrail.host.identity import fault_of_name, faults_of_principal
+from agentrail.logs import Logger
+from agentrail.runtime.crashes import raise_what_travels
+
+LOCAL: Final = "local"
+"""Tenant and user of calls to a server without tokens."""
+
+LOOPBACK_NAMES: Final[tuple[str, ...]] = ("127.0.0.1", "localhost", "[::1]")
+"""Names of the local machine."""
+
+REQUEST_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Agentrail-User"
+"""Headers that a page of an allowed origin may send."""
+
+READABLE_HEADERS: Final = "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
+"""Headers that a page of an allowed origin may read."""
+
+PREFLIGHT_SECONDS: Final = 600
+
+_TOKEN_NAMES: Final = frozenset(
+    {
+        "token",
+        "accesstoken",
+        "authtoken",
+        "bearertoken",
+        "bearer",
+        "authorization",
+        "apikey",
+        "xapikey",
+        "jwt",
+    }
+)
+"""Names of a token in a query, reduced to letters and digits."""
+
+_NO_NAME: Final = re.compile(r"[^a-z0-9]")
+_TOKEN: Final = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{16,}")
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
+_FORWARDED_FOR: Final = re.compile(r"""(?:^|[;,])\s*for\s*=\s*"?([^",;\s]+)""", re.IGNORECASE)
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+UNAUTHORIZED: Final = error_answer(
+    "unauthorized", "this call needs a valid token of this server", headers={"www-authenticate": "Bearer"}
+)
+"""The only response to a missing, malformed, unknown or expired token."""
+
+
+_FOREIGN_PAGE: Final = error_answer(
+    "origin_refused",
+    "pages of this origin may not call this server",
+    hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
+)
+
+
+@frozen(kw_only=True)
+class CallHead:
+    """Facts about a call before its body.
+
+    Attributes:
+        method: In capitals; `GET` for the upgrade to a WebSocket.
+        path: Below the server's root, decoded.
+        query: Raw query string.
+        headers: By lowercase name. Repeated headers are joined by commas.
+        peer: Address of the other end of the connection; empty if unknown.
+        is_websocket: Whether it requests a WebSocket.
+        root_path: Path at which the application is mounted in another one, or empty.
+    """
+
+    method: str
+    path: str
+    query: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default=_NOTHING, repr=False)
+    peer: str = ""
+    is_websocket: bool = False
+    root_path: str = ""
+
+
+def head_of(scope: Mapping[str, Any]) -> CallHead:
+    """Return the head of a call from its ASGI scope, of type `http` or `websocket`."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    client = scope.get("client")
+    return CallHead(
+        method=str(scope.get("method", "GET")).upper(),
+        path=scope["path"],
+        query=scope.get("query_string", b"").decode("latin-1"),
+        headers=MappingProxyType(headers),
+        peer=client[0] if client else "",
+        is_websocket=scope["type"] == "websocket",
+        root_path=scope.get("root_path", ""),
+    )
+
+
+def with_token(head: CallHead, token: str) -> CallHead:
+    """Return a head with this token: the one from the `hello` of a WebSocket."""
+    return attrs.evolve(head, headers=MappingProxyType({**head.headers, "authorization": f"Bearer {token}"}))
+
+
+# --- hosts and origins
+
+
+def _lowered(given: str | Iterable[str]) -> tuple[str, ...]:
+    several = (given,) if isinstance(given, str) else given
+    return tuple([str(one).lower() for one in several])
+
+
+def _lowered_or_none(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else _lowered(given)
+
+
+@frozen(kw_only=True)
+class AccessRules:
+    """Hosts, origins and machines from which a server may be called.
+
+    Attributes:
+        allowed_hosts: Allowed values of `Host`, with a port or for any port; never a wildcard.
+        allowed_origins: Allowed values of `Origin`, such as `https://app.example`. None: the server's own
+            origin, with the `Host` under which it was called.
+        needs_token: Whether calls need a token. Otherwise only this machine may call.
+    """
+
+    allowed_hosts: tuple[str, ...] = field(default=LOOPBACK_NAMES, converter=_lowered)
+    allowed_origins: tuple[str, ...] | None = field(default=None, converter=_lowered_or_none)
+    needs_token: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Raise OptionError for values that no header can have."""
+        faults = [
+            f"allowed_hosts has {host!r:.80}: expected a name or an address, with a port or without, and no wildcard"
+            for host in self.allowed_hosts
+            if _HOST.fullmatch(host) is None
+        ]
+        faults += [
+            f"allowed_origins has {origin!r:.80}: expected scheme and host, such as https://app.example, without a path or wildcard"
+            for origin in self.allowed_origins or ()
+            if not is_origin(origin)
+        ]
+        if not self.allowed_hosts:
+            faults.append(
+                "allowed_hosts is empty, so no call would be answered: name the hosts of this server"
+            )
+        if faults:
+            raise OptionError(faults)
+
+    def judge(self, head: CallHead) -> ErrorAnswer | None:
+        """Run all checks before the token: host, origin, query string, and the peer if no token is needed."""
+        return (
+            self.judge_host(head)
+            or self.judge_origin(head)
+            or judge_query(head)
+            or (None if self.needs_token else judge_peer(head))
+        )
+
+    def judge_host(self, head: CallHead) -> ErrorAnswer | None:
+        """Check the host name. Otherwise any name that resolves to this server would work, even an attacker's."""
+        found = _HOST.fullmatch(head.headers.get("host", "").lower())
+        if found is not None and (found[0] in self.allowed_hosts or found[1] in self.allowed_hosts):
+            return None
+        return error_answer(
+            "host_refused",
+            "this server is not called by this name",
+            hint="its operator lists names with --allowed-host, or `allowed_hosts`",
+        )
+
+    def judge_origin(self, head: CallHead) -> ErrorAnswer | None:
+        """Check the origin of the calling page.
+
+        Other clients send no origin, and need one only for a WebSocket.
+        """
+        origin = head.headers.get("origin")
+        if origin is None and is_fetched_from_elsewhere(head.headers):
+            return _FOREIGN_PAGE
+        if origin is None:
+            if not head.is_websocket or (self.needs_token and "authorization" in head.headers):
+                return None
+            return error_answer(
+                "origin_refused",
+                "a WebSocket without an Origin needs a token",
+                hint="send the header `Authorization: Bearer …`, or the Origin of this server",
+            )
+        if self._allows(origin.lower(), head.headers.get("host", "").lower()):
+            return None
+        return _FOREIGN_PAGE
+
+    def _allows(self, origin: str, host: str) -> bool:
+        if self.allowed_origins is not None:
+            return origin in self.allowed_origins
+        # A proxy may terminate TLS, so the server's own scheme is unknown.
+        return bool(host) and origin in {f"http://{host}", f"https://{host}"}
+
+    # --- pages of other origins
+
+    def listed_origin(self, head: CallHead) -> str | None:
+        """Return the origin of a call if it is explicitly allowed, otherwise None."""
+        origin = head.headers.get("origin")
+        listed = (
+            origin is not None and self.allowed_origins is not None and origin.lower() in self.allowed_origins
+        )
+        return origin if listed else None
+
+    def cors_headers(self, head: CallHead) -> Mapping[str, str]:
+        """Return the headers of every response, even an error, that let a page of an allowed origin read it."""
+        origin = self.listed_origin(head)
+        if origin is None:
+            return {"vary": "Origin"}
+        return {
+            "vary": "Origin",
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": READABLE_HEADERS,
+        }
+
+    def answer_preflight(self, head: CallHead, methods: Sequence[str]) -> Mapping[str, str] | None:
+        """Return the headers of a 204 response to a preflight, before any other check.
+
+        None if the call is not a preflight, or its origin is not explicitly allowed.
+        """
+        origin = self.listed_origin(head)
+        is_preflight = head.method == "OPTIONS" and "access-control-request-method" in head.headers
+        if not is_preflight or origin is None or not methods:
+            return None
+        return {
+            "vary": "Origin",
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": ", ".join(methods),
+            "access-control-allow-headers": REQUEST_HEADERS,
+            "access-control-max-age": str(PREFLIGHT_SECONDS),
+        }
+
+
+def is_fetched_from_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Return whether a page of another site or port loads this as an image, a script or a style.
+
+    Browsers send no Origin with those, but fetch metadata. Such a page cannot read the response, but could use
+    up the places of a caller that is admitted by address alone. Following a link is allowed, because it opens a
+    page of this server.
+    """
+    is_foreign = headers.get("sec-fetch-site", "") in {"cross-site", "same-site"}
+    return is_foreign and headers.get("sec-fetch-mode", "") != "navigate"
+
+
+def is_origin(given: str) -> bool:
+    """Return whether a text is an origin as browsers send it: scheme and host, and the port unless it is the default."""
+    scheme, separator, host = given.partition("://")
+    if not separator or scheme not in {"http", "https"} or _HOST.fullmatch(host) is None:
+        return False
+    # The default port is never sent, so an entry with it would match no page.
+    return not host.endswith({"http": ":80", "https": ":443"}[scheme])
+
+
+def judge_query(head: CallHead) -> ErrorAnswer | None:
+    """Refuse a token in the query string or the path, which end up in logs, histories and proxies.
+
+    A token is detected by its parameter name in any spelling, and one of this server's anywhere.
+    """
+    spelled = [_decoded(pair.partition("=")[0]).lower() for pair in re.split("[&;]", head.query)]
+    names = {_NO_NAME.sub("", name) for name in spelled}
+    if names.isdisjoint(_TOKEN_NAMES) and not _TOKEN.search(f"{_decoded(head.query)} {head.path}"):
+        return None
+    return error_answer(
+        "token_in_url",
+        "a token does not belong in a query string, where others can read it later",
+        hint="send the header `Authorization: Bearer …`, and make a new token, for this one was shown",
+    )
+
+
+def _decoded(text: str) -> str:
+    return unquote_plus(unquote_plus(text))  # encoding by hand may have happened twice
+
+
+def judge_peer(head: CallHead) -> ErrorAnswer | None:
+    """Admit only this machine, and through a proxy on it no other machine either."""
+    if is_loopback(head.peer) and all(map(is_loopback, _forwarded_for(head.headers))):
+        return None
+    return error_answer(
+        "forbidden",
+        "without tokens this server answers its own machine only",
+        hint="its operator lets others in with --token-file, or `auth`",
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is a loopback address. False for an invalid address."""
+    found = _address(address)
+    return found is not None and found.is_loopback
+
+
+def _forwarded_for(headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield the client addresses reported by a proxy. Unreadable ones count as another machine."""
+    for name in ("x-forwarded-for", "x-real-ip"):
+        if name in headers:
+            yield from (one.strip() for one in headers[name].split(","))
+    if "forwarded" in headers:
+        found = _FORWARDED_FOR.findall(headers["forwarded"])
+        yield from found or [""]
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    bare = text.partition("%")[0]  # without the zone of a link
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found
+
+
+# --- users
+
+
+ANYONE_HERE: Final = Principal(tenant_id=LOCAL, user_id=LOCAL, scopes=SCOPES)
+"""Caller of a server without tokens."""
+
+
+def name_user(
+    principal: Principal,
+    headers: Mapping[str, str] = _NOTHING,
+    *,
+    tenant_id: str | None = None,
+    user_id: str | None = None,
+) -> Principal | ErrorAnswer:
+    """Return the principal with the user named by the call. A token without a user is valid for its whole tenant."""
+    if tenant_id is not None and tenant_id != principal.tenant_id:
+        return _contradicts("tenant_id")
+    for given, name in ((headers.get("x-agentrail-user"), "X-Agentrail-User"), (user_id, "user_id")):
+        if given is None:
+            continue
+        if principal.user_id:
+            if given != principal.user_id:
+                return _contradicts(name)
+            continue
+        fault = fault_of_name(name, given)
+        if fault is not None:
+            return error_answer("id_invalid", fault)
+        principal = attrs.evolve(principal, user_id=given)
+    return principal
+
+
+def require_user(principal: Principal) -> ErrorAnswer | None:
+    """Refuse a tenant's token without a named user, if the call needs one."""
+    if principal.user_id:
+        return None
+    return error_answer(
+        "field_invalid",
+        "this token speaks for a tenant, and the call does not say for which user it is",
+        hint="send the header X-Agentrail-User, or `user_id` in the body",
+    )
+
+
+def require_scope(principal: Principal, scope: str, also: str | None = None) -> ErrorAnswer | None:
+    """Refuse a call whose token lacks the scope."""
+    if scope in principal.scopes or (also is not None and also in principal.scopes):
+        return None
+    wanted = repr(scope) if also is None else f"{scope!r} or {also!r}"
+    return error_answer(
+        "forbidden",
+        f"this call needs a token with the scope {wanted}",
+        hint=f"`agentrail token new --scopes {scope}` makes one",
+    )
+
+
+def _contradicts(name: str) -> ErrorAnswer:
+    return error_answer(
+        "principal_mismatch",
+        f"{name} is not that of the token",
+        hint=f"leave {name} out: the token says who calls",
+    )
+
+
+# --- failed authentications
+
+
+class FailedAuthentications:
+    """Failed authentications per address within a minute.
+
+    Times are arguments, in seconds on a clock that never goes back. An IPv6 network counts as one address,
+    because its owner has 2^64 of them. At most `max_addresses` are stored. The one with the oldest failure is
+    dropped first.
+    """
+
+    def __init__(self, *, limit: int = 10, within_seconds: float = 60.0, max_addresses: int = 10_000) -> None:
+        """Create an empty record."""
+        self._limit = limit
+        self._within = within_seconds
+        self._max_addresses = max_addresses
+        self._failed: dict[str, tuple[float, ...]] = {}  # in the order of the last failure
+
+    def __len__(self) -> int:
+        """Return the number of stored addresses."""
+        return len(self._failed)
+
+    def wait_of(self, peer: str, now: float) -> float:
+        """Return the seconds until another failure of an address is counted; 0 if it is at once."""
+        times = self._failed.get(network_of(peer), ())
+        if len(times) < self._limit:
+            return 0.0
+        return max(0.0, times[0] + self._within - now)
+
+    def failed(self, peer: str, now: float) -> ErrorAnswer:
+        """Count a failure and return its response: 401, or 429 after the last one allowed per minute."""
+        wait = self.wait_of(peer, now)
+        if wait > 0:
+            return too_many_failures(wait)  # not counted: retries would extend the block
+        network = network_of(peer)
+        self._failed[network] = (*self._failed.pop(network, ()), now)[-self._limit :]
+        self._forget(now)
+        return UNAUTHORIZED
+
+    def _forget(self, now: float) -> None:
+        # Each failure adds at most one address and removes up to two: old ones disappear, and no call pays
+        # for many.
+        for _ in range(2):
+            oldest = next(iter(self._failed))
+            is_over = now - self._failed[oldest][-1] >= self._within
+            if not is_over and len(self._failed) <= self._max_addresses:
+                return
+            del self._failed[oldest]
+
+
+def too_many_failures(wait_seconds: float) -> ErrorAnswer:
+    """Return the response that tells an address how long to wait."""
+    return ErrorAnswer(
+        status=429,
+        code="too_many_requests",
+        message="too many calls without a valid token came from this address",
+        hint="wait as long as Retry-After says, then send a valid token",
+        headers={"retry-after": str(max(1, math.ceil(wait_seconds)))},
+    )
+
+
+def network_of(peer: str) -> str:
+    """Return the key under which an address is counted: an IPv6 network, or the address itself."""
+    found = _address(peer)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    return peer if found is None else str(found)
+
+
+# Authentication: calls `auth` and counts failures per address. Decisions about a call are above.
+#
+# If the application's `authenticate` raises, only the fact is reported: the exception may contain the call's
+# headers.
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
+"""Returns the caller for the headers of a call, names in lower case, or None. Sync or async.
+
+A principal with an empty `user_id` is valid for its tenant, and the call names the user.
+"""
+
+
+class CallerCheck:
+    """Access control of one server: admits a call or returns its error response.
+
+    Attributes:
+        rules: Allowed hosts, origins and machines.
+    """
+
+    def __init__(
+        self,
+        auth: Authenticate | None,
+        rules: AccessRules,
+        *,
+        timeout_seconds: float = 10.0,
+        max_failures_per_minute: int = 10,
+    ) -> None:
+        """Create the check.
+
+        Raises:
+            OptionError: Your move: `auth` is not callable.
+        """
+        if auth is not None and not callable(auth):
+            raise OptionError(
+                [f"auth is {type(auth).__name__}: expected Tokens, or authenticate(headers), or None"]
+            )
+        self.rules: AccessRules = attrs.evolve(rules, needs_token=auth is not None)
+        self._auth = auth
+        self._timeout_seconds = timeout_seconds
+        self._failures = FailedAuthentications(limit=max_failures_per_minute)
+
+    def admit_more(
+        self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    ) -> None:
+        """Add the settings of the operator who starts the server to those of its application.
+
+        Raises:
+            OptionError: Your move: both set `auth`.
+        """
+        if auth is not None and self._auth is not None:
+            raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
+        asked = self._auth if auth is None else auth
+        listed = (*(self.rules.allowed_origins or ()), *origins)
+        self.rules = attrs.evolve(
+            self.rules,
+            allowed_hosts=(*self.rules.allowed_hosts, *hosts),
+            allowed_origins=listed or self.rules.allowed_origins,
+            needs_token=asked is not None,
+        )
+        self._auth = asked
+
+    async def admit(self, head: CallHead) -> Principal | ErrorAnswer:
+        """Return the caller of a call, or the response that refuses it.
+
+        Cancellation: Passed on to `auth`. No failure is counted.
+        """
+        refused = self.rules.judge(head)
+        if refused is not None:
+            return refused
+        found = ANYONE_HERE if self._auth is None else await self._ask(self._auth, head)
+        return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
+
+    async def check_again(self, head: CallHead, principal: Principal) -> Principal | ErrorAnswer:
+        """Check the caller of an open socket or stream again, like a new call with its head.
+
+        A token that is no longer valid does not count as a failure of its address, because it was valid before.
+
+        Cancellation: Passed on to `auth`.
+        """
+        if self._auth is None:
+            return principal
+        if isinstance(self._auth, Tokens):
+            found: Principal | ErrorAnswer | None = self._auth(head.headers)
+        else:
+            found = await self._ask_application(self._auth, head)
+        if isinstance(found, ErrorAnswer):
+            return found
+        if found is None or found.tenant_id != principal.tenant_id:
+            return UNAUTHORIZED
+        if found.user_id not in ("", principal.user_id):
+            return UNAUTHORIZED
+        return attrs.evolve(principal, scopes=found.scopes)
+
+    def expires_at(self, head: CallHead) -> float | None:
+        """Return when the token of an admitted call expires, in seconds since 1970.
+
+        None if never, or if only `auth` knows.
+        """
+        return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None
+
+    async def follow_tokens(self, changed: Callable[[], object]) -> None:
+        """Follow changes of the token file while the server runs.
+
+        Cancellation: Same as for `follow_token_file`.
+        """
+        if isinstance(self._auth, Tokens):
+            await follow_token_file(self._auth, changed)
+
+    async def _ask(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer:
+        # These tokens cannot be guessed, so a valid one is admitted after any number of failures.
+        if isinstance(auth, Tokens):
+            return auth(head.headers) or self._failures.failed(head.peer, outside.monotonic())
+        wait = self._failures.wait_of(head.peer, outside.monotonic())
+        if wait > 0:
+            return too_many_failures(wait)
+        answer = await self._ask_application(auth, head)
+        return answer or self._failures.failed(head.peer, outside.monotonic())
+
+    async def _ask_application(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer | None:
+        found: Any = None
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._timeout_seconds) as scope:
+                found = auth(head.headers)
+                if inspect.isawaitable(found):
+                    found = await found
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
+            raise_what_travels(raised)
+            return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - cancellation was raised above
+        if scope.cancelled_caught:
+            return _failed(f"it took longer than {self._timeout_seconds:g} s")
+        fault = None if found is None else fault_of_caller(found)
+        return found if fault is None else _failed(fault)
+
+
+def fault_of_caller(found: object) -> str | None:
+    """Return the fault in the result of an `authenticate`, without repeating it, or None for a valid principal."""
+    if isinstance(found, Principal) and found.user_id == "":
+        found = attrs.evolve(found, user_id=found.tenant_id)
+    return "; ".join(faults_of_principal(found)) or None
+
+
+def _failed(why: str) -> ErrorAnswer:
+    LOGGER.error("authenticate failed, so a call was refused: %s", why)
+    return error_answer("plugin_failed", "the server could not find out who calls")
+
+
+# ASGI middleware for the checks that every call passes before routing, so that no route can omit them.
+#
+# Routes read the caller from the state of the scope.
+
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
+"""Paths for monitoring, which knows neither the server's name nor a token."""
+
+_CALLER: Final = "agentrail.caller"
+_REFUSED_UPGRADE: Final = "websocket.http.response"
+
+
+def caller_of(scope: MutableMapping[str, Any]) -> Principal | None:
+    """Return the caller of a call.
+
+    None for a path that needs no token, and for a WebSocket whose token comes with its `hello`.
+    """
+    return cast("Principal | None", scope.get("state", {}).get(_CALLER))
+
+
+@frozen
+class AccessGuard:
+    """ASGI middleware that lets admitted calls through.
+
+    Attributes:
+        app: Application for admitted calls.
+        check: The access control.
+        methods_of: Returns the methods of a path, for preflights; none for an unknown path.
+        is_public: Returns whether a path needs no token, such as a console file. Host and origin are checked
+            all the same.
+    """
+
+    app: AsgiApp
+    check: CallerCheck
+    methods_of: Callable[[str], Sequence[str]]
+    is_public: Callable[[str], bool]
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
+        """Check a call and pass it on or refuse it. An ASGI application.
+
+        Cancellation: Passed on.
+        """
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        too_many = judge_headers(scope)  # before any code iterates over them
+        if too_many is not None:
+            await send_refusal(scope, send, too_many)
+            return
+        head, path = head_of(scope), path_of(scope)
+        if path in OPEN_PATHS and not head.is_websocket:
+            await self.app(scope, receive, send)
+            return
+        preflight = self.check.rules.answer_preflight(head, self.methods_of(path))
+        if preflight is not None:
+            await _answer(send, 204, {**preflight}, b"")
+            return
+        readable = _adding(send, self.check.rules.cors_headers(head))
+        outcome = await self._judge(head, path)
+        if isinstance(outcome, ErrorAnswer):
+            await send_refusal(scope, readable, outcome)
+            return
+        # A copy: the server may share the state across a connection, whose next call may have another caller.
+        scope["state"] = {**scope.get("state", {}), _CALLER: outcome}
+        await self.app(scope, receive, readable)
+
+    async def _judge(self, head: CallHead, path: str) -> Principal | ErrorAnswer | None:
+        is_later = head.is_websocket and self.check.rules.needs_token and "authorization" not in head.headers
+        if is_later or (self.is_public(path) and not head.is_websocket):
+            return self.check.rules.judge(head)
+        return await self.check.admit(head)
+
+
+def path_of(scope: MutableMapping[str, Any]) -> str:
+    """Return the path of a call relative to the mount point of the application."""
+    path, root = scope["path"], scope.get("root_path", "")
+    below = path.removeprefix(root)
+    return str(below if below.startswith("/") else path)
+
+
+async def send_refusal(scope: MutableMapping[str, Any], send: AsgiSend, answer: ErrorAnswer) -> None:
+    """Send an error response. For a WebSocket, before its upgrade if the server supports it."""
+    headers = {"content-type": "application/json", **answer.headers}
+    if scope["type"] == "http":
+        await _answer(send, answer.status, headers, answer.encode())
+    elif _REFUSED_UPGRADE in scope.get("extensions", {}):
+        await _answer(send, answer.status, headers, answer.encode(), kind=_REFUSED_UPGRADE)
+    else:
+        await send({"type": "websocket.close"})  # the server answers 403
+
+
+async def _answer(
+    send: AsgiSend, status: int, headers: dict[str, str], body: bytes, *, kind: str = "http.response"
+) -> None:
+    lines = {**headers, "content-length": f"{len(body)}"} if body else headers
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines.items()]
+    await send({"type": f"{kind}.start", "status": status, "headers": encoded})
+    await send({"type": f"{kind}.body", "body": body})
+
+
+def _adding(send: AsgiSend, headers: Any) -> AsgiSend:
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+    async def adding(message: MutableMapping[str, Any]) -> None:
+        if message["type"] in {"http.response.start", "websocket.http.response.start"}:
+            message = {**message, "headers": [*message.get("headers", ()), *encoded]}
+        await send(message)
+
+    return adding

@@ -1,0 +1,43 @@
+"""Result of a call: a status, a JSON value, and headers. HTTP sends all of them, a socket the value in its reply."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from attrs import field, frozen
+
+from agentrail.host.hook_payloads import HandledResponse
+from agentrail.wire.plain import encode_plain
+
+
+def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(headers))
+
+
+@frozen(kw_only=True)
+class CallAnswer:
+    """Result of a successful call.
+
+    Attributes:
+        status: HTTP status.
+        body: JSON, or empty.
+        headers: Such as `x-session-id`; names in lower case.
+    """
+
+    status: int = 200
+    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=_plain_headers)
+
+
+NOTHING: Final = b""
+
+
+def answer_with(value: object, *, status: int = 200, **headers: str) -> CallAnswer:
+    """Return a result with this value."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return CallAnswer(status=status, body=encode_plain(value), headers=named)
+
+
+def answer_handled(handled: HandledResponse) -> CallAnswer:
+    """Return the response of an interceptor as a result."""
+    return CallAnswer(status=handled.status, body=encode_plain(handled.body), headers=handled.headers)

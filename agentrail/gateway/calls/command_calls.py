@@ -1,0 +1,63 @@
+"""Calls of slash commands: the list, and running one."""
+
+from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
+from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.request_bodies import CommandBody
+from agentrail.gateway.response_bodies import CommandDone, CommandItem, CommandList
+from agentrail.host import ChatRequest, HandledResponse, Host, Principal
+from agentrail.host.identity import SessionOwner
+from agentrail.messages import SessionId
+from agentrail.runtime.session_facts import SessionFacts
+
+
+async def list_commands(host: Host, principal: Principal, session_id: str | None) -> CallAnswer:
+    """GET /commands."""
+    owner, facts = await _whose(host, principal, session_id)
+    rows = await host.commands.rows(owner, facts)
+    listed = tuple(
+        CommandItem(
+            name=row.name,
+            description=row.description,
+            arguments=row.arguments,
+            source=row.source,
+            available=row.available,
+            why_not=row.why_not,
+        )
+        for row in rows
+    )
+    return answer_with(CommandList(commands=listed))
+
+
+async def run_slash_command(
+    host: Host, principal: Principal, name: str, body: CommandBody, *, via: str
+) -> CallAnswer:
+    """POST /commands/{name}: its output, or the request that its prompt became."""
+    command = host.commands.registry.find(name)
+    if command.in_history:
+        if body.session_id is None:
+            refuse_call("command_error", f"/{command.name} says something in a session: give session_id")
+        said = ChatRequest(
+            message=f"/{command.name} {body.text}",
+            tenant_id=principal.tenant_id,
+            user_id=principal.user_id,
+            agent_id="",
+            session_id=SessionId(body.session_id),
+            client_id=body.client_id,
+        )
+        request = await host.submit(said, principal, kind="prompt", via=via)
+        if isinstance(request, HandledResponse):  # a plugin has answered it
+            return answer_handled(request)
+        done = CommandDone(command=command.name, session_id=request.session_id, request_id=request.request_id)
+        return answer_with(done, status=202, x_session_id=request.session_id)
+    owner, facts = await _whose(host, principal, body.session_id)
+    answer = await host.commands.run(command.name, body.text, owner, facts)
+    return answer_with(CommandDone(command=command.name, lines=answer.lines))
+
+
+async def _whose(
+    host: Host, principal: Principal, session_id: str | None
+) -> tuple[SessionOwner, SessionFacts | None]:
+    owner = SessionOwner.of(principal)
+    if session_id is None:
+        return owner, None
+    return owner, (await host.session(session_id, principal, only_root=True)).facts

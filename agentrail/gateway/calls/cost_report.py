@@ -1,0 +1,92 @@
+"""`GET /inspect/cost`: usage of a tenant's sessions, in total. The sums are the same as those of `agentrail cost`."""
+
+from msgspec import UNSET
+
+from agentrail.core.journal.spending import SpentAmount, usd_of
+from agentrail.errors import OptionError
+from agentrail.gateway.calls.call_result import CallAnswer, answer_with
+from agentrail.gateway.calls.inspection import check_may_inspect
+from agentrail.gateway.inspection_replies import CostBudget, CostDayBudget, CostItem, CostReply
+from agentrail.gateway.request_parser import refuse_field
+from agentrail.host import Host, Principal
+from agentrail.host.tenant_rows import abouts_of
+from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_day_of, make_query
+from agentrail.runtime.session_clock import now_ms
+
+MAX_BUDGETS = 20
+
+
+async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
+    host: Host,
+    principal: Principal,
+    *,
+    by: str = "day",
+    since: str | None = None,
+    until: str | None = None,
+    tz: str = "UTC",
+) -> CallAnswer:
+    """GET /inspect/cost: by day, profile, model, user or session, in a time zone."""
+    check_may_inspect(principal)
+    at_ms = now_ms()
+    query = _read_query(by, since, until, tz, at_ms)
+    first = first_day_of(query, at_ms)
+    since_ms = None if first is None else begin_of(first, query.zone)
+    told = await host.supervisor.spendings(scope=principal.tenant_id, since_ms=since_ms)
+    table = cost_table(told, query, at_ms)
+    budgets = host.supervisor.budget_use(scope=principal.tenant_id)[:MAX_BUDGETS]
+    sessions = {str(one.session_id) for one in budgets}
+    if query.by == "session":
+        sessions.update(row.key for row in table.rows)
+    of_days = await host.budgets.of_tenant(principal.tenant_id)
+    reply = CostReply(
+        by=query.by,
+        tz=tz,
+        rows=tuple([cost_item(row.key, row.amount) for row in table.rows]),
+        total=cost_item("", table.total),
+        today=cost_item("", table.today),
+        month=cost_item("", table.month),
+        budgets=tuple([
+            CostBudget(name=str(one.session_id), used_usd=one.used_usd, limit_usd=one.limit_usd)
+            for one in budgets
+        ]),
+        unread=table.unread,
+        day_budgets=tuple([
+            CostDayBudget(
+                of=one.of,
+                name=one.name,
+                used_usd=one.used_usd,
+                limit_usd=one.limit_usd,
+                resets_at_ms=one.resets_at_ms,
+            )
+            for one in of_days[: MAX_BUDGETS + 1]  # that of the tenant comes first
+        ]),
+        names=_names_of(host, principal.tenant_id, sessions) or UNSET,
+    )  # fmt: skip
+    return answer_with(reply)
+
+
+def _names_of(host: Host, tenant_id: str, sessions: set[str]) -> dict[str, str]:
+    abouts = abouts_of(host.supervisor, tenant_id, sessions)
+    return {key: name for key, one in abouts.items() if (name := one.title or one.first_words)}
+
+
+def _read_query(by: str, since: str | None, until: str | None, tz: str, at_ms: int) -> CostQuery:
+    try:
+        return make_query(by, zone=tz, since=since, until=until, now_ms=at_ms)
+    except OptionError as error:
+        name, _, what = error.faults[0].partition(" ")
+        refuse_field(name, what)
+
+
+def cost_item(key: str, amount: SpentAmount) -> CostItem:
+    """Return an amount with its money as a number."""
+    return CostItem(
+        key=key,
+        tokens_in=amount.tokens_in,
+        tokens_out=amount.tokens_out,
+        cached=amount.cached,
+        cost_usd=usd_of(amount.atto_usd),
+        estimated_usd=usd_of(amount.estimated_atto_usd),
+        requests=amount.requests,
+        unpriced=amount.unpriced,
+    )

@@ -1,0 +1,194 @@
+"""Calls on running work: stopping it, decisions on pending approvals and questions, request status.
+
+None takes a new message.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+from msgspec import UNSET
+
+from agentrail.errors import StopNotWritten
+from agentrail.frozen import thawed
+from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
+from agentrail.gateway.error_responses import answer_to, refuse_call
+from agentrail.gateway.request_bodies import (
+    AbortBody,
+    ApproveBody,
+    CancelBody,
+)
+from agentrail.gateway.request_parser import refuse_field
+from agentrail.gateway.response_bodies import (
+    ApprovalDecided,
+    CallStopped,
+    CancelReply,
+    QuestionAnswered,
+    RequestReply,
+    ShownApproval,
+    StopUnwritten,
+    as_given,
+)
+from agentrail.host import Host, Principal, RequestRecord
+from agentrail.host.approval_preview import read_approval
+from agentrail.runtime.session_handle import Session
+from agentrail.wire.forms import encode_receipt
+from agentrail.wire.operations import Operation, RespondBody
+
+R = TypeVar("R")
+
+MAX_WAIT_SECONDS: Final = 300
+"""Time limit for waiting for the end of a request."""
+
+
+AskedSession: TypeAlias = Literal["any", "root", "to_decide"]
+"""Sessions that a call accepts: any of the caller's, a root, or one whose pending interactions the caller may decide."""
+
+
+async def call_session(  # noqa: PLR0913 - the caller, the call and its arguments
+    operation: Operation[R],
+    host: Host,
+    principal: Principal,
+    session_id: str,
+    given: Mapping[str, Any],
+    *,
+    asks: AskedSession = "any",
+    via: str = "http",
+) -> R:
+    """Call a session method. The principal names the user who decides."""
+    if asks == "to_decide":
+        session = await host.session_to_decide(session_id, principal)
+    else:
+        session = await host.session(session_id, principal, only_root=asks == "root")
+    known = {"user": principal.user_id, "via": via}
+    local = {name: known[name] for name in operation.local if name in known}
+    return cast("R", await getattr(session, operation.name)(**given, **local))
+
+
+async def abort_session(
+    host: Host, principal: Principal, session_id: str, body: AbortBody, *, wait: bool = False
+) -> CallAnswer:
+    """POST /sessions/{id}/abort."""
+    if body.call_id is not None and (body.clear_queue or body.kill_tools != "killable"):
+        refuse_field("call_id", "stops one call: leave clear_queue and kill_tools out")
+    session = await host.session(session_id, principal)
+    try:
+        if body.call_id is not None:
+            await session.abort_tool(body.call_id, body.reason)
+            return answer_with(CallStopped(call_id=body.call_id), status=200 if wait else 202)
+        receipt = await session.abort(
+            body.reason, kill_tools=body.kill_tools, clear_queue=body.clear_queue, wait=wait
+        )
+    except StopNotWritten as error:
+        return answer_with(StopUnwritten(detail=answer_to(error).message), status=202)
+    return CallAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
+
+
+async def accept_approval(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
+    """POST /sessions/{id}/approve."""
+    session = await host.session_to_decide(session_id, principal)
+    if body.arguments_hash is not None:
+        await _check_hash(session, body.approval_id, body.arguments_hash)
+    await session.approve(
+        body.approval_id,
+        kind=body.kind,
+        arguments=body.arguments,
+        auto_resume=body.auto_resume,
+        user=principal.user_id,
+    )
+    return answer_with(ApprovalDecided(approval_id=body.approval_id))
+
+
+async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -> None:
+    # An id always has the same hash, so there is no race. If it is not pending, the session reports why.
+    asked = [one for one in (await session.status()).all_approvals if one.id == approval_id]
+    if asked and asked[0].arguments_hash != arguments_hash:
+        refuse_call(
+            "approval_mismatch",
+            "the call has other arguments than those with this hash",
+            hint="read the approval once more, and show it to the person",
+            more={"arguments_hash": asked[0].arguments_hash},
+        )
+
+
+async def read_shown_approval(
+    host: Host, principal: Principal, session_id: str, approval_id: str
+) -> CallAnswer:
+    """GET /sessions/{id}/approvals/{approval_id}."""
+    session = await host.session_to_decide(session_id, principal)
+    page = await read_approval(session, approval_id)
+    asked, form = page.form.approval, page.form
+    return answer_with(
+        ShownApproval(
+            approval_id=asked.id,
+            call_id=asked.call_id,
+            tool=asked.tool,
+            arguments=thawed(asked.arguments),
+            arguments_hash=asked.arguments_hash,
+            arguments_text=form.arguments_text,
+            reason=asked.hint,
+            by=form.by,
+            effect=form.effect,
+            schema=None if form.schema is None else thawed(form.schema),
+            always=form.always,
+            preview=page.preview,
+            path=page.path,
+            first_words=page.first_words,
+            requested_at_ms=asked.requested_at_ms,
+            expires_at_ms=asked.expires_at_ms,
+            permission_options=asked.permission_options,
+        )
+    )
+
+
+async def respond_to_question(
+    host: Host, principal: Principal, session_id: str, body: RespondBody
+) -> CallAnswer:
+    """POST /sessions/{id}/respond. Interceptors see it: it carries a user's words."""
+    handled = await host.respond(session_id, body.ref, body.response, principal)
+    return answer_with(QuestionAnswered(ref=body.ref)) if handled is None else answer_handled(handled)
+
+
+# --- requests
+
+
+async def read_request(
+    host: Host, principal: Principal, session_id: str, request_id: str, *, wait: float = 0.0
+) -> CallAnswer:
+    """GET /sessions/{id}/requests/{request_id}.
+
+    Cancellation: Nothing is lost by it.
+    """
+    if wait > 0:
+        within = min(wait, MAX_WAIT_SECONDS)
+        record = await host.wait_for_request(session_id, request_id, principal, within=within)
+    else:
+        record = await host.request(session_id, request_id, principal)
+    return answer_with(reply_of_request(record))
+
+
+async def cancel_request(
+    host: Host, principal: Principal, session_id: str, request_id: str, body: CancelBody
+) -> CallAnswer:
+    """POST /sessions/{id}/requests/{request_id}/cancel."""
+    await host.cancel_request(session_id, request_id, principal, body.reason)
+    return answer_with(CancelReply(request_id=request_id), status=202)
+
+
+def reply_of_request(record: RequestRecord) -> RequestReply:
+    """Return the status of a request, without unknown or inapplicable fields."""
+    return RequestReply(
+        request_id=record.request_id,
+        session_id=record.session_id,
+        agent_id=record.agent_id,
+        kind=record.kind,
+        status=record.status,
+        seq=record.seq,
+        end_seq=record.end_seq,
+        text=record.text if record.has_ended else UNSET,
+        usage=as_given(record.usage),
+        cost_usd=as_given(record.cost_usd),
+        stop_reason=as_given(record.stop_reason),
+        error=as_given(record.error),
+        reason=as_given(record.reason),
+        pending=record.pending or UNSET,
+    )

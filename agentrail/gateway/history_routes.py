@@ -1,0 +1,101 @@
+"""Routes for the past of a session: its journal, its state after a record, and explanations of its decisions.
+
+This module only parses query parameters. Each route needs the scope `inspect`, and wakes no session.
+"""
+
+import difflib
+from typing import Final
+
+from agentrail.core.journal.explaining import ExplainedStep
+from agentrail.gateway import calls
+from agentrail.gateway.inspection_replies import StateReply, TracePage
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.request_parser import (
+    MAX_CURSOR,
+    MAX_SEARCH_CHARACTERS,
+    refuse_field,
+    whole_number,
+    yes_or_no,
+)
+from agentrail.gateway.session_routes import answer_of_call
+from agentrail.runtime.journal_inspection import RECORD_KINDS
+
+MAX_RECORDS_OF_A_PAGE: Final = 1_000
+
+
+async def _trace(call: RouteCall) -> WholeAnswer:
+    """Return a page of a journal, or its matching records."""
+    query = call.query
+    made = await calls.inspect_trace(
+        call.host,
+        call.principal,
+        call.params["session_id"],
+        after=whole_number("after", query.get("after"), 0),
+        before=_number("before", query.get("before")),
+        limit=whole_number("limit", query.get("limit"), 100, least=1, most=MAX_RECORDS_OF_A_PAGE),
+        kinds=read_kinds(query.get("kinds")),
+        plugin=_text("plugin", query.get("plugin")),
+        text=_text("q", query.get("q")),
+        with_bodies=yes_or_no("bodies", query.get("bodies", "true")),
+    )
+    return answer_of_call(made)
+
+
+async def _state(call: RouteCall) -> WholeAnswer:
+    """Return the state of a session after a record."""
+    made = await calls.inspect_state(
+        call.host,
+        call.principal,
+        call.params["session_id"],
+        _needed_number("at", call.query.get("at")),
+        since=_number("from", call.query.get("from")),
+    )
+    return answer_of_call(made)
+
+
+async def _explain(call: RouteCall) -> WholeAnswer:
+    """Return the reasons for a session's decision."""
+    number = _needed_number("at", call.query.get("at"))
+    made = await calls.inspect_explanation(call.host, call.principal, call.params["session_id"], number)
+    return answer_of_call(made)
+
+
+def read_kinds(text: str | None) -> frozenset[str]:
+    """Parse record kinds, separated by commas. An empty set means all."""
+    kinds = frozenset(filter(None, (text or "").split(",")))
+    unknown = sorted(kinds - RECORD_KINDS)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0][:80], sorted(RECORD_KINDS), n=1, cutoff=0.5)
+        hint = f": did you mean {near[0]!r}?" if near else ": the journal shows those that there are"
+        refuse_field("kinds", f"has {unknown[0][:80]!r}, which is no kind of record{hint}")
+    return kinds
+
+
+def _number(name: str, text: str | None) -> int | None:
+    return None if text is None else whole_number(name, text, 1, least=1, most=MAX_CURSOR)
+
+
+def _needed_number(name: str, text: str | None) -> int:
+    number = _number(name, text)
+    if number is None:
+        refuse_field(name, "is missing: give the number of a record, from 1")
+    return number
+
+
+def _text(name: str, text: str | None) -> str | None:
+    if not text:
+        return None
+    if len(text) > MAX_SEARCH_CHARACTERS:
+        refuse_field(name, f"has {len(text)} characters: at most {MAX_SEARCH_CHARACTERS} are looked for")
+    return text
+
+
+_ONE: Final = "/inspect/sessions/{session_id}"
+
+# fmt: off
+PAST_ROUTES: Final = (
+    CallRoute("GET", f"{_ONE}/trace", _trace, does="shows a journal", query=("after", "before", "limit", "kinds", "plugin", "q", "bodies"), scope="inspect", replies={200: TracePage}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/state", _state, does="says what a session was behind a record", query=("at", "from"), scope="inspect", replies={200: StateReply}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/explain", _explain, does="says what a record came to, and why", query=("at",), scope="inspect", replies={200: ExplainedStep}, refusals="option_error"),
+)
+# fmt: on

@@ -1,0 +1,668 @@
+"""One URL path as an ASGI app: authenticate, validate, run the handler, write the response. Also defines how routes are added.
+
+This module decides only the order of these checks. Each check lives in a module of its own.
+
+To add a route, write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it into the
+tuple `ROUTES` of a module that `app` lists. The requirements of the route are checked before the handler runs,
+in the order of docs/explanation/host.md: headers, preflight, Host, Origin and token, scope, ids in the path,
+query, content type and body, user, limits, and the place of a stream. The handler gets a `RouteCall` that has
+passed them, and does one thing:
+
+    async def rename(call: RouteCall) -> WholeAnswer:
+        session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
+        return answer_json({"name": await rename_session(session, call.body.name)})
+
+    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name", body=NameBody),)
+
+- `call.params` has the parts of the path. Those with a name ending in `_id` were checked as ids, a
+  `{path:path}` was not.
+- `call.query` has the query parameters. Only names listed in `query` are allowed, each once. Values are not
+  parsed, see `request_parser`.
+- `call.body` is the struct of `body`, decoded strictly.
+- Exceptions are answered by the table of `answers`: a public exception as itself, `refuse_call(code, …)` with
+  that code, and any other as 500 `internal`, whose cause is in the log under a `request_id`.
+- If the client disconnects, the handler is cancelled, and `call.on_left` is awaited, shielded.
+- A `HandledResponse` of an interceptor may be returned as it is. A `StreamAnswer` is written by `streams`, and
+  its route sets `is_stream`.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+import trio
+from attrs import define, field, frozen
+from starlette.routing import Route
+
+from agentrail import outside
+from agentrail.actors.deferred_error import Kept
+from agentrail.frozen import thawed
+from agentrail.gateway.authorization import (
+    UNAUTHORIZED,
+    AccessGuard,
+    CallerCheck,
+    CallHead,
+    caller_of,
+    head_of,
+    name_user,
+    require_scope,
+    require_user,
+)
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
+from agentrail.gateway.event_hub import Hubs
+from agentrail.gateway.request_parser import (
+    READ_HERE_BYTES,
+    AsgiApp,
+    AsgiReceive,
+    AsgiSend,
+    BodyReader,
+    CallerLeft,
+    body_limit,
+    check_content_type,
+    check_id,
+    check_query,
+    decode_body,
+    wait_left,
+)
+from agentrail.gateway.row_watches import Watches
+from agentrail.gateway.serving import connection_cut
+from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.token_watcher import CallWatch
+from agentrail.host.hook_payloads import HandledResponse, Principal
+from agentrail.host.host import Host
+from agentrail.host.identity import SessionOwner
+from agentrail.host.quotas import Allowances, Draw, Limits, OpenCounts, OpenPlace, decide_charge
+from agentrail.logs import Logger
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.persistence import ENGINE
+from agentrail.runtime.session_handle import Session
+from agentrail.wire.plain import encode_plain
+
+MAX_READERS: Final = 2
+
+T = TypeVar("T")
+
+NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
+"""Caller of a route that needs no token."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+# --- results of a handler
+
+
+@frozen(kw_only=True)
+class WholeAnswer:
+    """A complete response.
+
+    Attributes:
+        body: Encoded body.
+        status: HTTP status.
+        content_type: Type of the body; omitted if the body is empty.
+        headers: Additional headers, names in lower case.
+    """
+
+    body: bytes = field(default=b"", repr=False)
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = _NOTHING
+
+
+@frozen(kw_only=True)
+class StreamAnswer:
+    """A stream of a session's events, instead of a complete response.
+
+    Attributes:
+        session: Session of the stream.
+        after: Event number after which it continues; None for a snapshot first.
+        follow: Runs alongside the stream, and ends it with `StreamReader.finish`. None: the session ends it.
+        headers: Same as for `WholeAnswer`.
+    """
+
+    session: Session
+    after: int | None
+    follow: Callable[[StreamReader], Awaitable[None]] | None = None
+    headers: Mapping[str, str] = _NOTHING
+
+
+@frozen(kw_only=True)
+class OwnStream:
+    """A stream in a protocol's own format, instead of a complete response. Its route sets `is_stream`.
+
+    Attributes:
+        write: Writes it to its end. Exceptions before the first byte are answered like those of a handler.
+    """
+
+    write: Callable[["RouteCall"], Awaitable[None]]
+
+
+Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer | OwnStream
+"""Result of a handler."""
+
+
+def answer_json(value: object, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> WholeAnswer:
+    """Return a JSON response with a value. Bytes must be JSON already."""
+    body = value if isinstance(value, bytes) else encode_plain(value)
+    return WholeAnswer(body=body, status=status, headers=headers)
+
+
+# --- input of a handler
+
+
+@define(eq=False, kw_only=True)
+class Gateway:
+    """State shared by all routes of one host.
+
+    Attributes:
+        callers: Authentication and access rules.
+        open_calls: Its open streams and sockets.
+        limits: Limits of the host.
+        allowances: Remaining calls under the rate limits.
+        places: Numbers of open streams and sockets.
+        bodies: Reads request bodies.
+        readers: Limit on threads that parse large input. Few, because they compete with the event loop.
+        chat_timeout: Seconds that a `chat` waits for its answer.
+        has_console: Whether browsers that open `/` are redirected to the console.
+        host: None before it opens and after it closes.
+        hubs: Hubs of its streams; None as `host`.
+        watches: Watches of its sockets; None as `host`.
+        was_open: Whether the host has been opened before.
+        version: Version of this package.
+        instance: Text that is unique to this process.
+        has_inspector: Whether the inspector is served.
+        is_demo: Whether it is only a demonstration.
+    """
+
+    callers: CallerCheck
+    limits: Limits
+    chat_timeout: float = 300.0
+    has_console: bool = False
+    open_calls: CallWatch = field(init=False)
+    allowances: Allowances[SessionOwner] = field(init=False)
+    places: OpenCounts[SessionOwner] = field(init=False)
+    bodies: BodyReader = field(factory=BodyReader)
+    readers: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(MAX_READERS))
+    host: Host | None = None
+    hubs: Hubs | None = None
+    watches: Watches | None = None
+    was_open: bool = False
+    version: str = ENGINE
+    instance: str = field(factory=lambda: outside.ids(9))
+    has_inspector: bool = True
+    is_demo: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Create empty counters."""
+        self.open_calls = CallWatch(self.callers)
+        self.allowances = Allowances(self.limits)
+        self.places = OpenCounts(self.limits.max_streams_per_principal, self.limits.max_streams)
+
+    def opened(self) -> tuple[Host, Hubs]:
+        """Return the host and its hubs, or refuse the call if the host is not open."""
+        if self.host is None or self.hubs is None:
+            missing = "its lifespan has not run; a mounted application is opened by `async with app.state.host.open()` in the outer lifespan"
+            refuse_call(
+                "not_started", f"the host is not open: {'it has been closed' if self.was_open else missing}"
+            )
+        return self.host, self.hubs
+
+    async def read_aside(self, read: Callable[[], T], size: int) -> T:
+        """Parse input of this many bytes, in a thread if it is large, so that other calls do not wait.
+
+        Cancellation: Waits for the thread, which takes seconds at most.
+        """
+        return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
+
+    def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
+        """Take a place for a stream or a socket, or refuse the call. Closing the place releases it."""
+        place = self.places.take(owner)
+        if place == "caller":
+            message = f"{self.limits.max_streams_per_principal} streams are open, more are not: close one"
+            raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
+        if place == "process":
+            refuse_call("server_full", "as many streams are open as this server has room for")
+        assert isinstance(place, OpenPlace)  # noqa: S101 - the other two outcomes were refused
+        return place
+
+
+@define(eq=False, kw_only=True)
+class RouteCall:
+    """One checked call of a route.
+
+    Attributes:
+        gateway: State shared with other calls.
+        head: Method, path, headers.
+        receive: ASGI receive function of the connection.
+        send: ASGI send function of the connection.
+        cut: Closes the connection, even during a blocked write. None if another server serves the application.
+        principal: The caller; `NO_PRINCIPAL` if the route needs no token.
+        params: Parts of the path, by name.
+        has_encoded_slash: Whether the path has an encoded slash, which the client did not mean as a separator.
+        query: Query parameters by name.
+        body: The struct of the route, or None for a route without one.
+        request_id: Id of this call in the log, if it fails.
+        on_left: Awaited if the client disconnects. A handler sets it if there is work to stop.
+        has_left: Whether the client has disconnected.
+        is_writing: Whether a write is in progress.
+        is_over: Whether the last write of its response has started.
+        more_headers: Headers added to every response to it.
+        via: Channel of the call, recorded with each message in the session's events.
+    """
+
+    gateway: Gateway
+    head: CallHead
+    receive: AsgiReceive
+    send: AsgiSend
+    cut: Callable[[], None] | None = None
+    principal: Principal = NO_PRINCIPAL
+    params: Mapping[str, str] = _NOTHING
+    has_encoded_slash: bool = False
+    query: Mapping[str, str] = _NOTHING
+    body: Any = None
+    request_id: str = ""
+    on_left: Callable[[], Awaitable[None]] | None = None
+    has_left: bool = False
+    is_writing: bool = False
+    is_over: bool = False
+    more_headers: dict[str, str] = field(factory=dict)
+    via: str = "http"
+
+    @property
+    def host(self) -> Host:
+        """The open host."""
+        return self.gateway.opened()[0]
+
+    async def write(self, message: dict[str, Any]) -> None:
+        """Pass a message to the server.
+
+        Cancellation: Has no effect on a blocked write; `while_there` then cuts the connection.
+        """
+        self.is_writing = True
+        self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
+        try:
+            await self.send(message)
+        finally:
+            self.is_writing = False
+
+    async def while_there(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` while the client is connected. Cuts the connection if a write in it is cancelled."""
+        self._check_there()
+        failure = Kept()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            with failure:
+                await work()
+            nursery.cancel_scope.cancel(reason="the work is done")
+        if failure.error is None:
+            return
+        if self.has_left and what_travels(failure.error) is None:
+            raise CallerLeft
+        failure.release()
+
+    def _check_there(self) -> None:
+        if self.has_left:  # the server reports it only once
+            raise CallerLeft
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        try:
+            await wait_left(self.receive)
+            if self.is_over:  # after a complete response the server reports it for every call
+                await trio.sleep_forever()
+            self.has_left = True
+        finally:
+            if self.is_writing and self.cut is not None:
+                self.cut()
+        scope.cancel(reason="the caller left")
+
+
+RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
+"""Implements a route."""
+
+
+RouteReply: TypeAlias = type | tuple[type, ...]
+"""Struct of a response, or the possible ones; none for a response without a body."""
+
+
+WriteStream: TypeAlias = Callable[[RouteCall, StreamAnswer], Awaitable[None]]
+"""Writes a stream to its end; see `streams`."""
+
+
+@frozen
+class CallRoute:
+    """One method of one path.
+
+    Attributes:
+        method: In capitals; HEAD comes with GET.
+        path: In Starlette's notation, such as `/sessions/{session_id}/prompt`.
+        handler: Implementation of the route.
+        does: Short description for the interface page.
+        operation: Name for rate limiting, see `decide_charge`; by default an ordinary call.
+        body: Struct of its body, or None.
+        query: Allowed query parameters.
+        scope: Required scope of the token, or None if no token is needed.
+        also: Another sufficient scope.
+        is_guarded: Whether the origin of a call is checked although no token is needed. With a scope it always
+            is.
+        needs_user: Whether the call must name a user, and not only a tenant.
+        is_stream: Whether it takes the place of a stream.
+        success: Status of a successful response, for the interface page.
+        content: Content types of non-JSON responses, for that page.
+        frames: Schema of the frames of its stream, for that page.
+        replies: Structs of its successful responses by status. Streams, files and empty responses have none.
+            None if unknown.
+        refusals: Codes of `ERROR_ANSWERS` with which it refuses calls, in addition to those of all routes of
+            its kind.
+        asks_plugins: Whether it carries a user's message: a plugin of the host may answer in place of the
+            session, with any object.
+    """
+
+    method: str
+    path: str
+    handler: RouteHandler
+    does: str = field(kw_only=True)
+    operation: str = field(default="call", kw_only=True)
+    body: type[msgspec.Struct] | None = field(default=None, kw_only=True)
+    query: tuple[str, ...] = field(default=(), kw_only=True)
+    scope: str | None = field(default="use", kw_only=True)
+    also: str | None = field(default=None, kw_only=True)
+    is_guarded: bool = field(default=False, kw_only=True)
+    needs_user: bool = field(default=True, kw_only=True)
+    is_stream: bool = field(default=False, kw_only=True)
+    success: int = field(default=200, kw_only=True)
+    content: tuple[str, ...] = field(default=(), kw_only=True)
+    frames: str = field(default="Event", kw_only=True)
+    replies: Mapping[int, RouteReply] | None = field(default=None, kw_only=True)
+    refusals: str = field(default="", kw_only=True)
+    asks_plugins: bool = field(default=False, kw_only=True)
+
+
+def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the ASGI message that starts a response."""
+    pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": pairs}
+
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+LEFT_SECONDS: Final = 10.0
+"""Time limit for telling a session that its client has disconnected."""
+
+WRITE_SECONDS: Final = 30.0
+"""Time limit for writing the smallest response. Each `SLOWEST_BYTES` of body add a second."""
+
+SLOWEST_BYTES: Final = 4 << 10
+
+_NO_CONTENT: Final = (204, 304)
+_USUAL_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+)
+
+
+class PathEndpoint:
+    """All methods of one URL path, as an ASGI app."""
+
+    def __init__(self, gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream) -> None:
+        """Create the app from the routes of one path, one per method."""
+        self._gateway = gateway
+        self._write_stream = write_stream
+        self._routes = {route.method: route for route in routes}
+        found = self._routes.values()
+        self.is_public: bool = bool(self._routes) and all(one.scope is None for one in found)
+        self.is_open: bool = self.is_public and not any(one.is_guarded for one in found)
+        # No HEAD for a stream: it would stay open and return nothing.
+        has_head = "GET" in self._routes and not self._routes["GET"].is_stream
+        self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if has_head else [])]
+
+    async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
+        """Handle one request. Only exceptions that must end the process propagate.
+
+        Cancellation: The handler is cancelled and a partly written response is cut off.
+        """
+        head = head_of(scope)
+        call = RouteCall(
+            gateway=self._gateway,
+            head=head,
+            receive=receive,
+            send=send,
+            cut=connection_cut(scope),
+            params=scope.get("path_params", {}),
+            has_encoded_slash=has_encoded_slash(scope),
+        )
+        call.principal = caller_of(scope) or NO_PRINCIPAL
+        try:
+            try:
+                answer = await self._answer(call)
+            except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
+                if isinstance(raised, CallerLeft) or what_travels(raised) is not None:
+                    raise
+                answer = self._answer_to(call, raised)
+            if answer is not None:
+                await self._write(call, answer, scope)
+        except CallerLeft:
+            call.has_left = True
+        finally:
+            if call.has_left and call.on_left is not None:
+                await self._leave(call, call.on_left)  # noqa: ASYNC102 - shielded and bounded
+
+    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
+        """Return the response, or None if a stream has been written."""
+        route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
+        if route is None or call.head.method not in self.methods:
+            answer = error_answer(
+                "method_not_allowed",
+                f"{call.head.method} is not known here",
+                headers={"allow": ", ".join(self.methods)},
+            )
+            raise CallRefused(answer)
+        if route.scope is None:
+            return await self._run(call, route)
+        if call.principal is NO_PRINCIPAL:
+            raise CallRefused(UNAUTHORIZED)  # the guard is missing from this route
+        _check(require_scope(call.principal, route.scope, route.also))
+        call.gateway.opened()
+        try:
+            await self._read(call, route)
+        except CallRefused:
+            if decide_charge(route.operation) is not None:  # a malformed request costs work too
+                self._charge(call, SessionOwner.of(call.principal), "call")
+            raise
+        owner = SessionOwner.of(call.principal)
+        self._charge(call, owner, route.operation)
+        if not route.is_stream:
+            return await self._run(call, route)
+        with call.gateway.take_place(owner):
+            return await self._run(call, route)
+
+    async def _read(self, call: RouteCall, route: CallRoute) -> None:
+        """Validate path, query and body, and determine the user."""
+        if call.has_encoded_slash:  # the router has split the id at this slash
+            refuse_call("id_invalid", "an id in the path is no id: it has a slash")
+        for name, value in call.params.items():
+            if name.endswith("_id"):
+                check_id(name, value, of_session=name == "session_id")
+        pairs = parse_qsl(call.head.query, keep_blank_values=True, errors="replace")
+        check_query([name for name, _ in pairs], route.query)
+        call.query = dict(pairs)
+        if call.head.method == "POST":
+            # Even without a body: a form of another site can send any other type without a preflight.
+            given = call.head.headers
+            check_content_type(given.get("content-type"), given.get("content-encoding"))
+        limits = call.gateway.limits
+        if route.body is not None:
+            text = await call.gateway.bodies.read(
+                call.receive,
+                call.head.headers,
+                body_limit(route.body, limits),
+                caller=SessionOwner.of(call.principal),
+            )
+            read = partial(decode_body, route.body, text, limits)
+            call.body = await call.gateway.read_aside(read, len(text))
+            found = name_user(
+                call.principal,
+                tenant_id=getattr(call.body, "tenant_id", None),
+                user_id=getattr(call.body, "user_id", None),
+            )
+            if isinstance(found, ErrorAnswer):
+                raise CallRefused(found)
+            call.principal = found
+        if route.needs_user:
+            _check(require_user(call.principal))
+
+    def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
+        """Charge the call to its rate limit, and add the remaining allowance to its response headers."""
+        charge = decide_charge(operation)
+        draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
+        if draw is None or charge is None:
+            return
+        pace = call.gateway.allowances.by_charge[charge].pace
+        call.more_headers.update(limit_headers(charge, pace.count, pace.window_seconds, draw))
+        if not draw.is_allowed:
+            wait = {"retry-after": f"{draw.retry_after_seconds}"}
+            raise CallRefused(
+                error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
+            )
+
+    async def _run(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
+        results: list[Result] = []
+
+        async def work() -> None:
+            results.append(await route.handler(call))
+
+        await call.while_there(work)
+        (result,) = results
+        match result:
+            case StreamAnswer():
+                await self._write_stream(call, result)
+                return None
+            case OwnStream():
+                await result.write(call)
+                return None
+            case HandledResponse():
+                headers = {name.lower(): value for name, value in result.headers.items()}
+                return answer_json(thawed(result.body), result.status, headers)
+            case _:
+                return result
+
+    def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
+        """Return the response to a refused or failed call."""
+        call.request_id = f"e-{outside.ids(9)}"
+        answer = answer_to(raised, request_id=call.request_id)
+        if answer.is_ours:
+            log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
+        return answer_refusing(answer)
+
+    async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
+        """Write a response. A client that reads too slowly is disconnected."""
+        headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
+        if answer.status not in _NO_CONTENT:
+            headers["content-length"] = f"{len(answer.body)}"
+        if answer.body:
+            headers["content-type"] = answer.content_type
+        if not str(scope.get("http_version", "1.1")).startswith("1"):
+            headers.pop("connection", None)
+
+        async def work() -> None:
+            await call.write(start_of(answer.status, headers))
+            await call.write({"type": "http.response.body", "body": answer.body})
+
+        with trio.move_on_after(WRITE_SECONDS + len(answer.body) / SLOWEST_BYTES):
+            await call.while_there(work)
+
+    async def _leave(self, call: RouteCall, on_left: Callable[[], Awaitable[None]]) -> None:
+        with trio.move_on_after(LEFT_SECONDS, shield=True):
+            try:
+                await on_left()  # noqa: ASYNC102 - bounded and shielded
+            except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
+                if what_travels(raised) is not None:
+                    raise
+                LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)
+
+
+class UnknownPath(PathEndpoint):
+    """Responds to every unknown path. Without a token, unknown and known paths look the same."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Create the app without routes."""
+        super().__init__(gateway, (), write_stream=_write_none)
+
+    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
+        await trio.lowlevel.checkpoint()
+        if call.principal is not NO_PRINCIPAL:
+            self._charge(call, SessionOwner.of(call.principal), "call")
+        if call.has_encoded_slash:
+            refuse_call("id_invalid", "an id in the path is no id: it has a slash")
+        refuse_call("route_unknown", "there is nothing at this path")
+
+
+def has_encoded_slash(scope: Mapping[str, Any]) -> bool:
+    """Return whether a path has an encoded slash within a name, except in a file path.
+
+    The server decodes it before routing, so a different route would match than the client meant.
+    """
+    raw = (scope.get("raw_path") or b"").lower()
+    file = scope.get("path_params", {}).get("path", "")
+    in_front = scope["path"].removesuffix(file).count("/")
+    return b"%2f" in (b"/".join(raw.split(b"/")[:in_front]) if file else raw)
+
+
+async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:
+    """Never called: this path has no stream."""
+
+
+def _check(refused: ErrorAnswer | None) -> None:
+    if refused is not None:
+        raise CallRefused(refused)
+
+
+def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
+    """Return an error as a response. While the host closes, the connection is closed too."""
+    headers = dict(refused.headers)
+    if refused.code == "draining":
+        headers["connection"] = "close"
+    return WholeAnswer(body=refused.encode(), status=refused.status, headers=headers)
+
+
+def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:
+    """Return the remaining allowance as headers of the IETF draft on RateLimit headers."""
+    return {
+        "ratelimit-policy": f'"{charge}";q={count};w={math.ceil(window_seconds)}',
+        "ratelimit": f'"{charge}";r={draw.left};t={draw.full_in_seconds}',
+    }
+
+
+def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
+    """Add the access guard to a path, also to one that another application mounts alone.
+
+    A path without a token or guard stays as it is.
+    """
+    if endpoint.is_open:
+        return endpoint
+    return AccessGuard(
+        endpoint,
+        gateway.callers,
+        methods_of=lambda _: endpoint.methods,
+        is_public=lambda _: endpoint.is_public,
+    )
+
+
+def starlette_routes(
+    gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream, *, base_path: str = ""
+) -> list[Route]:
+    """Return one Starlette route per path, in the order of first occurrence."""
+    by_path: dict[str, list[CallRoute]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, []).append(route)
+    return [
+        Route(
+            f"{base_path}{path}",
+            guarded(PathEndpoint(gateway, found, write_stream), gateway),
+            name=path,
+            include_in_schema=False,
+        )
+        for path, found in by_path.items()
+    ]

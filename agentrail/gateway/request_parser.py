@@ -1,0 +1,671 @@
+"""Strict parsers for all client input: paths, queries, headers, bodies and the ASGI messages that carry them.
+
+Text and bytes in, values out. A text is a number only if every parser would read it as one. A body is bounded
+while it arrives, and checked for content that would block the event loop before it becomes a struct. Nothing of
+a refused body is kept. Messages name the field and the remedy, and never repeat an id or a token.
+"""
+
+import base64
+import binascii
+import difflib
+import itertools
+import re
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+import trio
+
+from agentrail.core.wire.json_text import read_json
+from agentrail.core.wire.shapes import Misfit, PlainJson
+from agentrail.errors import OptionError, TooLarge
+from agentrail.frozen import MAX_CONTAINERS
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer, refuse_call
+from agentrail.gateway.request_bodies import (
+    AttachmentBody,
+    ChatBody,
+    CreateSessionBody,
+    ForkBody,
+    RewindBody,
+    SteerBody,
+)
+from agentrail.host.agent_profiles import check_metadata
+from agentrail.host.attachments import Attachment
+from agentrail.host.identity import fault_of_name, fault_of_session_id
+from agentrail.host.listed_session import SESSION_PHASES
+from agentrail.host.quotas import Limits
+from agentrail.structs import converter_of
+from agentrail.wire.operations import RespondBody
+from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
+
+# Parses large JSON texts in pieces, because a long call into C holds the interpreter lock even in another
+# thread.
+
+JSON_PIECE_BYTES: Final = 64 << 10
+"""Bytes parsed by one call into C, in a millisecond or two. A multiple of four, for base64."""
+
+LongText: TypeAlias = tuple[int, int, int]
+"""A string longer than a piece: the number of strings before it, its start and its end, with its quotes."""
+
+_TOKENS: Final = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_WHOLE_LETTERS: Final = re.compile(
+    rb'(?:[^"\\]++|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....|\\[^u])*+', re.DOTALL
+)
+_PLACE: Final = re.compile(r" \(byte \d+\)")
+_CONTINUES: Final = range(0x80, 0xC0)
+"""UTF-8 bytes that do not start a character."""
+
+
+def parts_of(text: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Split a document into parts of whole tokens, and strings that are longer than a piece."""
+    at = 0
+    while at < len(text):
+        end = _end_in(_TOKENS, text, at)
+        is_text = end == at
+        if is_text:
+            end = _end_of_text(text, at + 1)
+        yield at, end, is_text
+        at = end
+
+
+def _end_in(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    found = pattern.match(text, at, at + JSON_PIECE_BYTES)
+    assert found is not None  # noqa: S101 - the pattern also matches nothing
+    return found.end()
+
+
+def _end_of_text(text: bytes, at: int) -> int:
+    while at < len(text):
+        at = _end_in(_INSIDE, text, at)
+        if text.startswith(b'"', at):
+            return at + 1
+        if text.startswith(b"\\", at):  # an escape at the end of the piece
+            at += 2
+    return len(text)
+
+
+def read_apart(text: bytes, long: Sequence[LongText]) -> PlainJson:
+    """Parse a document whose long strings are parsed separately, piece by piece."""
+    left: list[bytes] = []
+    at = 0
+    for number, start, end in long:
+        left += text[at:start], b'"\\u0000%d"' % number  # unique, because they may be keys
+        at = end
+    try:
+        plain = read_json(b"".join((*left, text[at:])))
+    except Misfit as misfit:
+        raise Misfit(_PLACE.sub("", str(misfit))) from misfit
+    texts = {number: _read_long(text, start + 1, end - 1) for number, start, end in long}
+    numbers = itertools.count()
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, str):
+            return texts.get(next(numbers), value)
+        if isinstance(value, dict):
+            return {whole(name): whole(item) for name, item in value.items()}
+        return [whole(item) for item in value] if isinstance(value, list) else value
+
+    return whole(plain)
+
+
+def _read_long(text: bytes, at: int, end: int) -> str:
+    pieces: list[str] = []
+    while at < end:
+        # Never split an escape, a surrogate pair of escapes, or a character.
+        found = _WHOLE_LETTERS.match(text, at, min(at + JSON_PIECE_BYTES, end))
+        cut = at if found is None else found.end()
+        while at < cut < end and text[cut] in _CONTINUES:
+            cut -= 1
+        if cut == at:
+            message = "no JSON: a long text has an escape or a byte in it that is none"
+            raise Misfit(message)
+        pieces.append(str(read_json(b'"%b"' % text[at:cut])))
+        at = cut
+    return "".join(pieces)
+
+
+MAX_CURSOR: Final = (1 << 53) - 1
+"""The largest whole number that every client can represent."""
+
+MAX_SEARCH_CHARACTERS: Final = 200
+"""Limit on a search text, in characters."""
+
+
+def refuse_field(name: str, what: str) -> NoReturn:
+    """Refuse a field, or a query parameter."""
+    refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
+
+
+def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
+    """Refuse unknown names, with the closest known one."""
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return
+    near = difflib.get_close_matches(unknown[:128], known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    refuse_call(
+        "field_unknown",
+        f"{before}{unknown[:80]} is not known here",
+        hint=hint,
+        more={"field": before + unknown[:80]},
+    )
+
+
+def check_id(name: str, value: str, *, of_session: bool = False) -> str:
+    """Return a valid id from a body, a path, a query or a header, or refuse the call."""
+    fault = fault_of_session_id(name, value) if of_session else fault_of_name(name, value)
+    if fault is not None:
+        refuse_call("id_invalid", fault, more={"field": name})
+    return value
+
+
+def check_same_session(body: ChatBody, session_id: str) -> None:
+    """Refuse a body that names another session than the path."""
+    if body.session_id not in (None, session_id):
+        refuse_field("session_id", "is not the session in the path: leave it out")
+
+
+def named_by_client(body_id: str | None, header: str | None) -> str | None:
+    """Return the client's id of a message: `client_id` of the body, or the header `Idempotency-Key`."""
+    if header is not None:
+        check_id("Idempotency-Key", header)
+        if body_id not in (None, header):
+            refuse_field("client_id", "is not what Idempotency-Key says: send one of both")
+    return body_id if body_id is not None else header
+
+
+def check_filter(wanted: RowFilter, before: str = "") -> None:
+    """Refuse an invalid row filter."""
+    if wanted.q is not None and len(wanted.q) > MAX_SEARCH_CHARACTERS:
+        refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
+    if wanted.agent_id is not None:
+        check_id(f"{before}agent_id", wanted.agent_id)
+    if wanted.phase is not None and wanted.phase not in SESSION_PHASES:
+        refuse_field(
+            f"{before}phase", f"is {wanted.phase!r:.40}: expected one of {', '.join(SESSION_PHASES)}"
+        )
+    if wanted.outcome is not None and wanted.outcome not in OUTCOMES_OF_ROWS:
+        refuse_field(
+            f"{before}outcome", f"is {wanted.outcome!r:.40}: expected one of {', '.join(OUTCOMES_OF_ROWS)}"
+        )
+    if not 1 <= wanted.limit <= MAX_ROWS:
+        refuse_field(f"{before}limit", f"is {wanted.limit:.0f}: expected a whole number from 1 to {MAX_ROWS}")
+
+
+_WHOLE: Final = re.compile(r"[0-9]{1,16}")
+
+
+def cursor_of(last_event_id: str | None, after: str | None) -> int | None:
+    """Return the number after which a reader continues, or None for a new reader."""
+    found = [_cursor(name, text) for name, text in (("Last-Event-ID", last_event_id), ("after", after))]
+    return found[0] if found[0] is not None else found[1]
+
+
+def _cursor(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _WHOLE.fullmatch(text) or int(text) > MAX_CURSOR:
+        refuse_call("cursor_invalid", f"{name} is no cursor: expected a whole number from 0")
+    return int(text)
+
+
+def whole_number(name: str, text: str | None, default: int, *, least: int = 0, most: int = MAX_CURSOR) -> int:
+    """Parse a number in a query, such as `limit=50`."""
+    if text is None:
+        return default
+    if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
+        refuse_field(name, f"is {text!r:.40}: expected a whole number from {least} to {most}")
+    return int(text)
+
+
+def yes_or_no(name: str, text: str | None) -> bool:
+    """Parse a flag in a query, such as `wait=true`. A missing flag is false."""
+    if text not in (None, "true", "false"):
+        refuse_field(name, f"is {text!r:.40}: expected true or false")
+    return text == "true"
+
+
+def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
+    """Refuse a query with unknown or repeated names, or a token."""
+    names = list(given)
+    if any(name.lower() in ("token", "access_token") for name in names):
+        refuse_call("token_in_url", "a token in a URL is refused")
+    twice = next(
+        (name for name in known if names.count(name) > 1), None
+    )  # only known names: a stranger controls the number of others
+    if twice is not None:
+        refuse_field(twice, "stands twice in the query")
+    check_known(dict.fromkeys(names), known or ("none",), "?")
+
+
+# Request bodies: bounded on arrival, checked for content that would block the loop, then decoded into
+# structs.
+
+READ_HERE_BYTES: Final = 64 << 10
+"""Limit for parsing in the event loop, which takes at most twenty milliseconds."""
+
+MAX_JSON_TEXTS: Final = 100_000
+"""Limit on the strings of a body, including keys, because each one is created while other tasks wait."""
+
+_UTF_8: Final = frozenset({"charset=utf-8", 'charset="utf-8"', "charset=utf8", 'charset="utf8"'})
+
+MAX_WORD_CHARACTERS: Final = 128
+MAX_SENTENCE_CHARACTERS: Final = 2_000
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+ID_FIELDS: Final[Mapping[str, bool]] = {
+    "session_id": True,
+    "agent_id": False,
+    "client_id": False,
+    "fork_id": True,
+    "tenant_id": False,
+    "user_id": False,
+}
+"""Id fields, and whether the narrower rule for session ids applies."""
+
+WORD_FIELDS: Final[Mapping[str, int]] = {
+    "mode": MAX_WORD_CHARACTERS,
+    "model": MAX_WORD_CHARACTERS,
+    "approval_id": MAX_WORD_CHARACTERS,
+    "call_id": MAX_WORD_CHARACTERS,
+    "ref": MAX_WORD_CHARACTERS,
+    "arguments_hash": MAX_WORD_CHARACTERS,
+    "reason": MAX_SENTENCE_CHARACTERS,
+    "webhook": MAX_SENTENCE_CHARACTERS,
+}
+"""Short fields, with their limits in characters."""
+
+
+# --- bytes
+
+
+class BodyBytes:
+    """A body that is being received. It is refused as soon as it is known to be too large."""
+
+    __slots__ = ("_held", "_limit")
+
+    def __init__(self, limit: int, *, announced: str | None = None) -> None:
+        """Create an empty body, and check the announced length."""
+        self._limit = limit
+        # Extended in place: a list of pieces would take forty bytes per piece, and a piece may be one byte
+        # long.
+        self._held = bytearray()
+        if announced is not None:
+            if not re.fullmatch(r"[0-9]{1,19}", announced):
+                refuse_call("bad_json", "Content-Length is no whole number")
+            self._check(int(announced))
+
+    def add(self, piece: bytes) -> None:
+        """Add a received piece."""
+        self._check(len(self._held) + len(piece))
+        self._held += piece
+
+    def whole(self) -> bytes:
+        """Return the whole body, once."""
+        whole, self._held = bytes(self._held), bytearray()
+        return whole
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            self._held = bytearray()
+            message = f"the body has more than {self._limit:,} bytes, which are the most that is taken here"
+            refuse_call("too_large", message)
+
+
+def check_content_type(value: str | None, encoding: str | None = None) -> None:
+    """Refuse any content type but JSON in UTF-8, and compressed bodies, which can expand to any size.
+
+    This also protects sessions in browsers: a form of another site can send other types without a preflight.
+        The refusal does not repeat the header.
+    """
+    # Not a regular expression: with optional parts surrounded by blanks it would backtrack.
+    kind, *more = (part.strip() for part in (value or "").lower().split(";"))
+    terms = {"=".join(side.strip() for side in part.partition("=")[::2]) for part in more if part}
+    if kind != "application/json" or not terms <= _UTF_8:
+        refuse_call("content_type", "Content-Type is not JSON in UTF-8: expected application/json")
+    if (encoding or "identity").strip().lower() != "identity":
+        refuse_call("content_type", "the body is encoded: expected it as it is, without Content-Encoding")
+
+
+# --- JSON
+
+
+def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
+    """Decode a body.
+
+    It takes up to a third of a microsecond per byte, and seconds for the largest one. Above `READ_HERE_BYTES`
+    it must run in a thread.
+    """
+    plain = read_object(text, limits) if text.strip(b" \t\r\n") else {}
+    return make_body(kind, plain, limits, size=len(text))
+
+
+def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int) -> B:
+    """Convert a parsed object to a body."""
+    check_known(plain, kind.__struct_fields__)
+    files = plain.get("attachments")
+    if issubclass(kind, ChatBody) and isinstance(files, list):
+        for place, file in enumerate(files):
+            if isinstance(file, dict):
+                check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
+    try:
+        body = converter_of(kind)(plain)
+    except msgspec.ValidationError as error:
+        _refuse_field_of(str(error))
+    if isinstance(body, ChatBody):
+        _check_size_without_files(size, body, limits)
+    _check_values(body, limits)
+    return body
+
+
+# At most one piece of a string: longer ones are handled separately, and no call into C may parse all of a
+# large body.
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.){0,%d}+"' % JSON_PIECE_BYTES, re.DOTALL)
+_TEXTS_AND_BRACKETS: Final = re.compile(_TEXTS.pattern + rb"|[\[\]{}]", re.DOTALL)
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
+    """Parse a JSON object, with limits on its depth and size."""
+    long = _check_shape(text, limits)
+    try:
+        plain = read_apart(text, long) if long else read_json(text)
+    except Misfit as misfit:
+        raise CallRefused(error_answer("bad_json", f"the body is {misfit}"[:300])) from None
+    if not isinstance(plain, dict):
+        refuse_call("bad_json", "the body is JSON, and no object: expected one, at byte 0")
+    return plain
+
+
+def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
+    """Refuse a document that would block the loop or is too deep, before parsing it. Return its long strings."""
+    outside, texts, long = bytearray(), 0, list[LongText]()
+    for start, end, is_text in parts_of(text):
+        if is_text:
+            long.append((texts, start, end))
+        rest, found = (b"", 1) if is_text else _TEXTS.subn(b"", text[start:end])
+        outside += rest
+        texts += found
+        if texts >= MAX_JSON_TEXTS or len(outside) > limits.max_body_bytes:
+            refuse_call(
+                "too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are taken"
+            )
+    beside = len(text) - sum(end - start for _, start, end in long)
+    if beside > limits.max_body_bytes + limits.max_attachments * JSON_PIECE_BYTES:
+        _refuse_what_is_beside(limits)
+    brackets = outside.translate(None, _NOT_BRACKETS)
+    if brackets.count(b"[") + brackets.count(b"{") > MAX_CONTAINERS:
+        refuse_call("too_large", f"the body has more than {MAX_CONTAINERS:,} objects and arrays")
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket in b"[{" else -1
+        if depth < 0:  # not JSON, which the parser will report
+            return long
+        if depth > limits.max_json_depth:
+            place = _place_of_depth(text, limits.max_json_depth)
+            message = f"the body is nested more deeply than {limits.max_json_depth} levels, at byte {place}"
+            refuse_call("bad_json", message)
+    return long
+
+
+def _place_of_depth(text: bytes, most: int) -> int:
+    depth = 0
+    for start, end, is_text in parts_of(text):
+        for found in () if is_text else _TEXTS_AND_BRACKETS.finditer(text, start, end):
+            if found[0] in (b"[", b"{"):
+                depth += 1
+                if depth > most:
+                    return found.start()
+            elif found[0] in (b"]", b"}"):
+                depth -= 1
+    return len(text)
+
+
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+_FAULT: Final = re.compile(r"(?P<fault>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+
+
+def _refuse_field_of(fault: str) -> NoReturn:
+    found = _FAULT.fullmatch(fault)
+    assert found is not None  # noqa: S101 - the pattern matches every text
+    path, said = found["path"] or "", found["fault"]
+    missing = _MISSING.fullmatch(said)
+    if missing is not None:
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        refuse_field(path, "is missing")
+    refuse_field(path, f"cannot be this: {said}")
+
+
+def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
+    """Refuse a large body unless its attachments make it large. Escapes in them, six bytes for one, do not count."""
+    if size - sum(len(file.base64) for file in body.attachments) > limits.max_body_bytes:
+        _refuse_what_is_beside(limits)
+
+
+def _refuse_what_is_beside(limits: Limits) -> NoReturn:
+    message = f"the body has more than {limits.max_body_bytes:,} bytes beside the contents of its attachments"
+    refuse_call("too_large", message)
+
+
+def _check_values(body: msgspec.Struct, limits: Limits) -> None:
+    for name in body.__struct_fields__:
+        value = getattr(body, name)
+        if value is None:
+            continue
+        if name in ID_FIELDS:
+            check_id(name, value, of_session=ID_FIELDS[name])
+        elif name in WORD_FIELDS:
+            _check_word(name, value, WORD_FIELDS[name])
+        elif name in ("at", "to") and isinstance(body, ForkBody | RewindBody) and value < 0:
+            refuse_field(name, f"is {value}: expected a whole number from 0")
+    if isinstance(body, ChatBody | SteerBody):
+        has_more = getattr(body, "attachments", ()) or getattr(body, "content", None)
+        if not body.message.strip() and not has_more:
+            refuse_field("message", "is missing or empty: say something, or bring attachments")
+        _check_size("message", body.message, limits)
+    if isinstance(body, ChatBody | CreateSessionBody):
+        _check_metadata(body.metadata, limits)
+    if isinstance(body, RespondBody) and isinstance(body.response, str):
+        _check_size("response", body.response, limits)
+
+
+def _check_metadata(metadata: dict[str, Any], limits: Limits) -> None:
+    try:
+        check_metadata(metadata, limits)
+    except TooLarge as error:
+        refuse_call("too_large", f"{error}", more={"field": "metadata"})
+    except OptionError as error:
+        refuse_call("field_invalid", f"{error}", more={"field": "metadata"})
+
+
+def _check_word(name: str, value: str, limit: int) -> None:
+    if not value.strip():
+        refuse_field(name, "is empty: leave it out, or say something")
+    if len(value) > limit:
+        refuse_field(name, f"has more than {limit:,} characters")
+
+
+def _check_size(name: str, text: str, limits: Limits) -> None:
+    if len(text.encode("utf-8", "replace")) > limits.max_message_bytes:
+        message = f"{name} has more than {limits.max_message_bytes:,} bytes: put the rest into a file"
+        refuse_call("too_large", message, more={"field": name})
+
+
+# --- attachments
+
+
+def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
+    """Decode the attachments of a body, after a check of their sizes."""
+    files = body.attachments
+    if len(files) > limits.max_attachments:
+        refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are taken")
+    sizes = [len(file.base64) * 3 // 4 - file.base64[-2:].count("=") for file in files]
+    for place, size in enumerate(sizes):
+        if size > limits.max_attachment_bytes:
+            message = f"attachments[{place}] has more than {limits.max_attachment_bytes:,} bytes"
+            refuse_call("too_large", message, more={"index": place})
+    if sum(sizes) > limits.max_attachments_bytes:
+        refuse_call(
+            "too_large", f"the attachments have more than {limits.max_attachments_bytes:,} bytes together"
+        )
+    return tuple(
+        Attachment(name=file.name, mime_type=file.mime_type, content=_decoded(place, file))
+        for place, file in enumerate(files)
+    )
+
+
+def _decoded(place: int, file: AttachmentBody) -> bytes:
+    text, pieces, at = file.base64, list[bytes](), 0
+    try:
+        while len(text) - at > JSON_PIECE_BYTES + 4:
+            piece = text[at : at + JSON_PIECE_BYTES]
+            if "=" in piece:
+                raise binascii.Error  # noqa: TRY301 - answered below
+            pieces.append(base64.b64decode(piece.encode("ascii"), validate=True))
+            at += JSON_PIECE_BYTES
+        pieces.append(base64.b64decode(text[at:].encode("ascii"), validate=True))
+        return b"".join(pieces)
+    except (binascii.Error, ValueError):
+        message = f"attachments[{place}].base64 is no base64: expected A-Z a-z 0-9 + / in groups of four, padded with ="
+        raise CallRefused(error_answer("attachment_invalid", message, more={"index": place})) from None
+
+
+def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
+    """Return the size limit of a body on arrival, in bytes."""
+    return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes
+
+
+# Limits of a connection: number of headers, size and speed of a body, and detection of a disconnect.
+#
+# The server passes ASGI messages one by one and enforces none of these limits itself.
+
+AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+"""Returns the next ASGI message of a connection."""
+
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+"""Sends an ASGI message of an application."""
+
+AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
+"""An ASGI 3 application."""
+
+MAX_HEADERS: Final = 100
+MAX_HEADER_BYTES: Final = 32 << 10
+
+SLOW_START_SECONDS: Final = 30.0
+"""Time limit for the smallest body."""
+
+SLOWEST_BYTES_PER_SECOND: Final = 4 << 10
+"""Minimum average speed of a larger body."""
+
+MAX_BYTES_AT_ONCE: Final = 256 << 20
+"""Limit on all bodies being read in a process. One caller may use half of it, so that others have room."""
+
+
+class CallerLeft(Exception):
+    """The client has closed the connection, so no response can be sent. Caught at the gateway's edge."""
+
+
+def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
+    """Refuse a call with too many headers or too long a path and query, before any code iterates over them."""
+    headers = scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers)
+    size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    if len(headers) <= MAX_HEADERS and size <= MAX_HEADER_BYTES:
+        return None
+    return error_answer(
+        "headers_too_large",
+        f"expected at most {MAX_HEADERS} headers, and {MAX_HEADER_BYTES:,} bytes of them with the path and its query",
+    )
+
+
+class BodyReader:
+    """Reads request bodies, with a limit on their total size."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes_at_once: int = MAX_BYTES_AT_ONCE,
+        slow_start_seconds: float = SLOW_START_SECONDS,
+        slowest_bytes_per_second: int = SLOWEST_BYTES_PER_SECOND,
+    ) -> None:
+        """Create a reader."""
+        self._max_bytes_at_once = max_bytes_at_once
+        self._slow_start_seconds = slow_start_seconds
+        self._slowest = slowest_bytes_per_second
+        self._held_bytes = 0
+        self._held_of: dict[Hashable, int] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the received parts of all bodies being read."""
+        return self._held_bytes
+
+    async def read(
+        self,
+        receive: AsgiReceive,
+        headers: Mapping[str, str],
+        max_bytes: int,
+        *,
+        caller: Hashable = None,
+    ) -> bytes:
+        """Read a body to its end.
+
+        Cancellation: The received part is discarded.
+        """
+        body = BodyBytes(max_bytes, announced=headers.get("content-length"))
+        came = 0
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._slow_start_seconds) as scope:
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise CallerLeft
+                    piece = message.get("body", b"")
+                    self._find_room(len(piece), caller)
+                    body.add(piece)
+                    came += len(piece)
+                    self._hold(len(piece), caller)
+                    if not message.get("more_body", False):
+                        return body.whole()
+                    scope.deadline += len(piece) / self._slowest
+        finally:
+            self._hold(-came, caller)
+        expected = (
+            f"within {self._slow_start_seconds:g} s, and a second more for each {self._slowest:,} bytes"
+        )
+        raise CallRefused(error_answer("too_slow", f"expected the body {expected}"))
+
+    def _find_room(self, size: int, caller: Hashable) -> None:
+        if self._held_bytes + size > self._max_bytes_at_once:
+            refuse_call("server_full", "the server reads as many bodies as it has room for")
+        if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
+            message = "as many bodies of this caller are being read as there is room for"
+            raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))
+
+    def _hold(self, size: int, caller: Hashable) -> None:
+        self._held_bytes += size
+        held = self._held_of.pop(caller, 0) + size
+        if held:  # otherwise an entry would remain for every caller ever seen
+            self._held_of[caller] = held
+
+
+async def wait_left(receive: AsgiReceive) -> None:
+    """Wait until the client disconnects, after the body of its call was read.
+
+    The server neither reports this to an ordinary route nor cancels the route.
+
+    Cancellation: A checkpoint.
+    """
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,708 @@
+"""One open socket: a receiving task, a sending task, one per subscribed session, and one per running command.
+
+Uses Trio and ASGI messages. Publishing never waits for a socket: new events wait in the subscription, and
+frames in the queue. Both are bounded. A client that catches up gets frames as fast as it reads them. A client
+that is up to date and does not read is closed.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.errors import SubscriberTooSlow
+from agentrail.events import Event, EventsLost
+from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, require_scope, require_user
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
+from agentrail.gateway.path_endpoint import Gateway
+from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
+from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
+from agentrail.gateway.socket_frames import (
+    USUAL_HEARTBEAT_SECONDS,
+    CommandFrame,
+    FrameMalformed,
+    FrameRefused,
+    Hello,
+    Ping,
+    Subscribe,
+    Unsubscribe,
+    UnwatchRows,
+    WatchRows,
+    agreed_heartbeat,
+    changed_frame,
+    decode_frame,
+    refusal_frame,
+    replay_frame,
+    reply_frame,
+    subscribed_frame,
+    watching_frame,
+    welcome_frame,
+)
+from agentrail.gateway.socket_queue import SendQueue
+from agentrail.gateway.stream_watchdog import TURN_EVERY
+from agentrail.gateway.watch_window import WatchPart
+from agentrail.host.hook_payloads import Principal
+from agentrail.host.host_sessions import profile_of_root
+from agentrail.host.identity import SessionOwner
+from agentrail.host.quotas import OpenPlace, Pace, decide_draw
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, raise_what_travels
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import CloseCode, FrameId, Pong
+
+# Events published before the client connected, in frames of many events.
+
+MAX_REPLAY_BYTES: Final = 256 << 10
+"""Limit on one frame. A larger event has its own frame."""
+
+
+@frozen(kw_only=True)
+class ReplaySocket:
+    """Functions of a socket for catching up.
+
+    Attributes:
+        frame_of: Encodes the frame of an event, once for all sockets.
+        send: Sends a frame of a session, with the number to resume after. Returns when it has been sent, False
+            if the socket is closing.
+    """
+
+    frame_of: Callable[[Event], bytes]
+    send: Callable[[str, int | None, bytes], Awaitable[bool]]
+
+
+async def send_past(
+    socket: ReplaySocket, asked: Subscribe, events: Subscription, *, agent_id: str | None
+) -> int | None:
+    """Send the waiting events of a subscription, until none is left or the socket closes.
+
+    Cancellation: The cursors of the socket exclude unsent events.
+    """
+    batch: list[bytes] = []
+    size, last = 0, None
+    while True:
+        event, is_over, resume_after = _next_of(events)
+        is_lost = isinstance(event, EventsLost)
+        frame = b"" if event is None else socket.frame_of(event)
+        if batch and (is_over or is_lost or size + len(frame) > MAX_REPLAY_BYTES):
+            if not await socket.send(asked.session_id, last, replay_frame(asked.session_id, batch)):
+                return None
+            batch, size, last = [], 0, None
+            if is_over and resume_after is None:
+                continue  # more events may have arrived while it was being sent
+        if is_over:
+            return resume_after
+        assert event is not None  # noqa: S101 - otherwise it is over
+        if is_lost:
+            if not await _send_loss(socket, asked, events, frame, agent_id):
+                return None
+            continue
+        batch.append(frame)
+        size += len(frame)
+        if event.meta is not None and not event.meta.ephemeral:
+            last = event.meta.seq
+
+
+def _next_of(events: Subscription) -> tuple[Event | None, bool, int | None]:
+    """Return the next waiting event, whether there is none, and where to resume if events were dropped."""
+    try:
+        return events.next_nowait(), False, None
+    except (trio.WouldBlock, trio.EndOfChannel):
+        return None, True, None
+    except SubscriberTooSlow as cut:
+        return None, True, cut.resume_after
+
+
+async def _send_loss(
+    socket: ReplaySocket, asked: Subscribe, events: Subscription, frame: bytes, agent_id: str | None
+) -> bool:
+    """Send the loss of events, and a snapshot to start from."""
+    snapshot = events.snapshot
+    assert snapshot is not None  # noqa: S101 - it comes with the loss
+    begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
+    session_id = asked.session_id
+    return await socket.send(session_id, None, frame) and await socket.send(
+        session_id, snapshot.last_seq, begin
+    )
+
+
+HELLO_SECONDS: Final = 5.0
+"""Time limit for a socket without an authenticated caller."""
+
+STUCK_SECONDS: Final = 30.0
+"""Time limit for writing one frame."""
+
+LINGER_SECONDS: Final = 1.0
+"""Time during which a closing socket still reads and discards input."""
+
+LINGER_STEP_SECONDS: Final = 0.1
+"""Silence that ends this early."""
+
+MAX_MALFORMED: Final = 3
+"""Malformed frames tolerated before the socket is closed."""
+
+MAX_BYTES_OF_STRANGERS: Final = 16 << 10
+"""Frame limit before authentication: room for a `hello` with the longest token."""
+
+MAX_AT_WORK: Final = 100
+"""Limit on running commands of one socket."""
+
+MAX_WATCHES: Final = 16
+"""Limit on watches of one socket."""
+
+SUBSCRIPTION_BUFFER: Final = 1_024
+"""Buffered events of a session while a client catches up."""
+
+
+class MemoryOfFrames(Protocol):
+    """Encodes each event once for all sockets."""
+
+    def frame_of(self, event: Event) -> bytes:
+        """Return the frame of an event."""
+        ...
+
+
+@attrs.define(eq=False, kw_only=True)
+class OpenSocket:
+    """One accepted socket.
+
+    Attributes:
+        gateway: State shared with the routes.
+        commands: Available commands.
+        frames: Encodes frames of events.
+        memory: Outcomes of named commands.
+        lasting: Nursery for work that outlives its socket.
+        head: Head of the upgrade request.
+        principal: The caller, or None until `hello`.
+        place: Its place among the open streams and sockets.
+        receive: ASGI receive function of the connection.
+        send: ASGI send function of the connection.
+        cut: Closes the connection, even during a blocked write. None if another server serves the application.
+        queue: Frames to send.
+        subscriptions: Cancel scope of each subscribed session.
+        watches: Cancel scopes of the watches, by the id of the requesting frame.
+        heartbeat: Seconds. Twice as long without a frame closes the socket.
+        replay_frames: Whether the client accepts past events in frames of many events.
+    """
+
+    gateway: Gateway
+    commands: Mapping[str, SocketCommand]
+    frames: MemoryOfFrames
+    memory: CommandMemory
+    lasting: trio.Nursery
+    head: CallHead
+    principal: Principal | None
+    place: "OpenPlace[SessionOwner] | OpenPlace[str]"
+    receive: AsgiReceive
+    send: AsgiSend
+    cut: Callable[[], None] | None
+    queue: SendQueue = attrs.field(factory=SendQueue)
+    subscriptions: dict[str, trio.CancelScope] = attrs.field(factory=dict)
+    watches: dict[FrameId, trio.CancelScope] = attrs.field(factory=dict)
+    heartbeat: float = USUAL_HEARTBEAT_SECONDS
+    replay_frames: bool = False
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _began_at: float = attrs.field(factory=trio.current_time)
+    _heard_at: float = attrs.field(factory=trio.current_time)
+    _closing_at: float | None = None
+    _writing_since: float | None = None
+    _full_at: float = -math.inf
+    _malformed: int = 0
+    _at_work: int = 0
+    _lanes: dict[str, trio.Event] = attrs.field(factory=dict)
+    _has_frames: trio.Event = attrs.field(factory=trio.Event)
+    _has_room: trio.Event = attrs.field(factory=trio.Event)
+    _has_sent: trio.Event = attrs.field(factory=trio.Event)
+    _is_low: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self) -> None:
+        """Serve the socket until it closes, or its client leaves.
+
+        Cancellation: The current write is cut off.
+        """
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._receive_all, nursery)
+                await self._send_all()
+                nursery.cancel_scope.cancel(reason="the socket is closed")
+
+    def close(self, code: CloseCode) -> None:
+        """Close the socket after the queued frames, with a frame that has the reason. The first code is used."""
+        self.queue.close(code)
+        self._note_closing()
+        self._wake()
+
+    def end_unauthorized(self) -> None:
+        """Close the socket, because its token expired or was revoked."""
+        self.close(CloseCode.UNAUTHORIZED)
+
+    def cut_off(self) -> None:
+        """End the socket at once and drop unsent frames.
+
+        The receiving task closes the connection if a write is blocked.
+        """
+        self._scope.cancel(reason="the socket is cut")
+
+    def look(self, now: float, grace_seconds: float) -> None:
+        """Run the checks that are due. Called by the watcher of all sockets."""
+        self._note_closing()
+        if self._closing_at is not None:
+            if now - self._closing_at >= grace_seconds:
+                self.cut_off()
+        elif self.principal is None and now - self._began_at >= HELLO_SECONDS:
+            self.close(CloseCode.UNAUTHORIZED)
+        elif now - self._heard_at >= 2 * self.heartbeat:
+            self.close(CloseCode.SILENT)
+        elif self._writing_since is not None and now - self._writing_since >= STUCK_SECONDS:
+            self.close(CloseCode.SLOW)
+
+    def _note_closing(self) -> None:
+        if self.queue.closing is not None and self._closing_at is None:
+            self._closing_at = trio.current_time()
+
+    # --- out
+
+    async def _send_all(self) -> None:
+        """Send queued frames in order, until the socket is closed."""
+        sent = 0
+        while True:
+            frame = self.queue.take()
+            if not self.queue.is_half_full:
+                self._has_room.set()
+            if self.queue.is_low:
+                self._is_low.set()
+            if frame is not None:
+                await self._write({"type": "websocket.send", "text": frame.decode()})
+                self._has_sent.set()
+                sent += 1
+                if sent % TURN_EVERY == 0:
+                    await trio.lowlevel.checkpoint()  # a write after the client has left does not block
+            elif self.queue.closing is not None:
+                await self._linger()
+                await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
+                return
+            else:
+                self._has_frames = trio.Event()
+                await self._has_frames.wait()
+
+    async def _linger(self) -> None:
+        """Give a client that is still sending time to read the reason.
+
+        Closing a connection with unread bytes resets it, and the last frame would be lost.
+        """
+        until = trio.current_time() + LINGER_SECONDS
+        while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+            await trio.sleep(LINGER_STEP_SECONDS / 2)
+
+    async def _write(self, message: dict[str, Any]) -> None:
+        self._writing_since = trio.current_time()
+        await self.send(message)
+        self._writing_since = None
+
+    def _wake(self) -> None:
+        self._has_frames.set()
+        if self.queue.closing is not None:
+            self._has_room.set()
+            self._has_sent.set()
+            self._is_low.set()
+
+    def _put(self, frame: bytes) -> None:
+        self.queue.put(frame)
+        self._wake()
+
+    async def _wait_room(self) -> None:
+        while self.queue.is_half_full and self.queue.closing is None:
+            # Same as for `_has_sent`: otherwise the session that waited first would wait indefinitely.
+            self._has_room = trio.Event() if self._has_room.is_set() else self._has_room
+            await self._has_room.wait()
+
+    async def _send_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
+        """Send a frame of past events and wait until it has been sent. Return False if the socket is closing."""
+        if not self.queue.put_apart(session_id, seq, frame):
+            return False
+        self._wake()
+        while self.queue.has_apart(session_id) and self.queue.closing is None:
+            # Replaced only if it was set, because many sessions wait for the same event.
+            self._has_sent = trio.Event() if self._has_sent.is_set() else self._has_sent
+            await self._has_sent.wait()
+        return self.queue.closing is None
+
+    async def _wait_low(self) -> None:
+        while not self.queue.is_low and self.queue.closing is None:
+            self._is_low = trio.Event() if self._is_low.is_set() else self._is_low
+            await self._is_low.wait()
+
+    # --- in
+
+    async def _receive_all(self, nursery: trio.Nursery) -> None:
+        """Handle frames of the client until it leaves."""
+        try:
+            while True:
+                message = await self.receive()
+                if message["type"] == "websocket.disconnect":
+                    self._scope.cancel(reason="the client left")
+                    return
+                self._heard_at = trio.current_time()
+                if self.queue.closing is None:
+                    await self._take(message.get("text"), nursery)
+        finally:
+            # A blocked write ignores the cancellation that brought us here.
+            if self._writing_since is not None and self.cut is not None:
+                self.cut()
+
+    async def _take(self, text: str | None, nursery: trio.Nursery) -> None:
+        limits = self.gateway.limits
+        pace = Pace(limits.commands_per_second, 1.0, limits.commands_per_second)
+        self._full_at, draw = decide_draw(self._full_at, pace, trio.current_time())
+        if not draw.is_allowed:
+            self.close(CloseCode.FLOOD)
+            return
+        try:
+            data = b"" if text is None else text.encode()
+        except UnicodeEncodeError:  # a lone surrogate, which servers normally refuse
+            data = b""
+        if len(data) > (limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS):
+            self.close(CloseCode.TOO_LARGE)
+            return
+        try:
+            read = partial(decode_frame, data, limits, frozenset(self.commands))
+            frame = await self.gateway.read_aside(read, len(data))
+            if isinstance(frame, Hello):
+                await self._greet(frame)
+            elif self.principal is None:
+                self._put(refusal_frame(None if isinstance(frame, Ping) else frame.id, UNAUTHORIZED))
+            elif isinstance(frame, Ping):
+                self._put(encode_plain(Pong(n=frame.n)))
+            else:
+                self._begin(frame, self.principal, nursery)
+        except FrameMalformed as refused:
+            self._malformed += 1
+            self._put(refusal_frame(refused.frame_id, refused.answer))
+            if self._malformed >= MAX_MALFORMED:
+                self.close(CloseCode.MALFORMED)
+        except FrameRefused as refused:
+            self._put(refusal_frame(refused.frame_id, refused.answer))
+
+    # --- authentication
+
+    async def _greet(self, hello: Hello) -> None:
+        if self.principal is None:
+            admitted = await self._admit(hello)
+            if isinstance(admitted, ErrorAnswer):
+                self._put(refusal_frame(None, admitted))
+                self.close(_code_of(admitted))
+                return
+            self.principal = admitted
+            self.head = self._head_with(hello.token)
+        elif hello.token is not None:
+            answer = error_answer("field_invalid", "it is known already who calls: open another socket")
+            raise FrameRefused(answer, None)
+        self.heartbeat = agreed_heartbeat(hello.heartbeat)
+        self.replay_frames = hello.replay_frames
+        told = welcome_frame(
+            self.heartbeat,
+            self.gateway.limits,
+            version=self.gateway.version,
+            instance=self.gateway.instance,
+        )
+        self._put(told)
+
+    async def _admit(self, hello: Hello) -> Principal | ErrorAnswer:
+        if hello.token is None:
+            return UNAUTHORIZED
+        self._began_at = math.inf  # it has sent `hello`; the authentication has its own time limit
+        admitted = await self.gateway.callers.admit(self._head_with(hello.token))
+        if isinstance(admitted, ErrorAnswer):
+            return admitted
+        refused = require_scope(admitted, "use", also="decide") or require_user(admitted)
+        if refused is not None:
+            return refused
+        try:
+            place = self.gateway.take_place(SessionOwner.of(admitted))
+        except CallRefused as full:
+            return full.answer
+        self.place.close()
+        self.place = place
+        return admitted
+
+    def _head_with(self, token: str | None) -> CallHead:
+        return attrs.evolve(
+            self.head, headers={**self.head.headers, "authorization": f"Bearer {token or ''}"}
+        )
+
+    async def _judge_again(self, principal: Principal) -> Principal:
+        """Check the caller of a command like that of a request, because its token may have expired meanwhile."""
+        judged = await self.gateway.callers.check_again(self.head, principal)
+        if isinstance(judged, ErrorAnswer):
+            raise CallRefused(judged)
+        return judged
+
+    # --- commands
+
+    def _begin(
+        self,
+        frame: Subscribe | Unsubscribe | WatchRows | UnwatchRows | CommandFrame,
+        principal: Principal,
+        nursery: trio.Nursery,
+    ) -> None:
+        """Start the work of a frame, in the order of arrival."""
+        match frame:
+            case Unsubscribe():
+                reading = self.subscriptions.pop(frame.session_id, None)
+                if reading is not None:
+                    reading.cancel(reason="the client reads this session no more")
+                    self.queue.forget(frame.session_id)
+                self._put(reply_frame(frame.id, b"null"))
+            case Subscribe():
+                self._check_may_read(frame)
+                reading = self.subscriptions[frame.session_id] = trio.CancelScope()
+                nursery.start_soon(self._read_session, frame, principal, reading)
+            case UnwatchRows():
+                watching = self.watches.pop(frame.id, None)
+                if watching is not None:
+                    watching.cancel(reason="the client watches this no more")
+                self._put(reply_frame(frame.id, b"null"))
+            case WatchRows():
+                self._check_may_watch(frame)
+                watching = self.watches[frame.id] = trio.CancelScope()
+                nursery.start_soon(self._watch_rows, frame, principal, watching)
+            case CommandFrame():
+                if self._at_work >= MAX_AT_WORK:
+                    message = (
+                        f"{MAX_AT_WORK} commands of this socket are at work, more are not: wait for replies"
+                    )
+                    raise FrameRefused(error_answer("too_many_requests", message), frame.id)
+                self._at_work += 1
+                known = self.commands[frame.name]
+                lane = frame.session_id if known.is_ordered else None
+                before, own = None, trio.Event()
+                if lane is not None:
+                    before, self._lanes[lane] = self._lanes.get(lane), own
+                nursery.start_soon(self._carry_out, frame, principal, before, own)
+
+    def _check_may_read(self, frame: Subscribe) -> None:
+        if frame.session_id in self.subscriptions:
+            message = "this socket reads this session already: unsubscribe first"
+            raise FrameRefused(error_answer("already_started", message), frame.id)
+        most = self.gateway.limits.max_subscriptions
+        if len(self.subscriptions) >= most:
+            message = (
+                f"this socket reads {most} sessions, more are not: unsubscribe from one, or open another"
+            )
+            raise FrameRefused(error_answer("too_many_streams", message), frame.id)
+
+    def _check_may_watch(self, frame: WatchRows) -> None:
+        if frame.id in self.watches:
+            message = "this socket watches something under this id already: unwatch it first"
+            raise FrameRefused(error_answer("already_started", message), frame.id)
+        if len(self.watches) >= MAX_WATCHES:
+            message = f"this socket watches {MAX_WATCHES} things, more are not: unwatch one"
+            raise FrameRefused(error_answer("too_many_streams", message), frame.id)
+
+    async def _carry_out(
+        self, command: CommandFrame, principal: Principal, before: trio.Event | None, own: trio.Event
+    ) -> None:
+        """Run a command after the previous one of its session, and reply."""
+        try:
+            if before is not None:
+                await before.wait()
+            principal = await self._judge_again(principal)
+            known = self.commands[command.name]
+            client_id = command.fields.get("client_id")
+            if known.is_named and isinstance(client_id, str):
+                work = partial(self._outcome_of, command, principal)
+                owner = SessionOwner.of(principal)
+                outcome = await self.memory.do_once(owner, command, client_id, self.lasting, work)
+            else:
+                outcome = await carry_out(command, known, self.gateway, self.head, principal)
+            if isinstance(outcome, ErrorAnswer):
+                self._put(refusal_frame(command.id, outcome))
+            else:
+                self._put(reply_frame(command.id, outcome))
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
+            raise_what_travels(raised)
+            self._reply_failure(command.id, raised)
+        finally:
+            self._at_work -= 1
+            own.set()
+            if command.session_id is not None and self._lanes.get(command.session_id) is own:
+                del self._lanes[command.session_id]
+
+    async def _outcome_of(self, command: CommandFrame, principal: Principal) -> CommandOutcome:
+        """Run a named command, which may outlive its socket."""
+        try:
+            known = self.commands[command.name]
+            return await carry_out(command, known, self.gateway, self.head, principal)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
+            raise_what_travels(raised)
+            return _told_of(raised)  # noqa: ASYNC104 - cancellation was raised above
+
+    def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
+        told = _told_of(raised)
+        self._put(refusal_frame(frame_id, told))
+        if told.code == UNAUTHORIZED.code:
+            self.end_unauthorized()
+
+    # --- subscribed sessions
+
+    async def _read_session(self, asked: Subscribe, principal: Principal, reading: trio.CancelScope) -> None:
+        try:
+            with reading:
+                principal = await self._judge_again(principal)
+                charge_command(self.gateway, principal, "subscribe")
+                host = self.gateway.opened()[0]
+                session = await host.session_to_read(asked.session_id, principal)
+                agent_id = profile_of_root(session.facts)
+                after, goes_on = asked.after, False
+                while True:
+                    events = session.subscribe(
+                        after=after,
+                        kinds=asked.event_classes,
+                        deltas=asked.deltas,
+                        buffer=SUBSCRIPTION_BUFFER,
+                    )
+                    async with events:
+                        after = await self._pump(asked, events, agent_id, goes_on=goes_on)
+                    if after is None:
+                        break
+                    goes_on = True
+        except SubscriberTooSlow:
+            self.close(CloseCode.SLOW)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
+            raise_what_travels(raised)
+            self._reply_failure(asked.id, raised)
+        finally:
+            if self.subscriptions.get(asked.session_id) is reading:
+                del self.subscriptions[asked.session_id]
+
+    # --- watched rows
+
+    async def _watch_rows(self, asked: WatchRows, principal: Principal, watching: trio.CancelScope) -> None:
+        def is_on() -> bool:
+            return self.watches.get(asked.id) is watching
+
+        async def begin(part: WatchPart) -> None:  # noqa: ASYNC124 - the room was awaited before
+            if is_on():
+                self._put(watching_frame(asked, part))
+
+        async def tell(part: WatchPart) -> None:  # noqa: ASYNC124 - as above
+            if is_on():
+                self._put(changed_frame(asked.id, part))
+
+        try:
+            with watching:
+                principal = await self._judge_again(principal)
+                charge_command(self.gateway, principal, "subscribe")
+                self.gateway.opened()
+                watches = self.gateway.watches
+                assert watches is not None  # noqa: S101 - it is open while the host is
+                kind = watches.kind_of(asked.what, principal)
+                await watches.watch(
+                    kind, asked.filter, principal, wait_room=self._wait_low, begin=begin, tell=tell
+                )
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
+            raise_what_travels(raised)
+            if is_on():
+                self._reply_failure(asked.id, raised)
+        finally:
+            if is_on():
+                del self.watches[asked.id]
+
+    async def _pump(
+        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
+    ) -> int | None:
+        """Queue the events of a session, until the session or the socket ends. Return where to resume, if it was cut."""
+        snapshot = events.snapshot if asked.after is None and not goes_on else None
+        seq = snapshot.last_seq if snapshot is not None else asked.after or 0
+        frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
+        is_level = self.replay_frames
+        if is_level:
+            if not goes_on and not await self._send_apart(asked.session_id, seq, frame):
+                return None
+            socket = ReplaySocket(frame_of=self.frames.frame_of, send=self._send_apart)
+            resume_after = await send_past(socket, asked, events, agent_id=agent_id)
+            if resume_after is not None:
+                return resume_after
+            is_open = self.queue.closing is None
+        else:
+            await self._wait_room()
+            is_open = self.queue.put_event(asked.session_id, seq, frame)
+        await self._pump_live(asked, events, agent_id, is_open=is_open, is_level=is_level)
+        return None
+
+    async def _pump_live(
+        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, is_open: bool, is_level: bool
+    ) -> None:
+        """Queue live events, and past ones too for a client that does not accept frames of many events."""
+        taken, dropped = 0, 0
+        while is_open:
+            self._wake()
+            try:
+                event = events.next_nowait()
+            except trio.EndOfChannel:
+                break
+            except trio.WouldBlock:
+                is_level = True
+                try:
+                    event = await anext(events)
+                except StopAsyncIteration:
+                    break
+            if not is_level:
+                # The missed events may exceed the queue, which is not the fault of a client that has just
+                # reconnected.
+                await self._wait_room()
+            if events.dropped_deltas > dropped:
+                self.queue.count_dropped(asked.session_id, events.dropped_deltas - dropped)
+                dropped = events.dropped_deltas
+            is_open = self._offer(asked, event, events, agent_id)
+            taken += 1
+            if taken % TURN_EVERY == 0:
+                await trio.lowlevel.checkpoint()
+        # The session continues elsewhere, or here after it wakes. A returning client gets the later events.
+        if events.is_rested:
+            self.close(CloseCode.GOING_DOWN)
+        elif is_open:
+            # Not every end has its own event, and some come before the requested position.
+            self.queue.put(reply_frame(asked.id, b"null"))
+        self._wake()
+
+    def _offer(self, asked: Subscribe, event: Event, events: Subscription, agent_id: str | None) -> bool:
+        """Queue an event. Return False if the socket is closing."""
+        meta = event.meta
+        if isinstance(event, EventsLost):
+            snapshot = events.snapshot
+            assert snapshot is not None  # noqa: S101 - it comes with the loss
+            begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
+            return self.queue.put(self.frames.frame_of(event)) and self.queue.put_event(
+                asked.session_id, snapshot.last_seq, begin
+            )
+        if meta is None or meta.ephemeral:
+            self.queue.put_delta(asked.session_id, self.frames.frame_of(event))
+            return self.queue.closing is None
+        return self.queue.put_event(asked.session_id, meta.seq, self.frames.frame_of(event))
+
+
+def _told_of(raised: BaseException) -> ErrorAnswer:
+    """Return the error to send for an exception. Hidden details go to the log."""
+    request_id = f"e-{outside.ids(9)}"
+    answer = answer_to(raised, request_id=request_id)
+    if answer.is_ours:
+        log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
+    return answer
+
+
+def _code_of(refused: ErrorAnswer) -> CloseCode:
+    """Return the close code for a refused `hello`. After 4401 only another token helps."""
+    match refused.code:
+        case "too_many_requests" | "too_many_streams":
+            return CloseCode.FLOOD
+        case "plugin_failed" | "server_full":
+            return CloseCode.SERVER_FAULT
+        case _:
+            return CloseCode.UNAUTHORIZED

@@ -1,0 +1,111 @@
+"""A stream written piece by piece by one task, and watched with all others.
+
+A silent stream gets heartbeats, and a blocked one is cut. Subclasses define the pieces, the waiting and the
+end. Uses Trio, but no HTTP.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, Self
+
+import trio
+
+from agentrail.gateway.sse_frames import DoneReason
+from agentrail.otp.guarded_calls import call_guarded
+
+TURN_EVERY: Final = 64
+"""Number of ready pieces after which other tasks run."""
+
+
+class WatchedStream(ABC):
+    """Async iterator over the pieces to write. Its task writes each piece before it requests the next.
+
+    Attributes:
+        reason: How it ended, or None while it continues.
+        last_at: Time of the last piece, on Trio's clock.
+        overdue_since: Time since which it should have ended, or None.
+        scope: Cancel scope around the block of its task.
+        on_cut: Closes the connection if necessary, because a blocked write may ignore cancellation.
+    """
+
+    __slots__ = ("_beats", "_since_yield", "last_at", "on_cut", "overdue_since", "reason", "scope")
+
+    def __init__(self) -> None:
+        """Create a stream without pieces so far."""
+        self._beats = False
+        self._since_yield = 0
+        self.reason: DoneReason | None = None
+        self.last_at: float = trio.current_time()
+        self.overdue_since: float | None = None
+        self.scope: trio.CancelScope = trio.CancelScope()
+        self.on_cut: Callable[[], object] | None = None
+
+    def __aiter__(self) -> Self:
+        """Return itself: a stream has only one position."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the ready pieces, joined into one write, or wait for the next.
+
+        Cancellation: Always a cancellation point, and nothing is lost.
+        """
+        if self.reason is not None:
+            raise StopAsyncIteration
+        self._since_yield += 1
+        if self._since_yield >= TURN_EVERY:
+            self._since_yield = 0
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self.overdue_since = None
+        while not (piece := self._next_piece()):
+            self._since_yield = 0
+            await self._wait()
+        self.last_at = trio.current_time()
+        return piece
+
+    # --- for the watcher of all streams
+
+    @property
+    @abstractmethod
+    def is_waiting(self) -> bool:
+        """Whether all pieces were written, and its task waits for more."""
+
+    @property
+    @abstractmethod
+    def is_due_to_end(self) -> bool:
+        """Whether it cannot continue, so that a slow write is cut."""
+
+    @abstractmethod
+    def finish(self, reason: DoneReason) -> None:
+        """End it with a final frame, unless it has ended."""
+
+    def beat(self) -> None:
+        """Write a comment, unless there is something else to write."""
+        self._beats = True
+        self.wake()
+
+    def cut(self) -> None:
+        """End it without a final frame, because its task is blocked in a write."""
+        self.scope.cancel()
+        if self.on_cut is not None:
+            # The watcher of all streams calls this, so a failure must not affect the others.
+            call_guarded(lambda _: None, self.on_cut)
+
+    # --- for subclasses
+
+    def _end(self, reason: DoneReason) -> None:
+        """Stop the iteration at the next piece."""
+        self.reason = reason
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Wake its task if it waits."""
+
+    @abstractmethod
+    def _next_piece(self) -> bytes:
+        """Return the bytes to write now, a comment if `_beats` is set, or empty bytes to wait."""
+
+    @abstractmethod
+    async def _wait(self) -> None:
+        """Wait until there may be more."""

@@ -1,0 +1,562 @@
+"""Intake of messages: steps 4 to 6 of a request, in the caller's task. The rest belongs to the host (`request_run`).
+
+Checks ownership of the session, the plugins, and repetition, in this order. Nothing is created here.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import trio
+from attrs import evolve, frozen
+
+from agentrail.commands import (
+    CommandAnswer,
+    CommandDesk,
+    CommandFacts,
+    CommandRegistry,
+    CommandRow,
+    read_typed,
+)
+from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.session.receipts import PromptReceipt
+from agentrail.errors import (
+    AgentrailError,
+    HostDraining,
+    IdInvalid,
+    PrincipalMismatch,
+    ProfileMismatch,
+    PromptError,
+    SessionNotFound,
+    SessionUnknown,
+    TooLarge,
+    WebhooksOff,
+)
+from agentrail.host.agent_profiles import check_metadata
+from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
+from agentrail.host.hook_payloads import (
+    ChatRequest,
+    ChatRequestContext,
+    HandledResponse,
+    MessageKind,
+    Principal,
+    RequestKind,
+)
+from agentrail.host.host_sessions import refuse_child
+from agentrail.host.identity import (
+    SessionOwner,
+    fault_of_name,
+    faults_of_principal,
+    owner_of_session,
+    profile_of_session,
+    session_id_for,
+)
+from agentrail.host.plugin_chain import Intercepting
+from agentrail.host.quotas import Limits
+from agentrail.host.request_run import HostParts, IncomingMessage, RequestRun, WhenBusy
+from agentrail.host.requests import (
+    HostRequest,
+    OnDisconnect,
+    RequestRecord,
+    RequestTrack,
+    end_track,
+    ended_by_host,
+    find_standing,
+    follow,
+    key_of_requests,
+    kind_of_request,
+    mint_request_id,
+    subscribe_to_requests,
+    without_session,
+)
+from agentrail.host.webhook_message import WebhookWatch
+from agentrail.logs import Logger
+from agentrail.messages import PromptRef, SessionId
+from agentrail.outside import current
+from agentrail.runtime.arguments import Blocks
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_facts import SessionFacts
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_rows import names_for_commands
+from agentrail.wire.plain import encode_plain
+
+# Slash commands of a host, sent as a message or called by name. The host determines ownership of the session.
+
+
+class OwnedSession:
+    """A caller's session for commands. Its forks belong to the caller too, and count as theirs."""
+
+    def __init__(self, session: Session, parts: HostParts, owner: SessionOwner) -> None:
+        """Wrap a session."""
+        self._session, self._parts, self._owner = session, parts, owner
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the session."""
+        return getattr(self._session, name)
+
+    async def fork(self, *, turn: int | None = None) -> "OwnedSession":
+        """Fork the session. See `Host.fork_session`."""
+        fork_id = SessionId(f"s-{current().ids(9)}")
+        sessions = self._parts.sessions
+        fork, _ = await sessions.fork(self._owner, self._session.session_id, fork_id, at=None, turn=turn)
+        return OwnedSession(fork, self._parts, self._owner)
+
+
+class CommandsOfHost:
+    """The commands of a host.
+
+    Attributes:
+        are_read: Whether users' messages are parsed for commands. Without a registry they are taken literally.
+    """
+
+    def __init__(self, given: CommandRegistry | None, parts: HostParts) -> None:
+        """Store the host's options."""
+        self.registry: CommandRegistry = given or CommandRegistry()
+        self.are_read: bool = given is not None
+        self._parts = parts
+
+    async def take(
+        self, request: ChatRequest, owner: SessionOwner, facts: SessionFacts | None
+    ) -> ChatRequest | HandledResponse:
+        """Run a message that is a command. Return other messages and a command's prompt as the message to send."""
+        typed = read_typed(request.message) if self.are_read else None
+        if typed is None:
+            return request
+        command = self.registry.find(typed.name)  # before a session is woken for it
+        # A first message has no session yet, but its agent is known.
+        desk = CommandDesk(agent=request.agent_id or None) if facts is None else await self.desk(owner, facts)
+        answer = await self.registry.run(command.name, typed.text, desk)
+        if answer.prompt is None:
+            return HandledResponse({"command": command.name, "lines": list(answer.lines)})
+        if answer.model is not None and desk.session is not None:
+            await desk.session.switch_model(answer.model)
+        return evolve(request, message=answer.prompt)
+
+    async def run(
+        self, name: str, text: str, owner: SessionOwner, facts: SessionFacts | None
+    ) -> CommandAnswer:
+        """Run a command by name. A resulting prompt is not sent."""
+        command = self.registry.find(name)
+        return await self.registry.run(command.name, text, await self.desk(owner, facts))
+
+    async def rows(self, owner: SessionOwner, facts: SessionFacts | None) -> tuple[CommandRow, ...]:
+        """List all commands with their state for a caller and a session."""
+        return self.registry.rows(await self.desk(owner, facts))
+
+    async def desk(self, owner: SessionOwner, facts: SessionFacts | None) -> CommandDesk:
+        """Return the context in which a caller runs commands."""
+        if facts is None:
+            return CommandDesk()
+        session = await self._parts.sessions.open(facts, owner)
+        tools, agents, sections = names_for_commands(session)
+        agent = (await session.status()).agent or profile_of_session(facts.user_data)
+        return CommandDesk(
+            session=OwnedSession(session, self._parts, owner),
+            facts=CommandFacts(tools=tools, agents=agents, sections=sections),
+            agent=agent,
+        )
+
+
+LOGGER: Final = Logger("agentrail.host")
+
+
+@frozen(kw_only=True)
+class Sending:
+    """How a message was sent.
+
+    Attributes:
+        when_busy: Handling if its session is busy.
+        on_disconnect: Handling if its caller disconnects.
+        webhook: Address notified of its end. None: the host's own address, if any.
+    """
+
+    message_kind: MessageKind
+    kind: RequestKind
+    attachments: tuple[Attachment, ...] = ()
+    when_busy: WhenBusy = "queue"
+    on_disconnect: OnDisconnect
+    via: str | None = None
+    webhook: str | None = None
+    content: Blocks | None = None
+    settings: PromptSettings | None = None
+
+
+def _said(request: ChatRequest, sending: Sending) -> str:
+    """Return the text that identifies a message under its name: its words, or all of its blocks."""
+    return request.message if sending.content is None else encode_plain(sending.content).decode()
+
+
+class Intake:
+    """Accepts messages and starts host tasks for them."""
+
+    def __init__(
+        self, parts: HostParts, limits: Limits, nursery: trio.Nursery, commands: CommandsOfHost
+    ) -> None:
+        """Store the parts."""
+        self._commands = commands
+        self._parts = parts
+        self._limits = limits
+        self._nursery = nursery
+        self._runs: dict[RequestRun, None] = {}
+        self._turns: dict[tuple[str, str], trio.Event] = {}
+        self._run_ended = trio.Event()
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether new messages are refused."""
+        return self._is_closed
+
+    @property
+    def runs(self) -> tuple[RequestRun, ...]:
+        """Open requests, including hooks."""
+        return tuple(self._runs)
+
+    def close(self) -> None:
+        """Refuse new messages."""
+        self._is_closed = True
+
+    async def quiet(self) -> None:
+        """Wait until no request is open, including hooks."""
+        while self._runs:
+            await self._run_ended.wait()
+
+    async def submit(
+        self, request: ChatRequest, principal: Principal, sending: Sending
+    ) -> HandledResponse | HostRequest:
+        """Accept a message. See `Host.submit`."""
+        self.check_open()
+        owner = self.check_sender(request, principal)
+        self.check_size(request, sending)
+        self._check_webhook(sending.webhook)
+        facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
+        agent_id = request.agent_id or self._agent_of(facts)
+        request = evolve(request, agent_id=agent_id)
+        handled = await self.intercept(sending.message_kind, request, principal)
+        if handled is not None:
+            return handled
+        if sending.content is None:
+            taken = await self._commands.take(request, owner, facts)
+            if isinstance(taken, HandledResponse):
+                return taken
+            request = taken
+            self.check_size(request, sending)
+        self.check_open()
+        incoming = IncomingMessage(
+            request=request,
+            owner=owner,
+            kind=sending.kind,
+            is_steer=sending.message_kind == "steer",
+            session_id=self._session_for(owner, request),
+            facts=facts,
+            agent_id=agent_id,
+            request_id=mint_request_id(sending.kind),
+            digest=await digest_with_files(_said(request, sending), sending.attachments, request.mode),
+            attachments=sending.attachments,
+            when_busy=sending.when_busy,
+            on_disconnect=sending.on_disconnect,
+            via=sending.via,
+            webhook=sending.webhook or "",
+            content=sending.content,
+            settings=sending.settings,
+            started_at_ms=now_ms(),
+        )
+        if request.client_id is None:
+            await self._parts.budgets.check(owner)
+            return await self._wait_for(self._begin(incoming, None))
+        return await self._submit_named(incoming, request.client_id)
+
+    async def _submit_named(self, incoming: IncomingMessage, client_id: str) -> HostRequest:
+        """Submit a named message.
+
+        Messages with one name are handled one at a time, so that the second finds the first's result.
+        """
+        name = (key_of(incoming.owner.tenant_id, incoming.session_id), client_id)
+        while name in self._turns:
+            await self._turns[name].wait()
+        self.check_open()
+        self._turns[name] = trio.Event()
+        run: RequestRun | None = None
+        try:
+            if incoming.facts is None:
+                scope = incoming.owner.tenant_id
+                facts = await self._parts.sessions.supervisor.facts_of(incoming.session_id, scope=scope)
+                incoming = evolve(incoming, facts=facts)
+            known = await self._find_known(incoming, client_id)
+            if known is not None:
+                return known  # an accepted message is not refused because of later spending
+            await self._parts.budgets.check(incoming.owner)
+            run = self._begin(incoming, name)
+        finally:
+            if run is None:
+                self._end_turn(name)
+        return await self._wait_for(run)
+
+    async def _find_known(self, incoming: IncomingMessage, client_id: str) -> HostRequest | None:
+        """Return the request of a repeated message."""
+        if incoming.facts is None:
+            return None
+        try:
+            session = await self._parts.sessions.open(incoming.facts, incoming.owner)
+        except SessionNotFound:  # deleted meanwhile, with its messages: opening it reports that
+            return None
+        receipt = await session.receipt_of(client_id)
+        if receipt is None:
+            return None
+        if isinstance(receipt, PromptReceipt):
+            await session.receipt_of(client_id, digest=incoming.digest)
+        key = key_of_requests(incoming.owner, incoming.session_id)
+        request_id = receipt.request_id or receipt.ref
+        window = await self._parts.sessions.window_of_profile(session)
+        track = self._parts.book.find(key, request_id)
+        if track is None:
+            self.check_open()  # with no checkpoint between this and the task
+            record = RequestRecord(
+                request_id=request_id,
+                session_id=incoming.session_id,
+                agent_id=incoming.agent_id,
+                kind=kind_of_request(request_id) or incoming.kind,
+                seq=receipt.seq,
+                context_window=window,
+            )
+            listener = self._parts.listener(incoming.owner, incoming.session_id, request_id)
+            track = RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
+            self._parts.book.open(key, track)
+            self._nursery.start_soon(
+                self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
+            )
+        return HostRequest(
+            session,
+            receipt,
+            track,
+            kind=incoming.kind,
+            on_disconnect=incoming.on_disconnect,
+            is_repeat=True,
+        )
+
+    async def recall(self, key: str, session: Session, request_id: str) -> RequestTrack | None:
+        """Find a request of an earlier process in the events of its session.
+
+        Cancellation: Nothing has changed.
+        """
+        found = await find_standing(session, request_id)
+        known = self._parts.book.find(key, request_id)  # another caller may have found it meanwhile
+        if found is None or known is not None:
+            return known
+        standing, seq = found
+        record = RequestRecord(
+            request_id=request_id,
+            session_id=session.session_id,
+            agent_id=profile_of_session(session.facts.user_data) or "",
+            kind=kind_of_request(request_id),
+            seq=seq,
+        )
+        owner = owner_of_session(session.facts.user_data)
+        listener = None if owner is None else self._parts.listener(owner, session.session_id, request_id)
+        track = RequestTrack(record, standing.ref, on_change=listener)
+        track.stand(standing)
+        if standing.has_ended:
+            await end_track(session, track)
+            self._parts.book.close(key, track)
+            return track
+        self.check_open()  # with no checkpoint between this and the task
+        self._parts.book.open(key, track)
+        self._nursery.start_soon(
+            self._follow_known, key, session, track, standing.seq, name="follow a request"
+        )
+        return track
+
+    async def follow_awaited(self) -> None:
+        """Follow the requests of earlier processes with outstanding notifications, one after another.
+
+        Cancellation: A later process handles the rest.
+        """
+        for watch in () if self._parts.delivery is None else self._parts.delivery.awaited:
+            try:
+                await self._follow_watched(watch)
+            except AgentrailError as error:
+                LOGGER.warning(
+                    "what becomes of request %s is not told in this process: %s", watch.request_id, error
+                )
+
+    async def _follow_watched(self, watch: WebhookWatch) -> None:
+        delivery, owner = self._parts.delivery, watch.owner
+        assert delivery is not None  # noqa: S101 - it has the watch
+        session_id, request_id = SessionId(watch.session_id), watch.request_id
+        key = key_of_requests(owner, session_id)
+        if self._parts.book.find(key, request_id) is not None:
+            return
+        try:
+            facts = await self._parts.sessions.facts(owner, session_id, creates=True)
+        except SessionUnknown:  # it is another user's now, so theirs was deleted
+            facts = None
+        if facts is None:
+            delivery.forget(watch.key)
+        elif facts.has_ended:  # its process died between the session's end and the notification
+            record = RequestRecord(
+                request_id=request_id,
+                session_id=session_id,
+                agent_id=watch.agent_id,
+                kind=kind_of_request(request_id),
+            )
+            track = RequestTrack(record, on_change=self._parts.listener(owner, session_id, request_id))
+            track.stand(without_session(track.standing, "it has ended"))
+            track.end("")
+        else:
+            session = await self._parts.sessions.open(facts, owner)
+            if await self.recall(key, session, request_id) is None:  # the session never had it
+                delivery.forget(watch.key)
+
+    async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
+        """Follow a request of an earlier process. Its hooks no longer run."""
+        try:
+            async with subscribe_to_requests(session, after=after) as events:
+                await follow(session, track, events)
+        except AgentrailError as error:
+            LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
+            track.stand(without_session(track.standing, str(error)))
+        finally:  # also if the host closes: other tasks wait for it
+            track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
+            with trio.CancelScope(shield=True):
+                await end_track(session, track)
+            self._parts.book.close(key, track)
+
+    def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:
+        self.check_open()  # with no checkpoint between this and the task
+        on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
+        run = RequestRun(self._parts, incoming, on_decided)
+        self._runs[run] = None
+        self._nursery.start_soon(self._carry, run, name=f"request {incoming.request_id}")
+        return run
+
+    async def _carry(self, run: RequestRun) -> None:
+        try:
+            await run.run()
+        finally:
+            del self._runs[run]
+            ended, self._run_ended = self._run_ended, trio.Event()
+            ended.set()
+
+    async def _wait_for(self, run: RequestRun) -> HostRequest:
+        try:
+            await run.decided.wait()
+        except trio.Cancelled:
+            request = run.abandon()
+            if request is not None:
+                self._nursery.start_soon(_leave, request, name="a caller left")
+            raise
+        if run.request is None:
+            assert run.error is not None  # noqa: S101 - one of both is there
+            raise run.error
+        return run.request
+
+    def _end_turn(self, name: tuple[str, str]) -> None:
+        self._turns.pop(name).set()
+
+    def check_size(self, request: ChatRequest, sending: Sending) -> None:
+        """Refuse an empty or oversized message before any work is done for it."""
+        check_attachments(sending.attachments, self._limits)
+        check_metadata(request.metadata, self._limits)
+        size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
+        if size > most:
+            message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"
+            raise TooLarge(message)
+        if not (request.message or sending.attachments or sending.content):
+            message = "the message is empty: say something, or attach a file"
+            raise PromptError(message)
+
+    def _check_webhook(self, webhook: str | None) -> None:
+        """Refuse an address that is visibly not allowed."""
+        if webhook is None:
+            return
+        if self._parts.delivery is None:
+            message = "this server tells no address of ends: leave webhook out"
+            raise WebhooksOff(message)
+        self._parts.delivery.check(webhook)
+
+    async def intercept(
+        self, kind: MessageKind, request: ChatRequest, principal: Principal
+    ) -> HandledResponse | None:
+        """Ask the plugins about a message with a user's words."""
+        context = ChatRequestContext(
+            kind=kind, request=request, agent_id=request.agent_id, principal=principal
+        )
+        chain = Intercepting(self._parts.order, context)
+        await self._parts.runner.run(chain)
+        if chain.refusal is not None:
+            raise chain.refusal
+        return chain.response
+
+    async def facts_for(
+        self, owner: SessionOwner, request: ChatRequest, *, creates: bool
+    ) -> SessionFacts | None:
+        """Return the facts of the session that a message names, after checking ownership and profile."""
+        if request.session_id is None:
+            if not creates:
+                message = "no session is named, and none is created for this: give session_id"
+                raise SessionUnknown(message, hint="a chat or a stream creates one")
+            return None
+        facts = await self._parts.sessions.facts(owner, request.session_id, creates=creates)
+        if facts is None:
+            return None
+        refuse_child(facts)
+        agent_id = profile_of_session(facts.user_data)
+        if request.agent_id and agent_id is not None and request.agent_id != agent_id:
+            message = f"session {request.session_id!r} is one of the profile {agent_id!r}, and keeps it: leave agent_id out"
+            raise ProfileMismatch(message, agent_id=agent_id)
+        return facts
+
+    # --- access
+
+    def check_open(self) -> None:
+        """Raise if the host is closed."""
+        if self._is_closed:
+            message = "this host is being closed: send it again in a moment"
+            raise HostDraining(message)
+
+    def owner_of(self, principal: Principal) -> SessionOwner:
+        """Return the owner of a caller's sessions."""
+        faults = faults_of_principal(principal)
+        if faults:
+            raise IdInvalid(faults)
+        return SessionOwner.of(principal)
+
+    def check_sender(self, request: ChatRequest, principal: Principal) -> SessionOwner:
+        """Return the owner of a message after checking its sender."""
+        owner = self.owner_of(principal)
+        if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
+            message = "the message names another tenant or user than the one that sends it: leave both out"
+            raise PrincipalMismatch(message)
+        check_names((("agent_id", request.agent_id or None), ("client_id", request.client_id)))
+        return owner
+
+    def _agent_of(self, facts: SessionFacts | None) -> str:
+        own = None if facts is None else profile_of_session(facts.user_data)
+        return own or self._parts.sessions.profiles.default_id
+
+    def _session_for(self, owner: SessionOwner, request: ChatRequest) -> SessionId:
+        if request.session_id is not None:
+            return request.session_id
+        if request.client_id is not None:
+            return session_id_for(owner, request.client_id)
+        return mint_session()
+
+
+async def _leave(request: HostRequest) -> None:
+    with suppress(AgentrailError):  # it has ended meanwhile
+        await request.caller_left()
+
+
+def mint_session() -> SessionId:
+    """Return a new session id."""
+    return SessionId(f"s-{current().ids(9)}")
+
+
+def check_names(names: Iterable[tuple[str, str | None]]) -> None:
+    """Raise if a name is not a valid id."""
+    faults = [fault_of_name(name, value) for name, value in names if value is not None]
+    told = [fault for fault in faults if fault is not None]
+    if told:
+        raise IdInvalid(told)

@@ -1,0 +1,820 @@
+"""Host plugin hooks: the order of a chain, the time limit of each hook, and the effect of a failure.
+
+The pure part receives events and returns actions. The table of failures is 8.4 of the specification, and each `failed`
+is one of its rows. The runner calls the hooks and reports failures.
+"""
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import attrs
+import trio
+from attrs import define, field, frozen
+
+from agentrail.abc import NO_HOST, HostCall, HostCallEnd, HostHooks, HostVerdict
+from agentrail.actors.deferred_error import Kept
+from agentrail.errors import HookTimeout, RequestRefused
+from agentrail.frozen import thawed, too_large
+from agentrail.host.hook_payloads import (
+    AfterToolCall,
+    Allow,
+    AttachmentFile,
+    AttachmentText,
+    BeforeToolCall,
+    ChatRequestContext,
+    Deny,
+    HandledResponse,
+    RequestContext,
+    SessionReader,
+    ToolCallContext,
+)
+from agentrail.host.host_plugin import HOST_HOOKS, HostPlugin, overrides
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.exits import Redact, keep
+from agentrail.otp.guarded_calls import FOR_THE_PROCESS
+from agentrail.runtime.crashes import raise_what_travels
+from agentrail.runtime.hook_times import PluginTally
+from agentrail.runtime.session_clock import now_ms
+
+Q = TypeVar("Q")
+
+REFUSAL_STATUSES: Final = frozenset({401, 402, 403, 409, 422, 429, 503})
+"""Valid status codes for a plugin's refusal."""
+
+
+class WrongAnswer(TypeError):
+    """A hook returned an invalid value. Counts as a bug of its plugin, as if it had raised."""
+
+
+@frozen
+class PluginOrder:
+    """The plugins of a host in order, and those that implement each hook.
+
+    Attributes:
+        all: Every plugin.
+        having: Plugins by hook.
+    """
+
+    all: tuple[HostPlugin, ...]
+    having: Mapping[str, tuple[HostPlugin, ...]]
+
+    @classmethod
+    def of(cls, plugins: Sequence[HostPlugin]) -> "PluginOrder":
+        """Build the index of hooks once. `plugins` are already validated and sorted."""
+        having = {hook: tuple([one for one in plugins if overrides(one, hook)]) for hook in HOST_HOOKS}
+        return cls(tuple(plugins), MappingProxyType(having))
+
+
+class Chain(ABC, Generic[Q]):
+    """A sequence of plugins called by one hook.
+
+    Attributes:
+        is_waited_out: Whether a cancelled caller waits for the running hook as long as a caller that is not cancelled.
+            Needed if the caller then reports that no part of the call is left.
+    """
+
+    is_waited_out: bool = False
+
+    def __init__(self, hook: str, plugins: Sequence[HostPlugin]) -> None:
+        """Start before the first plugin."""
+        self.hook: str = hook
+        self._plugins = plugins
+        self._next = 0
+
+    def next(self) -> HostPlugin | None:
+        """Return the next plugin, or None at the end of the chain."""
+        if self._next == len(self._plugins):
+            return None
+        self._next += 1
+        return self._plugins[self._next - 1]
+
+    def end(self) -> None:
+        """End the chain."""
+        self._next = len(self._plugins)
+
+    def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
+        """Return the function to call: in most chains, the plugin's hook of this name."""
+        found: Callable[..., Awaitable[Any]] = getattr(plugin, self.hook)
+        return found
+
+    @abstractmethod
+    def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
+        """Return the arguments of a plugin's hook. Mutable arguments are copies for this plugin."""
+
+    @abstractmethod
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Process the result of a hook."""
+
+    def failed(self, plugin: HostPlugin, error: BaseException) -> None:
+        """Process a failed hook: it raised, timed out, or returned an invalid value.
+
+        Most chains continue with the next plugin.
+        """
+
+    def cut(self) -> None:
+        """Process a chain cut short because the host closes. Guarded actions must not pass unchecked."""
+
+    def scrub(self, text: str) -> str:
+        """Remove from a log text the secrets that the arguments may have contained."""
+        return text
+
+
+class Blaming(Chain[Any]):
+    """A failure outside of any chain, reported as a plugin's failure. No plugin is called."""
+
+    def __init__(self, hook: str, scrub: Callable[[str], str] = keep) -> None:
+        """Set the hook name for the failure."""
+        super().__init__(hook, ())
+        self._scrub = scrub
+
+    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
+        """Return no arguments."""
+        return ()
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Ignore the result."""
+
+    def scrub(self, text: str) -> str:
+        """Apply the given scrub function."""
+        return self._scrub(text)
+
+
+class Hearing(Chain[RequestContext]):
+    """Notification of plugins about a request: its start, its persistence or its end."""
+
+    def __init__(self, hook: str, order: PluginOrder, context: RequestContext) -> None:
+        """Start before the first plugin."""
+        super().__init__(hook, order.having[hook])
+        self._context = context
+
+    def question(self, plugin: HostPlugin) -> tuple[RequestContext, ...]:
+        """Return the request."""
+        return (self._context,)
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Reject any result."""
+        _expect_nothing(self.hook, value)
+
+
+class Intercepting(Chain[ChatRequestContext]):
+    """Plugins that may answer a message instead of a session. The first answer counts.
+
+    Attributes:
+        response: The answer. None to let the message pass.
+        refusal: Error for the caller if a critical plugin failed.
+    """
+
+    def __init__(self, order: PluginOrder, context: ChatRequestContext) -> None:
+        """Start before the first plugin."""
+        super().__init__("intercept_chat_request", order.having["intercept_chat_request"])
+        self._context = context
+        self.response: HandledResponse | None = None
+        self.refusal: RequestRefused | None = None
+
+    def question(self, plugin: HostPlugin) -> tuple[ChatRequestContext, ...]:
+        """Return the message."""
+        return (self._context,)
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Accept an answer, which ends the chain, or None."""
+        if value is None:
+            return
+        if not isinstance(value, HandledResponse):
+            raise WrongAnswer(_wrong(self.hook, value, "HandledResponse, or None to let the message pass"))
+        self.response = value
+        self.end()
+
+    def failed(self, plugin: HostPlugin, error: BaseException) -> None:
+        """Refuse the request if the plugin is critical. Otherwise continue as if it had returned None."""
+        if plugin.critical:
+            self.refusal = decide_request_refusal(plugin, error)
+            self.end()
+
+    def cut(self) -> None:
+        """Refuse the request, because a plugin that would have refused it may not have been called."""
+        self.refusal = RequestRefused(503, "draining", "this host is closing: try again later")
+
+
+def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestRefused:
+    """Return the refusal for the caller when a critical plugin failed: its own refusal, or one without details of the error."""
+    if isinstance(error, RequestRefused) and error.status in REFUSAL_STATUSES:
+        return error
+    message = f"the plugin {plugin.name!r} could not judge this request: try again later"
+    return RequestRefused(503, "plugin_failed", message)
+
+
+class Attaching(Chain[tuple[AttachmentFile, ...]]):
+    """Plugins that describe the files of a message.
+
+    Attributes:
+        texts: Their texts, stripped, without empty ones.
+    """
+
+    def __init__(self, order: PluginOrder, files: tuple[AttachmentFile, ...]) -> None:
+        """Start before the first plugin. Without files, no plugin is called."""
+        super().__init__("attachment_handler", order.having["attachment_handler"] if files else ())
+        self._files = files
+        self.texts: tuple[str, ...] = ()
+
+    def question(self, plugin: HostPlugin) -> tuple[tuple[AttachmentFile, ...], ...]:
+        """Return the files."""
+        return (self._files,)
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Store a text."""
+        if value is None:
+            return
+        if not isinstance(value, AttachmentText):
+            raise WrongAnswer(_wrong(self.hook, value, "AttachmentText, or None"))
+        text = (value.context_text or "").strip()
+        if text:
+            self.texts = (*self.texts, text)
+
+    def message(self, said: str) -> str:
+        """Put the texts before a message."""
+        if not self.texts:
+            return said
+        return "\n\n".join(self.texts) + f"\n\n---\n\n{said}"
+
+
+class Judging(Chain[BeforeToolCall]):
+    """Plugins that judge a call. The first denial counts, and the next plugin sees rewritten arguments.
+
+    A `fail_closed` plugin judges again if a later one rewrote the arguments, because a policy must see what will run.
+    In this round only its denial counts: another rewrite would start over.
+    """
+
+    # The receipt of an abort states that the hook's task has ended, or names it. An abandoned hook would
+    # break that.
+    is_waited_out = True
+
+    def __init__(self, order: PluginOrder, call: BeforeToolCall) -> None:
+        """Start before the first plugin. Plugins are not called if the arguments are not a JSON object."""
+        given: Any = call.input
+        super().__init__(
+            "on_before_tool_call", order.having["on_before_tool_call"] if isinstance(given, Mapping) else ()
+        )
+        self._call = call
+        self._input: Mapping[str, Any] = call.input
+        self._rewrote: tuple[str, ...] = ()
+        self._again: tuple[HostPlugin, ...] = ()  # plugins that have not seen the current arguments
+        self._seen: tuple[HostPlugin, ...] = ()
+        self._is_second_round = False
+        self._deny: tuple[str, str] | None = None
+
+    def next(self) -> HostPlugin | None:
+        """Return the next plugin. After the last one, return those that must judge again."""
+        found = super().next()
+        if found is None and self._again and self._deny is None:
+            self._plugins, self._next, self._again = self._again, 0, ()
+            self._is_second_round = True
+            found = super().next()
+        return found
+
+    def question(self, plugin: HostPlugin) -> tuple[BeforeToolCall, ...]:
+        """Return the call, with a copy of its arguments for this plugin."""
+        return (attrs.evolve(self._call, input=thawed(self._input)),)
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Process a verdict."""
+        if not isinstance(value, Allow | Deny):
+            raise WrongAnswer(_wrong(self.hook, value, "Allow() or Deny(reason)"))
+        if (
+            isinstance(value, Allow)
+            and value.input is not None
+            and (size := too_large(value.input)) is not None
+        ):
+            message = f"{self.hook} wants to run an input of {size}: write it to a file, and give its path"
+            raise WrongAnswer(message)
+        self._note_seen(plugin)
+        if isinstance(value, Deny):
+            self._refuse(plugin, value.reason)
+        elif value.input is not None and not self._is_second_round:
+            # Copied, because the plugin may keep changing its own object.
+            self._input = thawed(value.input)
+            self._rewrote = (*self._rewrote, plugin.name)
+            self._again = tuple([one for one in self._seen if one.fail_closed and one is not plugin])
+
+    def failed(self, plugin: HostPlugin, error: BaseException) -> None:
+        """Continue with the arguments rewritten so far. A `fail_closed` plugin denies the call."""
+        self._note_seen(plugin)
+        if plugin.fail_closed:
+            reason = (
+                f"the plugin {plugin.name!r} could not judge this call, and what it cannot judge does not run"
+            )
+            self._refuse(plugin, reason)
+
+    def cut(self) -> None:
+        """Deny the call, because a plugin that would have denied it may not have been called."""
+        self._deny = ("host", "Not run: the host closes, and its plugins cannot judge this call any more")
+
+    @property
+    def verdict(self) -> HostVerdict:
+        """The verdict on the call after the chain has ended."""
+        if self._deny is not None:
+            by, reason = self._deny
+            return HostVerdict(deny=reason, by=by)
+        if self._rewrote:
+            return HostVerdict(input=self._input, by=", ".join(dict.fromkeys(self._rewrote)))
+        return HostVerdict()
+
+    def _note_seen(self, plugin: HostPlugin) -> None:
+        if not self._is_second_round:
+            self._seen = (*self._seen, plugin)
+
+    def _refuse(self, plugin: HostPlugin, reason: str) -> None:
+        self._deny = (plugin.name, reason)
+        self.end()
+
+
+class Reporting(Chain[AfterToolCall]):
+    """Notification of plugins about the outcome of a call."""
+
+    def __init__(self, order: PluginOrder, call: AfterToolCall) -> None:
+        """Start before the first plugin. Plugins are not called if the arguments were not a JSON object."""
+        given: Any = call.input
+        super().__init__(
+            "on_after_tool_call", order.having["on_after_tool_call"] if isinstance(given, Mapping) else ()
+        )
+        self._call = call
+
+    def question(self, plugin: HostPlugin) -> tuple[AfterToolCall, ...]:
+        """Return the call, with a copy of its arguments for this plugin."""
+        return (attrs.evolve(self._call, input=thawed(self._call.input)),)
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Reject any result."""
+        _expect_nothing(self.hook, value)
+
+
+class Beginning(Chain[Any]):
+    """Start of all plugins, all or nothing."""
+
+    def __init__(self, order: PluginOrder) -> None:
+        """Start before the first plugin. One without its own `start` counts as started in its turn."""
+        super().__init__("start", order.all)
+        self.started: tuple[HostPlugin, ...] = ()
+        self.error: BaseException | None = None
+
+    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
+        """Return no arguments."""
+        return ()
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Note that the plugin runs."""
+        _expect_nothing(self.hook, value)
+        self.started = (*self.started, plugin)
+
+    def failed(self, plugin: HostPlugin, error: BaseException) -> None:
+        """End the chain."""
+        self.error = error
+        self.end()
+
+    def cut(self) -> None:
+        """End the chain with an error, so that plugins that did not start do not count as started."""
+        message = "the host was closed before all of its plugins had started"
+        self.error = self.error or RuntimeError(message)
+
+
+class Stopping(Chain[Any]):
+    """Stop of plugins, in the exact reverse of their start order. A failure does not prevent the others from stopping."""
+
+    def __init__(self, started: Sequence[HostPlugin]) -> None:
+        """Start with the last plugin."""
+        super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
+
+    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
+        """Return no arguments."""
+        return ()
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Reject any result."""
+        _expect_nothing(self.hook, value)
+
+
+def _expect_nothing(hook: str, value: Any) -> None:
+    if value is not None:
+        raise WrongAnswer(_wrong(hook, value, "None"))
+
+
+def _wrong(hook: str, value: Any, expected: str) -> str:
+    return f"{hook} returned {type(value).__name__}, expected {expected}"
+
+
+# The runner: calls each hook within its time limit and reports failures to the chain.
+#
+# The hooks of a chain run in one task of the host's nursery, not in the caller's: a hook that shields itself
+# from cancellation delays its caller by its timeout and one second, and is then abandoned. Its plugin is not
+# called again until it returns.
+
+LOGGER: Final = Logger("agentrail.host")
+
+HOOK_SECONDS: Final = 10.0
+"""Time limit of a hook without its own timeout, in seconds."""
+
+HOOK_GRACE_SECONDS: Final = 1.0
+"""Grace period of a cancelled hook before it is abandoned, in seconds."""
+
+OnPluginError: TypeAlias = Callable[[str, str, BaseException], Awaitable[None] | None]
+"""Callback with the plugin's name, the hook's name and the exception. Sync or async. The host waits for it as for a hook."""
+
+
+@define(eq=False)
+class _Walk:
+    """A task that runs a chain, and the state that its caller observes."""
+
+    chain: Chain[Any]
+    plugin: HostPlugin
+    """The plugin whose hook runs."""
+    blame: BaseException | None = None
+    """Failure to report first: if the walk continues after an abandoned one, that its hook is overdue."""
+    scope: trio.CancelScope = field(factory=trio.CancelScope)
+    done: trio.Event = field(factory=trio.Event)
+    patience: trio.CancelScope = field(factory=trio.CancelScope)
+    """How long the caller waits before it checks `overdue_at`."""
+    overdue_at: float = math.inf
+    """When the running hook is abandoned. Changes with each hook."""
+    is_telling: bool = False
+    """Whether a failure is being reported to the application. That is not a hook of the plugin."""
+    is_left_behind: bool = False
+    left_at: float = math.inf
+    """When it was abandoned."""
+    is_over: bool = False
+    """Whether it reached the end of the chain."""
+
+    def be_patient_until(self, at_seconds: float) -> None:
+        """Set when the running hook is abandoned.
+
+        The deadline is changed only to an earlier time, because a chain has many hooks.
+        """
+        self.overdue_at = at_seconds
+        if at_seconds < self.patience.deadline:  # noqa: PLR1730 - to set it is what costs
+            self.patience.deadline = at_seconds
+
+
+class HookRunner:
+    """Runner of plugin hooks, in a nursery that outlives their callers."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        *,
+        hook_seconds: float = HOOK_SECONDS,
+        on_plugin_error: OnPluginError | None = None,
+        on_interrupt: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """Start without stuck hooks."""
+        self._nursery = nursery
+        self._on_interrupt = on_interrupt
+        self._hook_seconds = hook_seconds
+        self._on_plugin_error = on_plugin_error
+        self._stuck: dict[_Walk, None] = {}
+        self._failures: dict[str, int] = {}
+        self._tally = PluginTally()
+
+    @property
+    def stuck(self) -> Mapping[str, str]:
+        """Hooks that do not return, by plugin name."""
+        return {walk.plugin.name: walk.chain.hook for walk in self._stuck}
+
+    @property
+    def stuck_since(self) -> Mapping[str, float]:
+        """When the hooks of `stuck` were abandoned, on Trio's clock, by plugin name. For several hooks, the earliest."""
+        since: dict[str, float] = {}
+        for walk in self._stuck:
+            since[walk.plugin.name] = min(walk.left_at, since.get(walk.plugin.name, math.inf))
+        return since
+
+    @property
+    def tally(self) -> PluginTally:
+        """Counts, failures, durations and the last failure of each hook."""
+        return self._tally
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """Number of failed hooks, by plugin name."""
+        return dict(self._failures)
+
+    @property
+    def hook_seconds(self) -> float:
+        """Time limit of a hook without its own timeout, in seconds."""
+        return self._hook_seconds
+
+    async def run(self, chain: Chain[Any]) -> None:
+        """Run a chain to its end.
+
+        Cancellation: The running hook is cancelled and no later one is called. Returns when the hook has ended, or
+        after one second. If the chain is waited out, it returns after the hook's time limit and one second.
+        """
+        await self._go(chain, chain.next(), None)
+
+    async def report(
+        self, plugin: HostPlugin, hook: str, error: BaseException, *, scrub: Redact = keep
+    ) -> None:
+        """Report and count a failure outside of any hook call, within the same time limits.
+
+        Cancellation: The report to the application is cancelled.
+        """
+        await self._go(Blaming(hook, scrub), plugin, error)
+
+    def report_soon(self, plugin: HostPlugin, hook: str, error: BaseException) -> None:
+        """Report such a failure without waiting."""
+        self._nursery.start_soon(self.report, plugin, hook, error, name=f"a failure of {hook}")
+
+    async def _go(self, chain: Chain[Any], plugin: HostPlugin | None, blame: BaseException | None) -> None:
+        while plugin is not None:
+            walk = _Walk(chain, plugin, blame)
+            self._nursery.start_soon(self._walk, walk, name=f"{chain.hook} of plugins")
+            await self._wait(walk)
+            if not walk.is_left_behind:
+                if not walk.is_over:  # its nursery was cancelled, not its caller
+                    chain.cut()
+                return
+            if walk.is_telling:
+                plugin, blame = chain.next(), None
+            else:
+                plugin, blame = walk.plugin, self._overdue(walk.plugin, chain.hook)
+
+    # --- the caller's side
+
+    async def _wait(self, walk: _Walk) -> None:
+        """Wait until a walk ends, or until its hook is overdue and abandoned."""
+        try:
+            while not walk.done.is_set():
+                with walk.patience:
+                    await walk.done.wait()
+                if trio.current_time() >= walk.overdue_at:
+                    break
+                if walk.patience.cancelled_caught:  # the hook of this deadline has ended, another one runs
+                    walk.patience = trio.CancelScope(deadline=walk.overdue_at)
+        finally:
+            if not walk.done.is_set():
+                walk.scope.cancel()
+                with trio.CancelScope(shield=True, deadline=self._leaves_at(walk)):
+                    await walk.done.wait()  # noqa: ASYNC102 - shielded and bounded
+                if not walk.done.is_set():
+                    self._leave_behind(walk)
+
+    @staticmethod
+    def _leaves_at(walk: _Walk) -> float:
+        """Return the deadline for a cancelled hook."""
+        now = trio.current_time()
+        if walk.patience.cancelled_caught:  # its grace period is over
+            return now
+        return walk.overdue_at if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
+
+    def _leave_behind(self, walk: _Walk) -> None:
+        walk.is_left_behind, walk.left_at = True, trio.current_time()
+        if walk.is_telling:
+            LOGGER.error("on_plugin_error does not come back; it was told of %s", named(walk.plugin))
+        else:
+            self._stuck[walk] = None
+
+    # --- the task's side
+
+    async def _walk(self, walk: _Walk) -> None:
+        try:
+            with walk.scope:
+                plugin: HostPlugin | None = walk.plugin
+                if walk.blame is not None:
+                    await self._fail(walk, walk.blame)
+                    plugin = walk.chain.next()
+                while plugin is not None:
+                    walk.plugin = plugin
+                    await self._call(walk)
+                    # A hook may swallow its cancellation, but its caller has left.
+                    if walk.is_left_behind or walk.scope.cancel_called:
+                        return
+                    plugin = walk.chain.next()
+                walk.is_over = True
+        except FOR_THE_PROCESS as error:
+            if self._on_interrupt is None:
+                raise
+            self._on_interrupt(error)
+        finally:
+            self._stuck.pop(walk, None)
+            walk.done.set()
+
+    async def _call(self, walk: _Walk) -> None:
+        """Call one hook and pass its result to the chain."""
+        plugin, chain = walk.plugin, walk.chain
+        earlier = next((one.chain.hook for one in self._stuck if one.plugin is plugin), None)
+        if earlier is not None:
+            await self._fail(walk, self._not_called(plugin, chain.hook, earlier))
+            return
+        now, seconds = trio.current_time(), self._seconds(plugin, chain.hook)
+        walk.be_patient_until(now + seconds + HOOK_GRACE_SECONDS)
+        error: BaseException | None = None
+        try:
+            with trio.CancelScope(deadline=now + seconds) as scope:
+                value = await chain.function(plugin)(*chain.question(plugin))
+            if walk.is_left_behind or (scope.cancel_called and walk.scope.cancel_called):
+                return
+            if scope.cancel_called:  # also for a hook that shielded itself and is late
+                error = self._overdue(plugin, chain.hook)
+            else:  # also if the caller has left: a started plugin must be stopped
+                chain.answered(plugin, value)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a hook: its plugin is blamed, and its chain goes on
+            raise_what_travels(raised)
+            error = raised
+        finally:
+            self._tally.note(plugin.name, chain.hook, trio.current_time() - now)
+        # The result of a cancelled hook counts if it is valid. If not, that is not a failure.
+        is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
+        if error is not None and not walk.is_left_behind and not is_cut:
+            await self._fail(walk, error)
+
+    async def _fail(self, walk: _Walk, error: BaseException) -> None:
+        """Apply the failure's row of the table to the chain, and report it."""
+        plugin, chain = walk.plugin, walk.chain
+        self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
+        self._tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
+        chain.failed(plugin, error)
+        walk.be_patient_until(trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS)
+        walk.is_telling = True
+        await self._tell(plugin, chain, error)
+        walk.is_telling = False
+
+    async def _tell(self, plugin: HostPlugin, chain: Chain[Any], error: BaseException) -> None:
+        """Report a failure to the application. If that fails too, log both."""
+        told, hook = self._on_plugin_error, chain.hook
+        words = chain.scrub(describe_bug(error))
+        if told is None:
+            LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)
+            return
+        failure: str | None = None
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._hook_seconds) as scope:
+                answer = told(plugin.name, hook, error)
+                if inspect.isawaitable(answer):
+                    await answer
+            if scope.cancelled_caught:
+                failure = f"it took longer than {self._hook_seconds:g} s"
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of the application's own function
+            raise_what_travels(raised)
+            failure = chain.scrub(describe_bug(raised))
+        if failure is not None:
+            LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)
+            LOGGER.error("on_plugin_error failed as it was told of that: %s", failure)
+
+    def _seconds(self, plugin: HostPlugin, hook: str) -> float:
+        return plugin.timeouts.get(hook, self._hook_seconds)
+
+    def _overdue(self, plugin: HostPlugin, hook: str) -> HookTimeout:
+        seconds = self._seconds(plugin, hook)
+        message = f"{hook} of the plugin {named(plugin)} did not end within {seconds:g} s"
+        return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=seconds)
+
+    def _not_called(self, plugin: HostPlugin, hook: str, earlier: str) -> HookTimeout:
+        message = f"{hook} of the plugin {named(plugin)} is not called: its {earlier} does not come back"
+        return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=0.0)
+
+
+@define(eq=False)
+class _Home:
+    """Task that hosts the hooks' nursery, unaffected by cancellation of the body.
+
+    The body can therefore still run the hooks that are due.
+    """
+
+    body: trio.CancelScope = field(factory=trio.CancelScope)
+    up: trio.Event = field(factory=trio.Event)
+    leave: trio.Event = field(factory=trio.Event)
+    hooks: trio.Nursery | None = None
+    interrupt: BaseException | None = None
+
+    async def hold(self) -> None:
+        """Hold a nursery open until `leave` is set, then cancel its tasks.
+
+        Cancellation: Shielded. `open_hook_runner` sets `leave` in every case. Not started with `nursery.start`, which
+        waits for a task whose caller is cancelled, and this task would not end.
+        """
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as self.hooks:
+                self.up.set()
+                await self.leave.wait()
+                self.hooks.cancel_scope.cancel(reason="the host was closed")
+
+    def take(self, error: BaseException) -> None:
+        """Cancel the body after a hook raised an error meant for the process. The error is raised afterwards."""
+        self.interrupt = self.interrupt or error
+        self.body.cancel(reason="a hook of a plugin ended the program")
+
+
+@asynccontextmanager
+async def open_hook_runner(
+    *, hook_seconds: float = HOOK_SECONDS, on_plugin_error: OnPluginError | None = None
+) -> AsyncIterator[HookRunner]:
+    """Open a hook runner. All use by sessions and plugins must end before the block does.
+
+    Cancellation: Hooks that the body calls under a shield still run. At the end of the block all hooks are cancelled,
+    and a shielded one is waited for.
+    """
+    home, failure = _Home(), Kept()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(home.hold, name="keeper of hooks")
+        try:
+            with failure:
+                await home.up.wait()
+                assert home.hooks is not None  # noqa: S101 - it is up
+                runner = HookRunner(
+                    home.hooks,
+                    hook_seconds=hook_seconds,
+                    on_plugin_error=on_plugin_error,
+                    on_interrupt=home.take,
+                )
+                with home.body:
+                    yield runner
+        finally:  # in every case: the keeper is shielded, and only this ends it
+            home.leave.set()
+    if home.interrupt is not None:
+        raise home.interrupt
+    failure.release()
+
+
+def named(plugin: HostPlugin) -> str:
+    """Return the display name of a plugin, with its version if it has one."""
+    return f"{plugin.name!r} {plugin.version}".rstrip()
+
+
+# Plugin hooks around the calls of sessions: each session request becomes a chain of plugins, and their
+# verdicts become one. Without a plugin for a hook, sessions skip it. The session applies and validates
+# verdicts. This module does not know gates.
+
+
+ReaderOf: TypeAlias = Callable[[str, SessionId], SessionReader | None]
+"""Returns a reader for a session of a tenant. None if it no longer exists."""
+
+
+def _no_reader(_tenant_id: str, _session_id: SessionId) -> None:
+    """Return None."""
+
+
+def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = _no_reader) -> HostHooks:
+    """Build a host's hooks for the calls of its sessions."""
+    hooks = _ToolHooks(order, runner, reader_of)
+    before = hooks.before_tool if order.having["on_before_tool_call"] else None
+    after = hooks.after_tool if order.having["on_after_tool_call"] else None
+    if before is None and after is None:
+        return NO_HOST
+    return HostHooks(before_tool=before, after_tool=after)
+
+
+class _ToolHooks:
+    def __init__(self, order: PluginOrder, runner: HookRunner, reader_of: ReaderOf) -> None:
+        self._order = order
+        self._runner = runner
+        self._reader_of = reader_of
+
+    async def before_tool(self, call: HostCall) -> HostVerdict:
+        """Return the plugins' verdict on a call.
+
+        Cancellation: The running hook is cancelled, and no later one is called. See `HookRunner.run`.
+        """
+        event = BeforeToolCall(
+            tool_name=call.tool_name, call_id=call.call_id, input=call.input, context=self._around(call)
+        )
+        chain = Judging(self._order, event)
+        await self._runner.run(chain)
+        return chain.verdict
+
+    async def after_tool(self, call: HostCallEnd) -> None:
+        """Notify the plugins of a call's outcome.
+
+        Cancellation: See `before_tool`.
+        """
+        event = AfterToolCall(
+            tool_name=call.tool_name,
+            call_id=call.call_id,
+            input=call.input,
+            result=call.result,
+            is_error=call.is_error,
+            duration_ms=call.duration_ms,
+            context=self._around(call),
+        )
+        await self._runner.run(Reporting(self._order, event))
+
+    def _around(self, call: HostCall) -> ToolCallContext:
+        tenant_id = _said_of(call, "tenant_id")
+        return ToolCallContext(
+            tenant_id=tenant_id,
+            user_id=_said_of(call, "user_id"),
+            session_id=call.session_id,
+            root_session_id=call.root_session_id,
+            agent_id=_said_of(call, "agent_id"),
+            request_id=call.request_id,
+            reader=self._reader_of(tenant_id, call.session_id),
+        )
+
+
+def _said_of(call: HostCall, key: str) -> str:
+    # The host sets them in each session that it starts. Other sessions lack them.
+    found = call.user_data.get(key)
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,335 @@
+"""Implementation of `WebClient`: connections, redirects, bodies.
+
+Redirects are followed here and each is judged again. Bodies are counted while they arrive. No cookies are stored and no
+environment variables read.
+"""
+
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urljoin
+from urllib.robotparser import RobotFileParser
+
+import httpx
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.web.backend import NO_ROOTS, WEB_CONNECT_SECONDS, GuardedBackend, context_of_system
+from agentrail.web.dns import LookUp
+from agentrail.web.exchange import Fetched, FetchFailed, PageGone, WebRequest
+from agentrail.web.httpx_body import OnePiece
+from agentrail.web.rules import WebRules, read_web_url
+from agentrail.web.transport import GuardedTransport
+from agentrail.web.url_policy import AddressRefused, WebAddress, judge_found
+
+# Parsing of `robots.txt` (RFC 9309). Pure.
+
+
+_MISSING: Final = range(400, 500)
+_THERE: Final = range(200, 300)
+_MAX_LINES: Final = 5_000
+
+
+class RobotsTxt:
+    """Rules of one server for one program."""
+
+    __slots__ = ("_agent", "_parser")
+
+    def __init__(self, status: int, content: bytes, agent: str) -> None:
+        """Parse the rules."""
+        self._agent = agent
+        self._parser = RobotFileParser()
+        if status in _THERE:
+            self._parser.parse(content.decode("utf-8-sig", "replace").splitlines()[:_MAX_LINES])
+        else:
+            lines = [] if status in _MISSING else ["User-agent: *", "Disallow: /"]
+            self._parser.parse(lines)
+
+    def allows(self, target: str) -> bool:
+        """Return whether a path with its query may be fetched."""
+        return self._parser.can_fetch(self._agent, target)
+
+
+# Counts the bytes of a body while they arrive and are decompressed, so that memory use never exceeds the
+# limit. Pure. httpx would decompress a chunk as a whole, which can grow a thousandfold before it is counted.
+
+
+INFLATED_PIECE_BYTES: Final = 65_536
+"""Maximum bytes decompressed at once."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class BodyRefused(ValueError):
+    """A body is not accepted. The text states the reason."""
+
+
+class BoundedBody:
+    """Collects the chunks of one body."""
+
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        """Start empty."""
+        named = encoding.strip().lower()
+        if named not in ("", "identity", "gzip", "x-gzip"):
+            message = f"its content-encoding is {named!r:.40}: expected gzip or none, as was asked for"
+            raise BodyRefused(message)
+        self._inflater = None if named in ("", "identity") else zlib.decompressobj(_GZIP)
+        self._max_bytes = max_bytes
+        self._taken = 0
+        self.content: bytearray = bytearray()
+
+    def take(self, chunk: bytes) -> Iterator[None]:
+        """Process a chunk in pieces. Iterate to the end, and let other tasks run after each piece."""
+        self._taken += len(chunk)
+        if self._inflater is None:
+            self._keep(chunk)
+            yield
+            return
+        if self._taken > self._max_bytes:
+            raise BodyRefused(self._too_large())
+        left = chunk
+        while left and not self._inflater.eof:  # data after the end is not part of the body
+            try:
+                piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)
+            except zlib.error as error:
+                message = f"it says that it is gzip and is not: {error}"
+                raise BodyRefused(message) from None
+            left = self._inflater.unconsumed_tail
+            self._keep(piece)
+            yield
+
+    def finish(self) -> bytes:
+        """Return the body."""
+        # An empty body is valid under any encoding.
+        if self._inflater is not None and self._taken and not self._inflater.eof:
+            message = "its gzip ends too early"
+            raise BodyRefused(message)
+        return bytes(self.content)
+
+    def _keep(self, piece: bytes) -> None:
+        if len(self.content) + len(piece) > self._max_bytes:
+            raise BodyRefused(self._too_large())
+        self.content += piece
+
+    def _too_large(self) -> str:
+        return f"it has more than {self._max_bytes:,} bytes"
+
+
+MAX_REDIRECTS: Final = 5
+FETCH_SECONDS: Final = 30.0
+"""Time limit for a fetch including redirects, in seconds."""
+
+AGENT: Final = "agentrail"
+"""Our user agent, also matched by rules in `robots.txt`."""
+
+_ACCEPTED: Final = "text/markdown, text/html;q=0.9, application/pdf;q=0.8, text/plain;q=0.8, */*;q=0.1"
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_MAX_ROBOTS_BYTES: Final = 500 << 10
+_MAX_ROBOTS: Final = 100
+_ROBOTS_SECONDS: Final = 900.0
+
+
+@frozen
+class _Answer:
+    status: int
+    headers: httpx.Headers
+    content: bytes
+
+
+class Fetching:
+    """Carries out a client's requests."""
+
+    def __init__(self, rules: WebRules, resolve: LookUp, tls: ssl.SSLContext | None) -> None:
+        """Store the parts. Nothing is opened yet. See `WebClient`."""
+        self.rules: WebRules = rules
+        self._resolve = resolve
+        self._tls = tls
+        self._robots: dict[tuple[str, str, int], tuple[float, RobotsTxt]] = {}
+
+    async def fetch(self, url: str, max_bytes: int, *, stays_on_host: bool = False) -> Fetched:
+        """Fetch an address. See `WebClient.fetch`."""
+        with trio.move_on_after(FETCH_SECONDS):
+            try:
+                return await self._follow(url, max_bytes, stays_on_host=stays_on_host)
+            except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
+                raise FetchFailed(_why(error)) from None
+        message = f"Not fetched: it took over {FETCH_SECONDS:g} s. Try another page, or this one later."
+        raise FetchFailed(message)
+
+    async def send(self, request: WebRequest, max_bytes: int) -> Fetched:
+        """Send one request. See `WebClient.send`."""
+        with trio.move_on_after(FETCH_SECONDS):
+            try:
+                address = read_web_url(request.url, self.rules)
+                async with self._connected(address) as transport:
+                    answer = await _exchange(transport, address, request, max_bytes)
+            except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
+                raise FetchFailed(_why(error)) from None
+            if not httpx.codes.is_success(answer.status):
+                raise FetchFailed(_of_status(answer.status))
+            return _fetched(address, answer)
+        message = f"No answer within {FETCH_SECONDS:g} s."
+        raise FetchFailed(message)
+
+    async def _follow(self, url: str, max_bytes: int, *, stays_on_host: bool) -> Fetched:
+        address = first = read_web_url(url, self.rules)
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self._connected(address) as transport:
+                if self.rules.robots and not (await self._robots_of(transport, address)).allows(
+                    address.target
+                ):
+                    message = f"Not fetched: {address.host} does not want this page to be fetched by programs (robots.txt)."
+                    raise FetchFailed(message)
+                answer = await _exchange(transport, address, WebRequest(url=""), max_bytes)
+            if answer.status not in _MOVED or "location" not in answer.headers:
+                break
+            address = read_web_url(urljoin(address.url, answer.headers["location"]), self.rules)
+            if stays_on_host and address.host != first.host:
+                message = (
+                    f"Not fetched: {first.host} leads to another host, which was not asked for and may not be allowed. "
+                    f"Fetch {address.url} itself if you want that page."
+                )
+                raise FetchFailed(message)
+        else:
+            message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
+            raise FetchFailed(message)
+        if answer.status in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
+            raise PageGone(_of_status(answer.status))
+        if not httpx.codes.is_success(answer.status):
+            raise FetchFailed(_of_status(answer.status))
+        return _fetched(address, answer)
+
+    @asynccontextmanager
+    async def _connected(self, address: WebAddress) -> AsyncIterator[httpx.AsyncBaseTransport]:
+        """Open a pool for one address, closed at the end of the block."""
+        tls = NO_ROOTS
+        if self.rules.proxy or address.scheme == "https":
+            # Takes 30 ms, which would block the loop.
+            if self._tls is None:
+                self._tls = await outside.offload(context_of_system)
+            tls = self._tls
+        transport: httpx.AsyncBaseTransport
+        if self.rules.proxy:
+            # The proxy resolves names, so only the proxy can judge their addresses.
+            transport = httpx.AsyncHTTPTransport(proxy=self.rules.proxy, verify=tls, trust_env=False)
+        else:
+
+            def judge(_host: str, _port: int, found: Sequence[str]) -> Sequence[str]:
+                return judge_found(address, found, self.rules.inside, is_strict=True)
+
+            transport = GuardedTransport(GuardedBackend(judge, self._resolve), tls)
+        async with transport:
+            yield transport
+
+    async def _robots_of(self, transport: httpx.AsyncBaseTransport, address: WebAddress) -> RobotsTxt:
+        now = outside.stopwatch()  # of the process, because a client may outlive a Trio run
+        kept = self._robots.get(address.origin)
+        if kept is not None and kept[0] > now:
+            return kept[1]
+        place = WebAddress(
+            scheme=address.scheme, host=address.host, port=address.port, target="/robots.txt", ip=address.ip
+        )
+        try:
+            answer = await _exchange(transport, place, WebRequest(url=""), _MAX_ROBOTS_BYTES)
+            rules = RobotsTxt(answer.status, answer.content, AGENT)
+        except BodyRefused:
+            rules = RobotsTxt(httpx.codes.INTERNAL_SERVER_ERROR, b"", AGENT)
+        while len(self._robots) >= _MAX_ROBOTS:
+            del self._robots[next(iter(self._robots))]
+        self._robots[address.origin] = (now + _ROBOTS_SECONDS, rules)
+        return rules
+
+
+async def _exchange(
+    transport: httpx.AsyncBaseTransport, address: WebAddress, request: WebRequest, max_bytes: int
+) -> _Answer:
+    """Send a request and read its answer. For a failure, only the head is read."""
+    headers = {
+        "host": address.host_header,
+        "user-agent": AGENT,
+        "accept": _ACCEPTED,
+        "accept-encoding": "gzip",
+        **request.headers,
+    }
+    if request.content or request.method != "GET":
+        headers["content-length"] = str(len(request.content))
+    sent = httpx.Request(
+        request.method,
+        address.url,
+        headers=headers,
+        stream=OnePiece(request.content),
+        extensions={"timeout": {"connect": WEB_CONNECT_SECONDS}},
+    )
+    response = await transport.handle_async_request(sent)
+    async with _open_raw(response) as chunks:
+        if not httpx.codes.is_success(response.status_code):
+            return _Answer(response.status_code, response.headers, b"")
+        return _Answer(response.status_code, response.headers, await _body_of(response, chunks, max_bytes))
+
+
+@asynccontextmanager
+async def _open_raw(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Return a body in raw chunks. Leaving early closes the connection.
+
+    The library nests generators that do not close each other: after an early exit, the inner ones would wait for the
+    garbage collector, which may run at any time and in any task. Reading from a closed connection ends them at once.
+    """
+    raw = response.aiter_raw()
+    try:
+        yield raw
+    finally:
+        await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait
+        with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
+            scope.cancel()
+            async for _ in raw:  # noqa: ASYNC102 - ends at once, the connection is closed
+                pass
+
+
+async def _body_of(response: httpx.Response, chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
+    said = response.headers.get("content-length", "")
+    if said.isdecimal() and int(said[:20]) > max_bytes:
+        message = f"it says that it has {int(said[:20]):,} bytes, at most {max_bytes:,} are fetched"
+        raise BodyRefused(message)
+    body = BoundedBody(response.headers.get("content-encoding", ""), max_bytes)
+    async for chunk in chunks:
+        for _ in body.take(chunk):
+            await trio.lowlevel.checkpoint()
+    return body.finish()
+
+
+def _fetched(address: WebAddress, answer: _Answer) -> Fetched:
+    media_type, _, parameters = answer.headers.get("content-type", "").partition(";")
+    _, _, charset = parameters.lower().partition("charset=")
+    return Fetched(
+        url=address.url,
+        media_type=media_type.strip().lower(),
+        charset=charset.partition(";")[0].strip(" \"'"),
+        content=answer.content,
+    )
+
+
+def _of_status(status: int) -> str:
+    try:
+        phrase = f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = ""
+    return f"Not fetched: the server answered {status}{phrase}."
+
+
+def _why(error: Exception) -> str:
+    """Return the reason of a failure, without text from strangers."""
+    match error:
+        case AddressRefused():
+            return f"Not fetched, and nothing was sent there: {error}."
+        case BodyRefused():
+            return f"Not fetched: {error}."
+        case OSError():
+            return "Not fetched: its name leads nowhere. Is the address right?"
+        case httpx.TimeoutException() | httpx.ConnectError():
+            return f"Not fetched: no connection over TLS could be made, or none in time ({type(error).__name__})."
+        case _:
+            return f"Not fetched: the connection broke, or what came over it was no HTTP ({type(error).__name__})."
