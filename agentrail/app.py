@@ -173,7 +173,14 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     known = MappingProxyType(dict(scripts or {}))
     keep = keep_limits_of(keep_days, keep_bytes)
-    options = _store_options(store_patience, resume, revive, on_drift, keep, hibernate_after)
+    options = StoreOptions(
+        patience=store_patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep,
+        hibernate_after=hibernate_after,
+    )
     named = SharedNames(memories, notes, knowledge, embedder)
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
@@ -233,24 +240,6 @@ class SharedNames:
         yield from faults_of_embedder(self.embedder)
 
 
-def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order
-    patience: float,
-    resume: Resume,
-    revive: Revive | None,
-    on_drift: OnDrift,
-    keep: KeepLimits | None,
-    hibernate_after: float | None,
-) -> StoreOptions:
-    return StoreOptions(
-        patience=patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        keep=keep,
-        hibernate_after=hibernate_after,
-    )
-
-
 @asynccontextmanager
 async def _opened_shared(
     named: SharedNames,
@@ -271,7 +260,7 @@ async def _opened_shared(
 
 
 def _check_options(
-    scripts: Mapping[str, Provider],
+    scripts: Mapping[str, object],
     store: str | Store | None,
     options: StoreOptions,
     named: SharedNames,
@@ -279,7 +268,11 @@ def _check_options(
     """Reject invalid options, all faults at once."""
     limits = options.keep or KeepLimits()
     faults = [
-        *_faults_of_scripts(scripts),
+        *[
+            f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
+            for name, model in scripts.items()
+            if not offers(model, Provider)
+        ],
         *faults_of_keeping(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
@@ -298,18 +291,6 @@ def _find_models(
     profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
     resolve = partial(make_provider, http=http, environ=environ, profiles=profiles)
     return partial(_script_or, make=resolve, scripts=scripts), profiles
-
-
-def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:
-    return [
-        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
-        for name, model in scripts.items()
-        if not _is_model(model)
-    ]
-
-
-def _is_model(value: object) -> bool:
-    return offers(value, Provider)
 
 
 def make_sandbox(

@@ -4,18 +4,17 @@ Arguments, results and errors are defined in `agentrail.runtime` and derived fro
 makes no decisions about sessions.
 """
 
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from functools import partial, wraps
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 import trio
 
-from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, ProviderProfiles, RecallStore
-from agentrail.abc.store import Store
-from agentrail.app import Environment, open_supervisor
+from agentrail.abc import Provider, ProviderProfiles
+from agentrail.app import open_supervisor
 from agentrail.blocking.iterators import CycleStream, SessionReports, Subscription
 from agentrail.blocking.supervisor_thread import SupervisorThread
 from agentrail.errors import AlreadyStarted
@@ -24,17 +23,13 @@ from agentrail.messages import Content, SessionId
 from agentrail.runtime.background_agents import BackgroundAgents as AsyncAgents
 from agentrail.runtime.cancellable_prompts import OwnPrompts
 from agentrail.runtime.cycle_reply import CycleReply
-from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keywords import GivesOptions, SessionKeywords
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.session_handle import Session as AsyncSession
 from agentrail.runtime.session_keys import NO_SCOPE
 from agentrail.runtime.session_monitor import SessionMonitor as AsyncMonitor
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.sandboxes.fallback import ShellFallback
 
 # The two forms of a call, with the signature of the call.
 #
@@ -593,6 +588,23 @@ class SupervisorFutures(Far):
     import_session: Final = later(SessionSupervisor.import_session)
 
 
+def _with_options_of(
+    call: Callable[P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        @wraps(init)
+        def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> None:
+            init(self, *args, **kwargs)
+
+        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        method.__dict__["__signature__"] = Signature(
+            [own, *signature(call).parameters.values()], return_annotation=None
+        )
+        return cast("Callable[Concatenate[Any, P], None]", method)
+
+    return decorate
+
+
 class Supervisor(Far):
     """A supervisor of sessions in its own thread, for programs that do not use Trio. Any thread may call it.
 
@@ -601,70 +613,16 @@ class Supervisor(Far):
 
     noun = "supervisor"
 
-    def __init__(  # noqa: PLR0913 - the keywords of `open_supervisor`
-        self,
-        *,
-        environ: Environment | None = None,
-        shell_fallback: ShellFallback = "refuse",
-        scripts: Mapping[str, Provider] | None = None,
-        deps_for: DepsFor | None = None,
-        memories: str | RecallStore | None = None,
-        notes: str | NoteStore | None = None,
-        knowledge: str | KnowledgeStore | None = None,
-        embedder: Embedder | None = None,
-        store: str | Store | None = None,
-        data_dir: str | os.PathLike[str] | None = None,
-        store_patience: float = STORE_PATIENCE_SECONDS,
-        resume: Resume = "none",
-        revive: Revive | None = None,
-        on_drift: OnDrift = "park",
-        keep_days: float | None = None,
-        keep_bytes: int | None = None,
-        hibernate_after: float | None = None,
-    ) -> None:
+    @_with_options_of(open_supervisor)
+    def __init__(self, **options: Any) -> None:
         """Create a supervisor that is not open yet.
 
         Args:
-            environ: The same as in `agentrail.open_supervisor`.
-            shell_fallback: The same as in `agentrail.open_supervisor`.
-            scripts: The same as in `agentrail.open_supervisor`.
-            deps_for: The same as in `agentrail.open_supervisor`. Called in the thread of the supervisor.
-            memories: The same as in `agentrail.open_supervisor`.
-            notes: The same as in `agentrail.open_supervisor`.
-            knowledge: The same as in `agentrail.open_supervisor`.
-            embedder: The same as in `agentrail.open_supervisor`. Called in the thread of the supervisor.
-            store: The same as in `agentrail.open_supervisor`.
-            data_dir: The same as in `agentrail.open_supervisor`.
-            store_patience: The same as in `agentrail.open_supervisor`.
-            resume: The same as in `agentrail.open_supervisor`.
-            revive: The same as in `agentrail.open_supervisor`. Called in the thread of the supervisor.
-            on_drift: The same as in `agentrail.open_supervisor`.
-            keep_days: The same as in `agentrail.open_supervisor`.
-            keep_bytes: The same as in `agentrail.open_supervisor`.
-            hibernate_after: The same as in `agentrail.open_supervisor`.
+            **options: Same as `agentrail.open_supervisor`, which runs in the supervisor's thread, as do `deps_for`, `embedder`
+                and `revive`.
         """
-        thread = SupervisorThread(
-            partial(
-                open_supervisor,
-                environ=environ,
-                shell_fallback=shell_fallback,
-                scripts=scripts,
-                deps_for=deps_for,
-                memories=memories,
-                notes=notes,
-                knowledge=knowledge,
-                embedder=embedder,
-                store=store,
-                data_dir=data_dir,
-                store_patience=store_patience,
-                resume=resume,
-                revive=revive,
-                on_drift=on_drift,
-                keep_days=keep_days,
-                keep_bytes=keep_bytes,
-                hibernate_after=hibernate_after,
-            )
-        )
+        opened = open_supervisor(**options)  # reports an unknown option here, and not in the thread
+        thread = SupervisorThread(lambda: opened)
         super().__init__(thread, thread.near)
 
     def open(self) -> Self:
