@@ -63,6 +63,7 @@ property: $(DEV)  ## the Hypothesis suites, with new examples in each run; HYPOT
 nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then random bugs, new examples of each property, the compiled build, the examples, the benchmarks, and the tests on each Python found; SEED=20261120
 	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
 	@$(MAKE) --no-print-directory ast-mutants
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m check tests
 	@$(MAKE) --no-print-directory property
 	@$(MAKE) --no-print-directory compiled-test
 	@$(MAKE) --no-print-directory examples

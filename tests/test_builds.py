@@ -16,7 +16,7 @@ from agentrail.builds import FOLDER, look_at_build
 from agentrail.cli.doctor_command import show_build, show_finding
 from agentrail.core.session.machine import step
 from benchmarks.bars import build_in_use
-from scripts.run_mutants import ROOT, copy_project, run_tests
+from scripts.run_mutants import ROOT
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 MODULE = "agentrail.otp.restarts"
@@ -165,14 +165,11 @@ def test_one_module_is_compiled_and_its_tests_pass_on_it(tmp_path):
     command = [sys.executable, "scripts/compiling.py", str(alone), agentrail.__version__, module]
     made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert made.returncode == 0, made.stdout + made.stderr
-    tree = copy_project(tmp_path / "tree")
-    for extension in (alone / "agentrail/otp").glob(
-        f"*{SUFFIX}"
-    ):  # the module, and what mypyc makes beside it
-        shutil.copy(extension, tree / extension.relative_to(alone))
-    ran = run_there(tree, f"import {module} as module; print(module.__file__)")
-    assert ran.stdout.strip() == str(tree / f"agentrail/otp/persistent_maps{SUFFIX}"), ran.stderr
-    assert run_tests(tree, "tests/otp/test_persistent_maps.py", show=True) == 0
+    shutil.copy(ROOT / "tests/otp/test_persistent_maps.py", alone)
+    run_tests = "[test() for name, test in vars(tests).items() if name.startswith('test_')]"
+    code = f"import {module} as module, test_persistent_maps as tests; print(module.__file__, len({run_tests}) > 1)"
+    ran = run_there(alone, code)
+    assert ran.stdout.strip() == f"{alone}/agentrail/otp/persistent_maps{SUFFIX} True", ran.stderr
 
 
 # --- on the compiled build

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.thinned import each, first, paired
+from tests import thinned
+from tests.thinned import each, first, paired, sampled
 
 ASKED: list[int] = []
 
@@ -29,6 +30,15 @@ def test_of_many_the_first_stay():
     cells = first("abc", 2)
     assert [cell.values for cell in cells] == [("a",), ("b",), ("c",)]
     assert [[mark.name for mark in cell.marks] for cell in cells] == [[], [], ["check"]]
+
+
+@pytest.mark.parametrize(("is_nightly", "values"), [(False, "abcf"), (True, "abcdefg")])
+def test_a_sample_has_all_at_night(is_nightly, values, monkeypatch):
+    """What `make test` runs stays, and of the others one in four."""
+    monkeypatch.setattr(thinned, "IS_NIGHTLY", is_nightly)
+    assert "".join(cell.values[0] for cell in sampled(first("abcdefg", 1), every=4)) == values.replace(
+        "cf", "f"
+    )
 
 
 @each(("number", "double"), [(1, 2), (2, 4), (3, 6)])

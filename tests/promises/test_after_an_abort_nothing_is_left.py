@@ -29,7 +29,7 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, saying, until, wants
-from tests.thinned import paired
+from tests.thinned import first, paired, sampled
 
 
 async def start_hanging(supervisor, *tools, then="next", **options):
@@ -329,7 +329,9 @@ async def immune_tool(stage):
 
 @pytest.mark.parametrize(
     ("scenario", "mode"),
-    paired([plain_cycle, two_tools, queued_prompts, immune_tool], ["cancel", "close", "abort", "crash"]),
+    sampled(
+        paired([plain_cycle, two_tools, queued_prompts, immune_tool], ["cancel", "close", "abort", "crash"])
+    ),
 )
 async def test_at_every_step(scenario, mode):
     """Struck at its n-th step, for every n: nothing is left, and all that was begun has an end."""
@@ -373,8 +375,7 @@ async def three_agents(stage):
     assert (await session.ask("Go on")).endswith("next")
 
 
-@pytest.mark.check  # four sessions are struck at some hundred steps
-@pytest.mark.parametrize("mode", ["cancel", "close", "abort", "steer", "crash"])
+@pytest.mark.parametrize("mode", sampled(first(["abort", "cancel", "close", "crash", "steer"], 0)))
 async def test_at_every_step_with_three_agents_in_the_background(mode):
     """Struck at its n-th step, for every n: no agent outlives what it works for, and none of their calls is without an end (12.2.5)."""
     assert await cancel_everywhere(three_agents, mode=mode) > 10
@@ -446,14 +447,16 @@ def _crashing() -> HostHooks:
 
 @pytest.mark.parametrize(
     ("scenario", "host", "mode"),
-    paired(
-        [
-            (called_and_aborted, _hanging),
-            (called_twice, _denying),
-            (called_twice, _rewriting),
-            (called_twice, _crashing),
-        ],
-        ["cancel", "close", "abort", "steer", "crash"],
+    sampled(
+        paired(
+            [
+                (called_and_aborted, _hanging),
+                (called_twice, _denying),
+                (called_twice, _rewriting),
+                (called_twice, _crashing),
+            ],
+            ["cancel", "close", "abort", "steer", "crash"],
+        )
     ),
 )
 async def test_at_every_step_with_a_host(scenario, host, mode):

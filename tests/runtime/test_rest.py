@@ -21,7 +21,7 @@ from tests.runtime.rig import (
     rest,
     saying,
 )
-from tests.thinned import first
+from tests.thinned import first, sampled
 
 
 class Gate:
@@ -258,7 +258,7 @@ async def test_a_time_that_cannot_be_is_refused(supervisor, within):
     assert supervisor.session("s-1")
 
 
-@pytest.mark.parametrize("mode", first(["cancel", "crash", "close", "abort"], 2))
+@pytest.mark.parametrize("mode", sampled(first(["cancel", "crash", "close", "abort"], 2)))
 async def test_it_can_be_cut_anywhere(mode):
     """Nothing is left, wherever it is struck; every caller hears what became of it."""
 

@@ -14,6 +14,7 @@ from tests.gateway.attacks.memory import Caller, in_memory, struck_at
 from tests.gateway.test_serving import App, serving as serving_app
 from tests.host.hosting import ANN, Ledger, answering
 from tests.runtime.rig import on_bounded_time, on_virtual_time
+from tests.thinned import IS_NIGHTLY
 
 OWNER = SessionOwner.of(ANN)
 
@@ -150,7 +151,7 @@ async def test_a_write_that_is_not_taken_ends_its_connection():
 # --- what takes long is done aside
 
 
-@pytest.mark.parametrize("every", [19, pytest.param(2, marks=pytest.mark.check)])
+@pytest.mark.parametrize("every", [19, pytest.param(2 if IS_NIGHTLY else 7, marks=pytest.mark.check)])
 @pytest.mark.parametrize("how", ["cancelled", "left"])
 @on_virtual_time
 async def test_a_socket_that_is_struck_at_any_step_leaves_nothing(how, every):
