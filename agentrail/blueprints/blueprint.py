@@ -370,7 +370,6 @@ class Blueprint:
         )
 
     def _equipped(self) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
-        """Return all tools and plugins of its session."""
         tools = self._tools()
         plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
         if any(one.handoff and one.permissions for one in self.given.get("agents", ())):

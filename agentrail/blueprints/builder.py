@@ -106,7 +106,6 @@ class Builder:
     """Builder of blueprints from one set of settings. Caches its lookups."""
 
     def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = _no_skills) -> None:
-        """Start without faults."""
         self._read_skills = skills
         self._skills: SkillSet | None = None
         self.faults: list[ConfigFault] = []
@@ -365,7 +364,6 @@ class Builder:
         return self._skills
 
     def _prompt_with_skills(self, name: str, said: Sourced, own: str | None) -> str | None:
-        """Append the full instructions of skills to a prompt."""
         found = [self._skill(name, one) for one in said.value]
         texts = [
             f"# {one.name}\n\n{literal_prompt(one.text.instructions)}" for one in found if one is not None
@@ -449,7 +447,6 @@ _BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name: builtin(name)[0] for name in
 
 
 def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:
-    """Return the built-in plugins by name."""
     found = vars(agentrail.plugins)
     return {
         name: one

@@ -27,7 +27,6 @@ def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, .
 
 
 def name_of_plugin(entry: PluginEntry) -> str:
-    """Return the name of a plugin entry once loaded."""
     return _made(entry).name
 
 
@@ -112,7 +111,6 @@ def _faults_of_tools(tools: Iterable[object]) -> list[str]:
 
 
 def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
-    """Return the faults of plugin entries, one sentence each."""
     faults: list[str] = []
     for entry in plugins:
         if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair

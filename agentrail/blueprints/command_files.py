@@ -23,7 +23,6 @@ def read_commands(
     trust_project: bool = False,
     registry: CommandRegistry | None = None,
 ) -> CommandRegistry:
-    """Read the commands of the user and of the project."""
     where = (Path.cwd() if cwd is None else cwd).absolute()
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     reader = _Reader(where, home)
@@ -56,7 +55,6 @@ class _Reader:
         self.left_out: list[str] = []
 
     def read_all(self, folder: Path, source: CommandSource, *, granted: bool) -> None:
-        """Read all files in one directory tree."""
         if folder.is_symlink() or folder.parent.is_symlink():
             self.left_out.append(f"{self._shown(folder)} is a link: put the files there")
             return

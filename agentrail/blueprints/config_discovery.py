@@ -43,13 +43,9 @@ class FoundFile:
     """A file as found on disk.
 
     Attributes:
-        name: Display name.
-        path: Path of the file.
         folder: Base directory of the paths and modules in it.
-        key: Its path relative to the trusted directory.
         data: Its bytes, up to one byte over the size limit.
         scope: Whether it belongs to the project or the user.
-        origin: Program whose format it has.
         unread: Why it could not be read, or empty. Only files of other programs are listed despite that.
     """
 
@@ -69,11 +65,8 @@ class FoundFiles:
 
     Attributes:
         directory: The project's directory. None without a project.
-        project: The project's files.
-        user: The user's files.
         code: The modules that the project's files name, and the local modules that these import. Empty if the directory
             is not trusted.
-        why: How the directory was found, for display.
     """
 
     directory: Path | None = None
@@ -84,7 +77,6 @@ class FoundFiles:
 
 
 def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> FoundFiles:
-    """Find the files of the project and of the user."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     user_folder = None if home is None else home / USER_FOLDER
     directory, named, why = _find_project(config, environ, cwd, home)
@@ -111,7 +103,6 @@ def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Fo
 def _find_project(
     config: Path | None, environ: Mapping[str, str], cwd: Path, home: Path | None
 ) -> tuple[Path | None, Path | None, str]:
-    """Return the project directory, the explicitly named file, and how it was found."""
     named, why = config, "--config"
     if named is None and environ.get(CONFIG_VARIABLE):
         named, why = Path(environ[CONFIG_VARIABLE]).expanduser(), CONFIG_VARIABLE
@@ -132,7 +123,6 @@ def _find_project(
 def _read_permissions(
     directory: Path, folder: Path, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    """Read the file of "always" rules, if there is one."""
     path = directory / PERMISSIONS_FILE
     if not path.is_file():
         return ()
@@ -166,7 +156,6 @@ def _read_all(  # noqa: PLR0913 - of this file alone
 def find_imported(
     place: Path, kinds: Mapping[str, Sequence[str]], *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    """Find files of other programs."""
     wanted: list[tuple[FileOrigin, Path]] = []
     for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
         for owner, origin, folder, pattern in table:

@@ -346,7 +346,6 @@ def _command(found: FoundFile, text: str) -> ImportedCommand:
 
 
 def _read_command(found: FoundFile, text: str) -> ConfigFile:
-    """Return the faults of a command and notes on its ignored parts."""
     place = ConfigPlace(file=found.name)
     try:
         said = _command(found, text).notes

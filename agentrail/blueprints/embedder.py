@@ -21,7 +21,6 @@ OpenEmbedder: TypeAlias = Callable[[], OpenAIEmbedder]
 
 
 def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> OpenEmbedder | None:
-    """Return a factory for the configured embedder."""
     if not said:
         return None
     first = next(iter(said.values()))

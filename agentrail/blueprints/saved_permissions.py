@@ -25,12 +25,7 @@ from agentrail.errors import OptionError
 
 @frozen(kw_only=True)
 class PermissionFile:
-    """Target of a rule.
-
-    Attributes:
-        path: The file. It may not exist yet.
-        shown: Shortest form of the path.
-    """
+    """Target of a rule."""
 
     path: Path
     shown: str

@@ -11,7 +11,6 @@ from agentrail.private_paths import keep_private
 
 
 def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
-    """Return the value of a secret."""
     if form.env is not None:
         found = environ.get(form.env, "").strip()
         if not found:

@@ -297,7 +297,6 @@ def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
 
 
 def no_such_skill(name: str, known: Iterable[str]) -> str:
-    """Return the message for an unknown skill, with the closest known name."""
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=1)
     guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(listed[:20]) or 'none'};"

@@ -94,11 +94,7 @@ class PromptLayers:
 
 @frozen(kw_only=True)
 class PromptPart:
-    """A section before rendering.
-
-    Attributes:
-        is_filled: Whether its `${name}` placeholders are replaced by values.
-    """
+    """A section before rendering."""
 
     key: str
     source: str
@@ -127,7 +123,6 @@ class PromptSection:
 
 
 def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
-    """Return the faults of sections, one sentence each."""
     faults = []
     for key, section in sections.items():
         if not isinstance(section, str) and not callable(section):
@@ -145,7 +140,6 @@ def decide_sections(
     replace: Mapping[str, str],
     later: Collection[str] = (),
 ) -> tuple[PromptSection, ...]:
-    """Render all sections."""
     placed: dict[str, PromptPart] = {}
     for part in parts:
         placed[part.key] = part
@@ -192,7 +186,6 @@ def decide_replaced(
 
 
 def join_prompt(sections: Sequence[PromptSection]) -> str:
-    """Join sections with a blank line between them."""
     return "\n\n".join(section.text for section in sections)
 
 
@@ -277,7 +270,6 @@ def values_for_prompt(user_data: object) -> Mapping[str, Any]:
 
 
 def capability_parts(name: str, sections: Mapping[str, Section], *, built_in: bool) -> Iterator[PromptPart]:
-    """Yield the sections of a capability."""
     source = f"capability {name}, built in" if built_in else f"capability {name}"
     for key, section in sections.items():
         yield PromptPart(key=key, source=source, section=section, is_filled=not built_in)

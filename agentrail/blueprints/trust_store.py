@@ -97,7 +97,6 @@ def _take_turn(lock: int, folder: Path) -> None:
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
-    """Write the trust list atomically."""
     path = _path_of(environ)
     if path is None:
         raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])

@@ -110,7 +110,6 @@ def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable
 
 
 def _open_engine(form: SearchForm, folder: str) -> SearchEngine:
-    """Create the adapter with the current key."""
     where = form.api_key
     variable = KEY_VARIABLES.get(form.engine)
     if where is None and variable is not None:

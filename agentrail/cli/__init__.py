@@ -37,7 +37,6 @@ def main() -> None:
 
 
 def __getattr__(name: str) -> object:
-    """Resolve `app`, the tree of commands, on first use."""
     if name != "app":
         message = f"module 'agentrail.cli' has no attribute {name!r}"
         raise AttributeError(message)

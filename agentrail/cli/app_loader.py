@@ -1,7 +1,4 @@
-"""Find the application for `agentrail serve` by its name, and explain why it cannot be loaded.
-
-Nothing is served here. An error in the application's module is reported as its author's, with the line.
-"""
+"""Find the application for `agentrail serve` by its name, and explain why it cannot be loaded."""
 
 import difflib
 import inspect
@@ -22,7 +19,6 @@ class ApplicationFailed(Exception):
     """The lifespan of an application raised on startup or shutdown."""
 
     def __init__(self, name: str, error: BaseException) -> None:
-        """Keep the original error."""
         super().__init__(f"the application {name} failed")
         self.error = error
 

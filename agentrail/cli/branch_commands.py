@@ -69,7 +69,6 @@ def fork(  # noqa: PLR0913 - the options of a command
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Start a session that continues from a record of another. See its help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -109,7 +108,6 @@ def fork(  # noqa: PLR0913 - the options of a command
 
 
 def _check_id(name: str) -> None:
-    """Reject an invalid session id."""
     faults = faults_of_value("session_id", name)
     if faults:
         raise OptionError([fault.replace("session_id", "--id", 1) for fault in faults])
@@ -145,7 +143,6 @@ def export(
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Write a session to a file. See its help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -188,7 +185,6 @@ def import_(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Import an exported session. See its help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:

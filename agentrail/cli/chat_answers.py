@@ -59,7 +59,6 @@ async def answer_waiting(session: Session, words: str) -> str | None:
 
 
 async def decide(session: Session, command: str, rest: str, keep: KeepRules | None = None) -> str:
-    """Run a decision command and return its confirmation."""
     if command == "/steer":
         receipt = await session.steer(rest)
         return (
@@ -144,7 +143,6 @@ def split_place(rest: str) -> DecisionWords:
 
 
 def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) -> WaitsForPerson:
-    """Find the selected request."""
     if not 1 <= place <= len(waiting):
         message = f"nothing waits at #{place}" if waiting else "nothing waits for you"
         raise InteractionError(message)

@@ -46,7 +46,6 @@ def chat(  # noqa: PLR0913 - an option each
     connect: ConnectOption = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
-    """Talk with a model. See `command_tree.py` for the help."""
     faults = [
         *faults_of_coding(choices, agent if connect is None else None, coding=coding),
         *faults_of_far(choices, kept_in, files, approve, connect, coding=coding),
@@ -198,7 +197,6 @@ async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncItera
 
 
 def _import_conversation() -> Hold:
-    """Import the conversation."""
     with no_looks():
         from agentrail.cli.chat_session import hold
     return hold

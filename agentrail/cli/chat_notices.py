@@ -263,7 +263,6 @@ def show_milliseconds(milliseconds: int) -> str:
 
 
 def show_amount(amount: Amount) -> str:
-    """Format an amount of a budget."""
     return f"${amount.value:.2f}" if amount.unit == "usd" else f"{amount.value:,.0f} tokens"
 
 

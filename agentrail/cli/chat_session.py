@@ -1,7 +1,4 @@
-"""The conversation of `agentrail chat`: turns lines and keys into session calls, and shows the published events.
-
-`chat_command.py` starts a chat, and draws the prompt before this module is imported.
-"""
+"""The conversation of `agentrail chat`: turns lines and keys into session calls, and shows the published events."""
 
 import base64
 import contextlib
@@ -93,7 +90,6 @@ class ChatLedger:
     """The accepted prompts that have not ended."""
 
     def __init__(self) -> None:
-        """Start with no prompts."""
         self._outstanding: set[PromptRef] = set()
         self._ended: set[PromptRef] = set()  # ended before their acceptance was known
         self._current: PromptRef | None = None
@@ -104,7 +100,6 @@ class ChatLedger:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no prompt is unfinished."""
         return self._idle.is_set()
 
     def come_back(self, running: PromptRef | None, queued: Iterable[PromptRef]) -> None:
@@ -114,7 +109,6 @@ class ChatLedger:
             self.accept(ref)
 
     def accept(self, ref: PromptRef) -> None:
-        """Record an accepted prompt."""
         if ref in self._ended:
             self._ended.remove(ref)
             return
@@ -125,7 +119,6 @@ class ChatLedger:
             self._idle = trio.Event()
 
     def note(self, event: Event) -> None:
-        """Update the state from an event."""
         if isinstance(event, AgentStart):
             self._current = event.ref
             # Includes a cycle started by another client of the session or by a background task: it keeps the session
@@ -261,9 +254,7 @@ class Chat:
 
     Attributes:
         supervisor: The supervisor of the session, or None if the session runs on a server and outlives the chat.
-        desk: Input and output of the user.
         back: The state of a resumed session, or None for a new one.
-        commands: The available slash commands.
         agent: The agent of the configuration that the session was started with, or None.
         keep: Writes "always" rules to the user's file, and returns its location.
         store: The store with other conversations, or None if nothing is stored.
@@ -338,7 +329,6 @@ class Chat:
             self.interrupt()
 
     async def _show_again(self, back: ComeBack) -> None:
-        """Show the earlier conversation of a resumed session and its pending requests."""
         self.was_used = True
         self.ledger.come_back(back.running, back.queued)
         await self.desk.view.show_past(back.shown)
@@ -347,7 +337,6 @@ class Chat:
             self.ledger.note(asked)
 
     async def _show(self, events: Subscription) -> None:
-        """Show published events until the session ends."""
         async for event in events:
             await self.desk.view.show(event)
             self.ledger.note(event)
@@ -357,7 +346,6 @@ class Chat:
         self.work.cancel(reason="the session has ended")
 
     async def _read(self) -> None:
-        """Handle lines until there are no more."""
         await self._invite()
         while True:
             typed = self._ahead.popleft() if self._ahead else await self.desk.lines.next_line()
@@ -456,7 +444,6 @@ class Chat:
             await self._say(f"error: {describe_error(error)}")
 
     async def _choose(self, chosen: Chosen) -> None:
-        """Apply the choice of a dialogue, same as its command."""
         waiting = [
             one.id if isinstance(one, Approval) else ""
             for one in chat_answers.waiting_of(await self.session.status())
@@ -538,7 +525,6 @@ class Chat:
         return await switch_far(typed.name, typed.text, self.far)
 
     async def _prompt_of(self, name: str, answer: CommandAnswer) -> None:
-        """Send the prompt of a command, with the model it selects."""
         if answer.model is not None:
             try:
                 await self.session.switch_model(answer.model)
@@ -634,7 +620,6 @@ async def _start(  # noqa: PLR0913, PLR0917 - same as `hold`
     interrupts: Interrupts,
     hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold a conversation with a session of this process."""
     try:
         async with kept_store(order.keeping, tell, is_needed=False) as store:
             order, resumable = await _resumed(order, store, tell)
@@ -678,7 +663,6 @@ async def _start_far(  # noqa: PLR0913, PLR0917 - same as `hold`
     interrupts: Interrupts,
     hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold a conversation with a session on a server."""
     assert order.connect is not None  # noqa: S101 - guaranteed by the caller
     try:
         # Imported here: the import is slow, and only remote chats need it.
@@ -755,7 +739,6 @@ async def _session_for(
     resumable: Resumable | None,
     tell: Say,
 ) -> tuple[Session, ComeBack | None]:
-    """Start a session or resume one."""
     if resumable is not None:
         assert store is not None  # noqa: S101 - the session was found in it
         back = await come_back(supervisor, store, resumable, order.choices)

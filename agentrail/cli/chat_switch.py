@@ -36,7 +36,6 @@ class GoTo:
 
 
 async def switch(name: str, text: str, store: Store | None, current: SessionId) -> GoTo | tuple[str, ...]:
-    """Run a command about other sessions."""
     if name == "clear":
         return GoTo()
     if store is None or store.is_immediate:
@@ -54,7 +53,6 @@ async def switch(name: str, text: str, store: Store | None, current: SessionId) 
 
 
 def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
-    """Return the most recently active session other than this one."""
     filters = Filters(scope="", only_roots=True, has_ended=False)
     others = (one for one in all_sessions(store, filters) if one.session != current)
     latest = max(others, key=lambda one: one.written_at_ms, default=None)
@@ -62,7 +60,6 @@ def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
 
 
 def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
-    """List the sessions that can be resumed, the latest first."""
     found = _latest_first(store)
     words = [
         (titled(store, one), "this one" if one.session == current else standing_word(one, is_owned=False))

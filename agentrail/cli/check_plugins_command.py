@@ -53,7 +53,6 @@ def check_plugins(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Search for a conversation that breaks a promise of a stack. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     if examples is not None and examples < 1:
         write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
@@ -177,7 +176,6 @@ def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
 
 
 def _show_progress(tally: "Tally", examples: int | None, seconds: float) -> None:
-    """Draw a progress bar on a terminal."""
     if tally.runs % _EVERY == 0 and os.isatty(2):
         write_all(2, f"\r\x1b[K{describe_progress(tally, examples, seconds)}".encode())
 

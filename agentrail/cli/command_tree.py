@@ -16,7 +16,6 @@ from agentrail.otp.guarded_calls import call_guarded
 
 
 def version_line() -> str:
-    """Return the program's name and version."""
     try:
         return f"agentrail {metadata.version(NAME)}"
     except metadata.PackageNotFoundError:
@@ -217,7 +216,6 @@ app.command(
 
 
 def _import_and_run(arguments: Sequence[str]) -> object:
-    """Import and run the requested command."""
     with no_looks():
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     return command(*bound.args, **bound.kwargs)

@@ -97,7 +97,6 @@ def check_files(
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Check configuration files. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
@@ -124,7 +123,6 @@ def init(
     *,
     debug: Debug = False,
 ) -> Exit:
-    """Write a commented configuration file. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     path = Path(CONFIG_NAME)
     try:
@@ -147,7 +145,6 @@ def trust(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Trust a project's configuration files in their current state. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     try:
         read = read_configuration(os.environ, config=files.config, to_trust=True)

@@ -34,11 +34,7 @@ MODEL_VARIABLE: Final = "AGENTRAIL_MODEL"
 @Parameter(name="*")
 @frozen(kw_only=True)
 class ConfigFiles:
-    """The configuration files to use.
-
-    Attributes:
-        trust_project: Whether to trust the project's files for this run.
-    """
+    """The configuration files to use."""
 
     config: Annotated[
         Path | None,
@@ -113,7 +109,6 @@ def read_setup(
 
 
 def with_agent(setup: CommandSetup, agent: str) -> CommandSetup:
-    """Select another agent of the same files."""
     if agent == setup.agent:
         return setup
     from agentrail.blueprints.builder import build_blueprint
@@ -139,7 +134,6 @@ def write_faults(error: AgentrailError) -> None:
 
 
 def write_notice(setup: CommandSetup | None) -> None:
-    """Report an untrusted project."""
     notice = None if setup is None else setup.configuration.notice
     if notice is not None:
         write_error(f"{notice}.")

@@ -63,7 +63,6 @@ def show_cost(  # noqa: PLR0913 - an option each
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Add up usage. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -80,7 +79,6 @@ def show_cost(  # noqa: PLR0913 - an option each
 
 
 def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:
-    """Add up the usage in a store."""
     first = first_day_of(query, at_ms)
     since_ms = None if first is None else begin_of(first, query.zone)
     admit_named_code()
@@ -109,7 +107,6 @@ def _csv(fields: Sequence[str]) -> str:
 
 
 def exact_usd(atto_usd: int) -> str:
-    """Format an amount exactly, without trailing zeros."""
     text = f"{Decimal(atto_usd).scaleb(-18):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

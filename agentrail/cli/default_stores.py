@@ -20,7 +20,6 @@ def decide_place(
     data_dir: Path | None,
     environ: Mapping[str, str],
 ) -> tuple[str, Path | None]:
-    """Return the name of a store, and the data directory."""
     if named is not None or data_dir is not None:
         return named or DEFAULT_STORE, data_dir
     settings = read_configuration(environ).check().settings

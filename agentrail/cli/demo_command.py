@@ -83,7 +83,6 @@ def decide_demo_look(
 
 
 def demo_look_of_process() -> TourLook:
-    """Return the look for stdout."""
     return decide_demo_look(
         os.environ,
         is_terminal=os.isatty(1),
@@ -94,12 +93,7 @@ def demo_look_of_process() -> TourLook:
 
 @define(eq=False, kw_only=True)
 class TourStage:
-    """The stage on which scenes are shown.
-
-    Attributes:
-        screen: The output.
-        is_fast: Whether to skip pauses for the reader.
-    """
+    """The stage on which scenes are shown."""
 
     screen: Screen
     look: TourLook
@@ -107,7 +101,6 @@ class TourStage:
     _transcript: Transcript = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start at the beginning of a line."""
         is_terminal, dims = self.look.is_terminal, self.look.ink.colors is not None
         self._transcript = Transcript(
             ChatStyle(out_is_terminal=is_terminal, err_is_terminal=is_terminal, dims=dims)
@@ -119,12 +112,10 @@ class TourStage:
         return "demo:fast" if self.is_fast else "demo:"
 
     async def heading(self, text: str) -> None:
-        """Write the heading of a scene."""
         await self._draw("", "")
         await self._draw(text, "bold")
 
     async def tell(self, text: str) -> None:
-        """Write an explanation."""
         await self._draw(text, "")
 
     async def typed(self, text: str) -> None:
@@ -133,11 +124,9 @@ class TourStage:
         await self._draw(f"{mark} {text}", "cyan")
 
     async def page(self, path: str) -> None:
-        """Name the page with more information."""
         await self._draw(f"read on: {path}", "dim")
 
     async def show(self, event: Event) -> None:
-        """Show a published event, same as `agentrail run`."""
         await self._write(self._transcript.feed(event))
 
     async def quote(self, text: str) -> None:
@@ -146,7 +135,6 @@ class TourStage:
             await self._draw(f"  {on_one_line(line)}" if not line.startswith(" ") else line, "dim")
 
     async def pause(self, seconds: float) -> None:
-        """Wait for the reader."""
         await trio.sleep(0.0 if self.is_fast else seconds)
 
     async def _draw(self, text: str, style: str) -> None:
@@ -234,7 +222,6 @@ class TourScene:
 
     Attributes:
         about: An introduction: what is shown, and why it matters.
-        page: The page with more information, in the repository.
     """
 
     title: str
@@ -244,7 +231,6 @@ class TourScene:
 
 
 async def _ask(stage: TourStage, session: Session, prompt: str) -> None:
-    """Prompt, and show the cycle to its end."""
     await _watch(stage, session, prompt, None)
 
 
@@ -453,7 +439,6 @@ def demo(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Show the features of a session, scene by scene. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     stage = TourStage(screen=DirectScreen(), look=demo_look_of_process(), is_fast=fast)
     return trio.run(show_tour, stage)

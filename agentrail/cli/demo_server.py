@@ -167,16 +167,13 @@ class Audit(HostPlugin):
     priority = 100
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Observe a request."""
         await trio.sleep(0.001)
 
     async def on_before_tool_call(self, event: BeforeToolCall) -> Allow:
-        """Observe a call."""
         await trio.sleep(0.002)
         return Allow()
 
     async def on_after_tool_call(self, event: AfterToolCall) -> None:
-        """Observe the end of a call."""
         await trio.sleep(0.001)
 
 
@@ -210,12 +207,10 @@ class NoteTaker(Plugin[Noted]):
     on_error: OnError | None = "open"  # a session continues without its notes
 
     def init(self) -> Noted:
-        """Return the initial state."""
         return Noted()
 
     @on(BeforePrompt)
     def look(self, event: BeforePrompt, state: Noted, ctx: Context) -> Action[Noted]:
-        """Inspect a prompt."""
         if "archive" in event.text:
             message = "no note can be taken of an archive"
             raise ValueError(message)
@@ -223,7 +218,6 @@ class NoteTaker(Plugin[Noted]):
 
     @on(AfterTool)
     def count(self, event: AfterTool, state: Noted, ctx: Context) -> Action[Noted]:
-        """Count a call."""
         return Continue(attrs.evolve(state, calls=state.calls + 1))
 
 

@@ -180,7 +180,6 @@ def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf
 
 
 def show_bytes(size: int) -> str:
-    """Format a size in bytes."""
     return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million
 
 
@@ -199,7 +198,6 @@ def doctor(  # noqa: PLR0913 - an option each
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Report what is configured, installed and reachable. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     setup, looked_at = look_at_files(files, agent)
     findings = (
@@ -222,13 +220,11 @@ def decide_health(findings: tuple[Finding, ...]) -> Exit:
 
 
 def show_finding(finding: Finding) -> str:
-    """Format a finding, followed by its remedy."""
     line = f"{_MARKS[finding.verdict]} {finding.name:<{_NAME_WIDTH}} {finding.text}"
     return f"{line}\n  → {finding.remedy}" if finding.remedy else line
 
 
 def look_at_installation() -> tuple[Finding, ...]:
-    """Check the installed packages and programs."""
     return (
         Finding(name="python", verdict="good", text=platform.python_version()),
         show_build(look_at_build(FOLDER, metadata.version(NAME))[0]),
@@ -306,7 +302,6 @@ async def look_at_confinement() -> Finding:
 
 
 def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Check which variables are set."""
     # Two providers of one vendor use the same variables.
     names = dict.fromkeys(("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair)))
     return tuple(
@@ -320,7 +315,6 @@ def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup | None, tuple[Finding, ...]]:
-    """Check the configuration files and the selected agent."""
     try:
         setup = read_setup(files, agent)
     except AgentrailError as error:
@@ -384,7 +378,6 @@ async def look_at_model(
 async def look_at_server(
     model: str, base_url: str | None, environ: Mapping[str, str], http: HttpClients
 ) -> Finding:
-    """Send a free request to the model's server."""
     provider = provider_of(model)
     if provider == "demo":
         return Finding(name="server", verdict="good", text="demo: needs none")

@@ -82,7 +82,6 @@ class ChatStyle:
     Attributes:
         out_is_terminal: Whether the model's text goes to a terminal. Control characters are then removed.
         err_is_terminal: Whether stderr is a terminal. Only then thinking is shown.
-        dims: Whether text on stderr may be dimmed.
     """
 
     out_is_terminal: bool = False
@@ -97,7 +96,6 @@ class _RunningCall:
 
 
 def _told_of(step: PlanStep) -> str:
-    """Return a step's content and its result."""
     came = step.result if step.error is None else step.error
     return step.content if came is None else f"{step.content}: {came}"
 
@@ -109,7 +107,6 @@ class Transcript:
     """
 
     def __init__(self, look: ChatStyle) -> None:
-        """Start at the beginning of a line."""
         self._look = look
         self._open: OutputStream | None = None
         self._answer = MarkdownBlocks()
@@ -154,7 +151,6 @@ class Transcript:
         return (*self.end_words(), *self._tell(on_one_line(text)))
 
     def invite(self) -> Pieces:
-        """Prompt for a line of input."""
         before, self._open = self.end_words(), "out"
         return (*before, Piece("out", "> "))
 
@@ -184,7 +180,6 @@ class Transcript:
         return ()
 
     def _list(self, title: str, rows: Sequence[tuple[str, str]]) -> Pieces:
-        """Draw a list with marks, truncated if it is long."""
         told = [f"{title}:" if rows else f"{title}: none"]
         told += [
             f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_DRAWN_ROWS]
@@ -239,7 +234,6 @@ class Transcript:
 
 
 def json_line(event: Event) -> Pieces:
-    """Encode an event for a program."""
     # Imported here: it loads every signal, and JSON output is not interactive.
     from agentrail.core.wire.codec import encode_event
 
@@ -257,7 +251,6 @@ def without_controls(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Join the lines of a text."""
     return without_controls(" ".join(text.split()))
 
 

@@ -54,7 +54,6 @@ def exit_of(event: Event) -> Exit | None:
 
 
 def describe_failure(error: ErrorInfo) -> str:
-    """Explain why a cycle failed, with advice."""
     message = error.message.rstrip(".")
     if WHAT_TO_DO in message:  # more specific than the advice for its kind
         return f"{message}."

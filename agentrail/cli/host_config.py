@@ -1,7 +1,4 @@
-"""Turns the host settings of configuration files into the options and profiles of `agentrail serve`.
-
-A profile is a configured agent, with its name as id. `serve_options` decides the address.
-"""
+"""Turns the host settings of configuration files into the options and profiles of `agentrail serve`."""
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -168,7 +165,6 @@ def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | 
 
 
 def _placed(said: Sourced) -> str:
-    """Resolve the path of a store relative to the file that names it."""
     scheme, colon, rest = str(said.value).partition(":")
     if scheme != "sqlite" or not rest:
         return str(said.value)

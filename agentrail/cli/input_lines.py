@@ -17,8 +17,6 @@ Typed: TypeAlias = str | KeyPress | SentLine | Chosen
 
 
 class Lines(Protocol):
-    """A source of lines."""
-
     async def next_line(self) -> Typed:
         """Wait for a line, without its line break, or a key pressed instead. `CTRL_D` is the last.
 
@@ -31,7 +29,6 @@ class PlainLines:
     """Lines from stdin of any kind."""
 
     def __init__(self, descriptor: int = 0, *, joins_pastes: bool = False) -> None:
-        """Start reading at the descriptor's position."""
         self._descriptor = descriptor
         self._joins_pastes = joins_pastes
         self._buffer = b""

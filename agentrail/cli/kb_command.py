@@ -68,11 +68,7 @@ _WALKED_TYPES: Final = MARKDOWN | HTML | PDF | {".txt"}
 
 @frozen
 class WalkedFolders:
-    """The files below some paths.
-
-    Attributes:
-        unread: Directories that cannot be listed, with the reason.
-    """
+    """The files below some paths."""
 
     files: tuple[Path, ...]
     folders: tuple[Path, ...]
@@ -80,7 +76,6 @@ class WalkedFolders:
 
 
 def walk_folders(paths: Sequence[Path]) -> WalkedFolders:
-    """List the documents below existing paths."""
     found: dict[Path, None] = {}
     unread: list[OSError] = []
     folders = tuple([path for path in paths if path.is_dir()])
@@ -284,9 +279,7 @@ class KnowledgePlace:
     """The store of knowledge bases.
 
     Attributes:
-        knowledge: The name of the store, or None for the configured one.
         data_dir: The data directory, or None for the default.
-        debug: Whether to show a crash with its traceback.
     """
 
     tenant: Annotated[str, Parameter(help="Of which tenant.", show_default=False)] = ""
@@ -367,8 +360,6 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """Add documents. See the help above."""
-
     def work(store: KnowledgeStore) -> Exit:
         urls = [one for one in dict.fromkeys(paths) if _is_url(one)]
         before = store.documents(place.tenant, name)
@@ -441,7 +432,6 @@ def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Ma
 def _walked(
     base: str, paths: Sequence[Path], urls: Sequence[str], before: Sequence[KnowledgeDocument]
 ) -> WalkedFolders:
-    """List the named files."""
     faults = [_fault_of_missing(base, path, before) for path in paths if not path.exists()]
     if not paths and not urls:
         faults = ["name the files or directories to add"]
@@ -602,8 +592,6 @@ def list_documents(
     tag: Tagged = (),
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """List documents or bases. See the help above."""
-
     def work(store: KnowledgeStore) -> Exit:
         within = DocumentFilter(folder=folder, tags=tag)
         is_narrow = within != ALL_DOCUMENTS
@@ -651,8 +639,6 @@ def search_documents(  # noqa: PLR0913 - one for each flag
     words: WordsAlone = False,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """Search. See the help above."""
-
     def work(store: KnowledgeStore) -> Exit:
         reader = MemoryOwner(tenant=place.tenant, user=user)
         check_limit(limit, MAX_FOUND_PASSAGES)
@@ -683,8 +669,6 @@ def remove_documents(
     *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """Remove documents. See the help above."""
-
     def work(store: KnowledgeStore) -> Exit:
         there = store.documents(place.tenant, name)
         meant = {one: _documents_meant(one, there) for one in paths}

@@ -61,7 +61,6 @@ class MarkdownBlocks:
     """The text of a model, split into finished blocks and an unfinished tail."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._lines: list[str] = []
         self._length = 0
         self._partial: list[str] = []
@@ -142,7 +141,6 @@ class MarkdownBlocks:
         return given
 
     def _take(self, line: str) -> None:
-        """Process a complete line, without its line break."""
         if self._fence is not None:
             self._in_fence(self._fence, line)
         elif not line.strip():

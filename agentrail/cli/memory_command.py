@@ -49,7 +49,6 @@ _PAUSE_SECONDS: Final = 0.5
 def forget_everything(
     memories: RecallStore, notes: NoteStore, owner: MemoryOwner, sessions: StorePlace
 ) -> Exit:
-    """Forget a user: erase the journals of their sessions and their memories."""
     in_use: StoreInUse | None = None
     told = ForgottenUser()
     if owner.user:
@@ -118,10 +117,7 @@ class MemoryPlace:
     """The user of the memories, and their store.
 
     Attributes:
-        user: The user, or empty for memories without a user.
-        memories: The name of the store, or None for the configured one.
         data_dir: The data directory, or None for the default.
-        debug: Whether to show a crash with its traceback.
     """
 
     user: Annotated[
@@ -144,7 +140,6 @@ class MemoryPlace:
 
     @property
     def owner(self) -> MemoryOwner:
-        """The owner of the memories."""
         return MemoryOwner(tenant=self.tenant, user=self.user)
 
 
@@ -171,8 +166,6 @@ def list_memories(
     as_json: AsJson = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    """List memories. See the help above."""
-
     def show(store: RecallStore) -> Exit:
         return _show(store.list(place.owner, TagFilter(any_of=tag), limit=limit), place, as_json=as_json)
 
@@ -194,8 +187,6 @@ def search_memories(  # noqa: PLR0913 - one for each flag
     words: WordsAlone = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    """Search. See the help above."""
-
     def show(store: RecallStore) -> Exit:
         tags = TagFilter(any_of=tag)
         check_limit(limit, MAX_FOUND)
@@ -238,8 +229,6 @@ def forget_memories(
     ] = None,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    """Forget memories. See the help above."""
-
     def work(store: RecallStore) -> Exit:
         if bool(ids) is every:
             raise OptionError(["name the memories to forget, or say --all: one of the two"])
@@ -287,7 +276,6 @@ _LAST_MS: Final = 253_402_300_799_000
 
 
 def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
-    """Yield a JSON object per memory."""
     for one in found:
         yield json.dumps(
             {

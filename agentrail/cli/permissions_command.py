@@ -67,7 +67,6 @@ def explain_permissions(  # noqa: PLR0913 - one for each option
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Print the verdict and its reasons. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         call = _call(tool, args)
@@ -93,7 +92,6 @@ def check_permissions(
     *,
     debug: Debug = False,
 ) -> Exit:
-    """Print the faults of a file. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         text = _text_of(file)
@@ -145,7 +143,6 @@ def _text_of(path: Path) -> str:
 
 
 def _table_of(path: Path, text: str) -> Mapping[str, Any]:
-    """Return the table `permissions`, or the whole file without one."""
     try:
         found, _ = read_toml_text(text)
     except TomlFault as fault:
@@ -210,7 +207,6 @@ def _end_of_links(here: str, arguments: JsonObject) -> tuple[str, ...]:
 
 
 def _tell(call: PermissionCall, verdict: PermissionVerdict) -> Iterator[str]:
-    """Yield the explanation in lines: the parsed command, each rule, the verdict."""
     line = call.arguments.get("command")
     match verdict.reading:
         case PlainLine(commands=commands):

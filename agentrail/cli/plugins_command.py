@@ -30,7 +30,6 @@ app: Final = App(name="plugins", result_action="return_value")
 
 @app.default
 def list_plugins(*, debug: Debug = False) -> Exit:
-    """List the built-in plugins. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     return print_text("\n\n".join(map(show_plugin, built_ins())))
 
@@ -52,7 +51,6 @@ def explain(
     *,
     debug: Debug = False,
 ) -> Exit:
-    """Print the chain that leads to an outcome. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         compiled, states = load_stack(find_stack(stack))
@@ -93,7 +91,6 @@ def show_plugin(plugin: type[Plugin[Any]]) -> str:
 
 
 def find_stack(name: str) -> Sequence[PluginEntry]:
-    """Find a stack by its name."""
     if ":" in name:
         return _stack_in(*name.split(":", 1))
     known = {plugin.__name__: plugin for plugin in built_ins()}

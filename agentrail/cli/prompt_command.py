@@ -42,7 +42,6 @@ def show_prompt(
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Print a system prompt. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         setup = read_setup(files, agent)
@@ -68,7 +67,6 @@ def source_of_own(setup: CommandSetup | None) -> str | None:
 
 
 def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[str]:
-    """Yield the lines that show a prompt."""
     if not sections:
         yield "there is no system prompt"
         return

@@ -23,7 +23,6 @@ class _Unfit(Exception):
 
 
 def read_options(texts: Sequence[str], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Parse the values of `--opt`."""
     values = dict(given)
     faults: list[str] = []
     for number, text in enumerate(texts, start=1):

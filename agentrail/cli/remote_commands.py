@@ -1,7 +1,4 @@
-"""The commands of a chat with a session on a server. The server runs its own commands and those that need its data.
-
-Commands that the session's handle can answer (`/status`, `/rewind`, `/cost` …) run here, as in a local chat.
-"""
+"""The commands of a chat with a session on a server. The server runs its own commands and those that need its data."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -24,7 +21,6 @@ _ASKED_THERE: Final = ("tools", "agents", "skills", "memory")
 
 
 async def far_registry(far: RemoteSession) -> CommandRegistry:
-    """Return the commands of a chat with a session on a server."""
     try:
         rows = await far.commands()
     except RemoteRefused:  # an older server, or one that does not permit listing them
@@ -95,7 +91,6 @@ def _latest_of_others(found: Iterable[SessionOnServer], current: SessionId) -> s
 
 
 def show_listed(found: Iterable[SessionOnServer], current: SessionId) -> tuple[str, ...]:
-    """List the sessions of a server, the latest first."""
     rows = tuple(found)
     width = max((len(one.session_id) for one in rows), default=0)
     return (*(_row_of(one, current, width) for one in rows), "/resume ID goes on with one")

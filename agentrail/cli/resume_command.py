@@ -1,7 +1,4 @@
-"""Stored sessions in commands: the store of `run --keep` and `chat`, and the output of a resumed session.
-
-The core decides about interrupted work and reports it in events. This module only shows it.
-"""
+"""Stored sessions in commands: the store of `run --keep` and `chat`, and the output of a resumed session."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -73,7 +70,6 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
 
 
 def is_lasting(store: Store | None) -> bool:
-    """Whether a store outlives the process."""
     return store is not None and not store.is_immediate
 
 
@@ -104,7 +100,6 @@ async def come_back(
     *,
     on_drift: OnDrift | None = None,
 ) -> ComeBack:
-    """Resume a session, and return it with its earlier conversation."""
     found = resumable.stored
     given = code_of(resumable.opening, resumable.setup, choices)
     before = await outside.offload(state_of, store, found)

@@ -111,7 +111,6 @@ def run(  # noqa: PLR0913 - an option each
         ),
     ] = False,
 ) -> Exit:
-    """Give a model one prompt, show its work, and exit. See `command_tree.py` for the help."""
     try:
         piped = (
             sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1) if stdin or (prompt is None and is_piped()) else None

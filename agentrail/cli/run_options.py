@@ -39,13 +39,6 @@ class Choices:
     Attributes:
         model: The model string, or None to choose from the environment.
         base_url: URL of the provider's server, or None for the default of the environment or vendor.
-        sandbox: Where files are and commands run, or None for the configured one.
-        tools: Names separated by commas, or `none`. None uses the configured ones.
-        shell_fallback: How to treat commands that cannot be confined.
-        max_turns: Maximum model calls in one cycle, or None for the configured limit.
-        max_retries: How often to retry a request after a transient error, or None for the configured number.
-        dangerously_bypass_permissions: Whether the configured mode `bypass` may apply.
-        debug: Whether to show a crash with its traceback.
     """
 
     model: Model = None

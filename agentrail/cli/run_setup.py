@@ -29,7 +29,6 @@ SANDBOX_KEY: Final = "agentrail_sandbox"
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:
-    """Find the tools that `--tools` names."""
     if text.strip() == "none":
         return ()
     names = [name.strip() for name in text.split(",")]
@@ -147,7 +146,6 @@ def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup |
 
 
 def decide_prompt(argument: str | None, piped: bytes | None) -> str:
-    """Return the prompt: the argument, otherwise the piped text."""
     if argument is not None and piped is not None:
         message = "there are two prompts, an argument and stdin: leave out the argument, or the -"
         raise PromptError(message)

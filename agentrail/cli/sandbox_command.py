@@ -39,16 +39,7 @@ app: Final = App(name="sandbox", result_action="return_value")
 @Parameter(name="*")
 @frozen(kw_only=True)
 class SandboxOptions:
-    """The address, access and limits of served workspaces.
-
-    Attributes:
-        port: The port. 0 picks a free one.
-        socket: A Unix socket to listen on instead of an address and port.
-        token_file: File of the tokens that admit clients, or None for the token of the environment.
-        shell_fallback: How to treat commands that cannot be confined.
-        idle_seconds: Time without requests after which the server ends.
-        debug: Whether to show a crash with its traceback.
-    """
+    """The address, access and limits of served workspaces."""
 
     host: Annotated[
         str, Parameter(help="The address to listen on. Any but this machine's own needs TLS.")
@@ -108,7 +99,6 @@ _USUAL: Final = SandboxOptions()
     Exit codes: 0 stopped, 1 it failed, 2 wrong usage.""",
 )
 def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
-    """Serve workspaces. See the help above."""
     send_logs_to_stderr(debug=options.debug)
     try:
         check_extra()
@@ -142,7 +132,6 @@ def check_sandbox_options(options: SandboxOptions) -> None:
 
 
 def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
-    """Find the tokens that admit clients."""
     if options.token_file is not None:
         return read_token_file(options.token_file)
     token = environ.get(SANDBOX_TOKEN_VARIABLE, "")

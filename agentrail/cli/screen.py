@@ -42,7 +42,6 @@ class DirectScreen:
 
 
 def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> ChatStyle:
-    """Return the style for these streams."""
     return ChatStyle(
         out_is_terminal=out_is_terminal,
         err_is_terminal=err_is_terminal,
@@ -51,7 +50,6 @@ def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool)
 
 
 def look_of_process() -> ChatStyle:
-    """Return the style for the streams of the process."""
     return decide_look(
         out_is_terminal=os.isatty(1), err_is_terminal=os.isatty(2), no_color=bool(os.environ.get("NO_COLOR"))
     )

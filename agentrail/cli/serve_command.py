@@ -1,7 +1,4 @@
-"""`agentrail serve`: serve an application over HTTP until a signal. `agentrail.gateway` contains the application.
-
-Unsafe options are rejected before anything is opened: an address that other machines reach needs a token.
-"""
+"""`agentrail serve`: serve an application over HTTP until a signal. `agentrail.gateway` contains the application."""
 
 import importlib.util
 import os
@@ -79,7 +76,6 @@ def serve_application(
     flags: ServeFlags = _USUAL,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
 ) -> Exit:
-    """Serve an application. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=flags.debug)
     try:
         check_extra()
@@ -273,7 +269,6 @@ def own_names(host: str) -> tuple[str, ...]:
 
 
 def own_origins(options: ServeOptions) -> tuple[str, ...]:
-    """Return the origins of the server's own pages."""
     scheme = "http" if options.certfile is None else "https"
     names = dict.fromkeys((*LOOPBACK_NAMES, *own_names(options.host)))
     usual = {"http": 80, "https": 443}[scheme]
@@ -331,7 +326,6 @@ def limits_for(app: "AsgiApp") -> "ConnectionLimits":
 
 
 def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
-    """Return the drain function of an application, or None."""
     found = getattr(getattr(app, "state", None), "drain", None)
     return found if callable(found) else None
 

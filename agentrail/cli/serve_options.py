@@ -1,7 +1,4 @@
-"""The address and callers of `agentrail serve`, from the command line, the environment and files, by precedence.
-
-A flag overrides a variable, which overrides the project's files, which override the user's. Nothing is opened here.
-"""
+"""The address and callers of `agentrail serve`, from the command line, the environment and files, by precedence."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -144,7 +141,6 @@ _PATHS: Final = frozenset({"token_file", "certfile", "keyfile", "data_dir"})
 
 
 def flag_of(name: str) -> str:
-    """Format an option as a flag."""
     return f"--{name.replace('_', '-')}"
 
 

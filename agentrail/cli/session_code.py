@@ -43,7 +43,6 @@ class Resumable:
 
     @property
     def working_dir(self) -> Path:
-        """The directory of its tools."""
         return Path(self.opening.config.working_dir)
 
 

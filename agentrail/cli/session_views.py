@@ -58,7 +58,6 @@ def show_rows(sessions: Sequence[tuple[StoredSession, str]]) -> Iterator[str]:
 
 
 def row_as_json(stored: StoredSession, word: str) -> str:
-    """Encode a row as a line of JSON."""
     forked = None if stored.forked_from is None else list(stored.forked_from)
     return json.dumps(
         {
@@ -120,7 +119,6 @@ class CycleTree:
     """Draws the cycles of a session from its steps: times, tokens, cost, tools, gates, plugin answers."""
 
     def __init__(self) -> None:
-        """Start before the first cycle."""
         self._cycles = 0
         self._turns = 0
         self._asked_for: dict[str, str] = {}
@@ -128,7 +126,6 @@ class CycleTree:
         self._cycle_at_ms = 0
 
     def feed(self, step: ReplayStep) -> Iterator[str]:
-        """Yield the lines of one step."""
         for asked in step.asked:
             if asked.answer != "Continue":
                 yield f"    plugin {asked}"
@@ -176,13 +173,11 @@ class CycleTree:
 
 
 def show_usage(usage: TokenUsage) -> str:
-    """Format usage briefly."""
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
     return f"{usage.input} tokens in, {usage.output} out{cost}"
 
 
 def show_head(stored: StoredSession, word: str) -> Iterator[str]:
-    """Yield the stored facts of a session."""
     yield f"session   {shown_id(stored)}  {word}"
     yield f"opened    {moment(stored.opened_at_ms)}"
     yield f"written   {moment(stored.written_at_ms)}, {stored.tail.seq} records, {stored.events} events"
@@ -245,7 +240,6 @@ def show_record(record: Record) -> Iterator[str]:
 
 
 def moment(at_ms: int) -> str:
-    """Format a time, in UTC."""
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
     return f"{at:%Y-%m-%d %H:%M:%S}"
 

@@ -142,15 +142,12 @@ def live_again(loaded: LoadedJournal) -> Exit:
 
 
 def tell_causes(loaded: LoadedJournal) -> Exit:
-    """Print the cause of each record."""
     for line in explain_journal(loaded.records, loaded.sources):
         say(line)
     return Exit.DONE
 
 
 def compare(one: LoadedJournal, other: LoadedJournal) -> Exit:
-    """Print the first difference of two journals."""
-
     def blob(digest: str) -> bytes | None:
         found = one.sources.blob(digest)
         return other.sources.blob(digest) if found is None else found
@@ -269,7 +266,6 @@ def list_sessions(
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """List sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -306,7 +302,6 @@ def show_session(
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Show a session. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -362,7 +357,6 @@ def trace(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Print records. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -423,7 +417,6 @@ def replay_journal(  # noqa: PLR0913 - an option each
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Replay a journal. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -453,7 +446,6 @@ def recover(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Recover sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -532,7 +524,6 @@ def check(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Check sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -566,7 +557,6 @@ def delete(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Delete a session. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -587,7 +577,6 @@ def backup(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Back a store up. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:

@@ -36,7 +36,6 @@ _USUAL: Final = ConfigFiles()
     Exit codes: 0 listed, 2 the configuration files cannot be read.""",
 )
 def list_skills(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
-    """List skills. See the help above."""
     send_logs_to_stderr(debug=debug)
     read = _read(files)
     return Exit.USAGE if read is None else print_text("\n".join(_listed(read[1])))
@@ -54,7 +53,6 @@ def show_skill(
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
 ) -> Exit:
-    """Show one skill. See the help above."""
     send_logs_to_stderr(debug=debug)
     read = _read(files)
     if read is None:
@@ -85,7 +83,6 @@ def check_skills(
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
 ) -> Exit:
-    """Check skills. See the help above."""
     send_logs_to_stderr(debug=debug)
     if not directories:
         read = _read(files)
@@ -118,7 +115,6 @@ def _read(files: ConfigFiles) -> tuple[Configuration, SkillSet] | None:
 
 
 def _judged(found: SkillSet) -> Exit:
-    """Print the valid skills, and report faults and warnings on stderr."""
     for skill in found.skills:
         for warning in skill.warnings:
             write_error(f"warning: {warning}")

@@ -26,10 +26,7 @@ class KeptIn:
     """The storage options of `run` and `chat`.
 
     Attributes:
-        store: The name of the store, or None for the default.
         data_dir: The data directory, or None for the default.
-        keep_days: Days to keep sessions there, or None to keep them indefinitely.
-        keep_bytes: Maximum bytes of stored sessions, or None for no limit.
     """
 
     store: Annotated[
@@ -74,7 +71,6 @@ class KeepingOptions:
 
 
 def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
-    """Return the storage options of the command line."""
     return KeepingOptions(
         store=given.store,
         data_dir=given.data_dir,
@@ -85,5 +81,4 @@ def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
 
 
 def directory_of(data_dir: Path | None) -> Path:
-    """Return the data directory."""
     return find_data_directory(os.environ) if data_dir is None else data_dir

@@ -40,7 +40,6 @@ class StorePlace:
 
     Attributes:
         data_dir: The data directory, or None for the default.
-        debug: Whether to show a crash with its traceback.
     """
 
     store: Annotated[
@@ -67,7 +66,6 @@ def reading(place: StorePlace) -> Iterator[Store]:
 
 @contextmanager
 def writing(place: StorePlace) -> Iterator[Store]:
-    """Open a store for writing."""
     with _closing(open_store(place.store, directory_of(place.data_dir))) as opened:
         yield opened
 
@@ -94,7 +92,6 @@ def in_scope(scope: str, session: str) -> str:
 
 
 def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
-    """Yield the sessions of a store that match the filters, page by page."""
     after: tuple[str, str] | None = None
     while page := store.find(filters, after=after, limit=_PAGE):
         yield from page
@@ -152,7 +149,6 @@ class Owners:
     def of(
         store: Store, *, lease_ms: int = 15_000, is_there: Callable[[int], bool] | None = None
     ) -> "Owners":
-        """Read the nodes of a store."""
         path = getattr(store, "path", None)
         if isinstance(path, Path):
             pid = writer_of(path)
@@ -162,7 +158,6 @@ class Owners:
         return Owners(alive=frozenset(node.id for node in store.nodes() if now - node.seen_at_ms < lease_ms))
 
     def owns(self, stored: StoredSession) -> bool:
-        """Whether a session has a living owner."""
         return stored.node in self.alive
 
 
@@ -181,7 +176,6 @@ def is_process_there(pid: int) -> bool:
 
 
 def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
-    """Read a whole journal."""
     return read_after(store, stored.scope, stored.session, 0)
 
 
@@ -248,5 +242,4 @@ def run_over_store(work: Callable[[], Exit]) -> Exit:
 
 
 def say(text: str) -> None:
-    """Write a line to stdout."""
     write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))

@@ -50,7 +50,6 @@ def new(  # noqa: PLR0913 - each is an option
     token_file: Annotated[Path | None, Parameter(help="The file to add it to.", show_default=False)] = None,
     debug: Debug = False,
 ) -> Exit:
-    """Create a token. See the help above."""
     send_logs_to_stderr(debug=debug)
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     try:

@@ -1,7 +1,4 @@
-"""`agentrail top`: the sessions of a server as a live table, or as one table into a pipe.
-
-The rows are those of the console's list, over the same socket. `top_view` draws them. The terminal is always restored.
-"""
+"""`agentrail top`: the sessions of a server as a live table, or as one table into a pipe."""
 
 import fcntl
 import os
@@ -88,7 +85,6 @@ def show_top(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Show the sessions of a server. See `command_tree.py` for the help."""
     send_logs_to_stderr(debug=debug)
     try:
         address = address_of(url)
@@ -116,7 +112,6 @@ def show_top(
 
 
 def _told(error: BaseException) -> Exit:
-    """Report the error that ended the command."""
     for one in _leaves(error):
         match one:
             case AgentrailError():
@@ -163,7 +158,6 @@ def read_token(path: Path | None) -> str | None:
 
 
 async def _once(watched: WatchedRows[SessionRow], view: TopView, server: str) -> None:
-    """Print one table once all rows have arrived."""
     while not watched.is_whole:
         await watched.wait_changed(watched.version)
     rows = [*watched.rows.values()]
@@ -197,11 +191,9 @@ class _Screen:
     code: Exit | None = None
 
     def stir(self) -> None:
-        """Schedule a redraw."""
         self.wake.set()
 
     def leave(self, code: Exit) -> None:
-        """End with this exit code."""
         self.code = self.code if self.code is not None else code
         self.wake.set()
 
@@ -281,7 +273,6 @@ async def _hear_keys(screen: _Screen) -> None:
 
 
 def named_keys(typed: bytes) -> list[str]:
-    """Return the names of the typed keys, without unknown ones."""
     found = []
     while typed:
         sequence = next((one for one in _KEYS if typed.startswith(one)), None)

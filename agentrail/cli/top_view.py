@@ -231,7 +231,6 @@ def scaled(number: float) -> str:
 
 
 def age(ms: float) -> str:
-    """Format an age in one unit."""
     seconds = max(0, int(ms // 1_000))
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
         if seconds >= size:
@@ -273,7 +272,6 @@ def columns_of(text: str) -> int:
 
 
 def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, width: int) -> list[str]:
-    """Return the status line of the server."""
     working = sum(phase_word(row) in ("running", "streaming", "executing_tools") for row in rows)
     waiting = sum(row.waiting.approvals + row.waiting.questions for row in rows)
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
@@ -285,6 +283,5 @@ def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, w
 
 
 def foot_line(width: int) -> str:
-    """Return the line that lists the keys."""
     said = "q quit  e ended  ↑↓ scroll  sort: p phase n title t tool s tok/s k tokens c cost a age r restarts m model"
     return _fit(said, width, is_number=False).rstrip()

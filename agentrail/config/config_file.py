@@ -31,12 +31,8 @@ class ConfigFile:
     """A configuration file after reading.
 
     Attributes:
-        name: Display name.
         folder: Base directory of its paths. Empty if unknown.
         scope: Whether it belongs to the project or the user.
-        form: Its content, without faulty values.
-        lines: Line of each value of the form.
-        faults: Faults, by line.
         notes: Ignored parts of files of other programs, by line.
     """
 
@@ -49,12 +45,10 @@ class ConfigFile:
     notes: tuple[ConfigFault, ...] = ()
 
     def place(self, *path: str | int) -> ConfigPlace:
-        """Return the place of a value in this file."""
         return ConfigPlace(file=self.name, path=path, lines=self.lines)
 
 
 def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
-    """Decode the text of a file, or return the fault in its bytes."""
     if len(data) > MAX_CONFIG_BYTES:
         return "", (
             _fault(
@@ -78,7 +72,6 @@ def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: 
 def read_toml(
     name: str, text: str, *, scope: Scope = "project", folder: str = "", is_policy: bool = False
 ) -> ConfigFile:
-    """Parse a TOML file."""
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         tree, lines = read_toml_text(text)
@@ -129,7 +122,6 @@ _TWO_PROMPTS: Final = "there are two prompts, this one and what stands below the
 def _checked(
     made: ConfigFile, tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], *, only_texts: bool
 ) -> ConfigFile:
-    """Build the form of all valid values, and the faults of the others."""
     found: list[tuple[ConfigPath, str]] = [*_keys_in(tree, ())]
     where = lines
     left, lines = _without(tree, lines, frozenset(path for path, _ in found))

@@ -47,11 +47,9 @@ class HeadFault(Exception):
 
     Attributes:
         line: Line of the file, from 1.
-        said: What was expected.
     """
 
     def __init__(self, line: int, said: str) -> None:
-        """Store both."""
         super().__init__(f"line {line}: {said}")
         self.line = line
         self.said = said
@@ -62,8 +60,6 @@ class YamlHead:
     """Parsed front matter.
 
     Attributes:
-        values: Texts, and lists and tables of texts.
-        body: Text below the front matter.
         lines: Line of each value, from 1.
         quoted: Lines that YAML rejects and that were read as if their value were in quotes.
     """
@@ -75,7 +71,6 @@ class YamlHead:
 
 
 def read_yaml_head(text: str) -> YamlHead:
-    """Parse a file that begins with front matter."""
     head, body = split_head(text)
     try:
         values, lines = _read(head)

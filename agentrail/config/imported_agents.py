@@ -43,7 +43,6 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
     scope: Scope = "project",
     folder: str = "",
 ) -> ConfigFile:
-    """Parse a Claude Code agent."""
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
@@ -150,7 +149,6 @@ class _AgentReader:
     def file(
         self, name: str, scope: Scope, folder: str, *, known: Collection[str], **fields: Any
     ) -> ConfigFile:
-        """Build our configuration file."""
         for key in self.values:
             if key not in known:
                 self.note(key, "is not read")
@@ -186,7 +184,6 @@ class _AgentReader:
         return ""
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Parse a list, or a comma-separated text."""
         value = self.values.get(key)
         listed = value if isinstance(value, list) else [] if value is None else [value]
         found: list[str] = []

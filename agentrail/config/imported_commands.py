@@ -46,12 +46,8 @@ class ImportedCommand:
 
     Attributes:
         name: The name typed after the slash: its path, with `:` for `/`.
-        prompt: Prompt text with placeholders for arguments.
-        origin: The program it belongs to.
         description: Purpose of the command. Empty if not given.
-        argument_hint: Hint for the arguments.
         first: Number of the first argument: 0 or 1.
-        notes: Ignored parts, each named once.
     """
 
     name: str
@@ -64,7 +60,6 @@ class ImportedCommand:
 
 
 def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: str) -> ImportedCommand:
-    """Parse a Claude Code or Codex command."""
     head = YamlHead(values={}, body=text.strip("\n"), lines={})
     if text.removeprefix("\ufeff").startswith("---"):
         try:

@@ -21,7 +21,6 @@ _LISTS: Final = ("deny", "ask", "allow")
 
 
 def read_claude_settings(file: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Parse the permissions in a settings file."""
     reader = _SettingsReader(file, text, scope)
     form = reader.form()
     return ConfigFile(
@@ -102,7 +101,6 @@ class _SettingsReader:
                 lists[into].append((rule, line))
 
     def _rules(self, name: str, written: str, line: int) -> Iterator[tuple[str, str]]:
-        """Yield translated rules, each with its target list."""
         found = translate_tools((written.strip(),), pattern=self._pattern_for(name))
         if found.unknown:
             self._note(("permissions", name), line, f"{written!r:.120} is not read: there is no such tool")

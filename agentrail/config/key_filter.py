@@ -30,7 +30,6 @@ _SECRET_NAME: Final = re.compile(
 
 
 def looks_like_key(text: str) -> bool:
-    """Return whether a text contains the shape of a key."""
     return _KEY.search(text) is not None
 
 
@@ -51,5 +50,4 @@ def in_one_line(text: str, most: int = 1_000) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Replace everything that looks like a key."""
     return _KEY.sub(HIDDEN, text)

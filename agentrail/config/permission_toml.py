@@ -21,7 +21,6 @@ def permissions_in(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_allowed(text: str, rules: Sequence[str], *, name: str) -> str:
-    """Append rules to the list `allow`, without duplicates."""
     before = _read(text, name)
     listed = permissions_in(before).get("allow", [])
     known = listed if isinstance(listed, list) else []
@@ -60,7 +59,6 @@ def _inserted(text: str, rules: Sequence[str]) -> str:
 
 
 def _inserted_in(text: str, at: int, lines: str) -> str:
-    """Insert lines before the bracket that closes a list."""
     end = next((token.start() for token in _TOKEN.finditer(text, at) if token["end"]), len(text))
     items = [token for token in _TOKEN.finditer(text, at, end) if not token[0].startswith("#")]
     needs_comma = bool(items) and not items[-1]["comma"]
@@ -70,7 +68,6 @@ def _inserted_in(text: str, at: int, lines: str) -> str:
 
 
 def _quoted(rule: str) -> str:
-    """Encode a text as a TOML string."""
     plain = rule.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in plain) + '"'
 

@@ -1,7 +1,4 @@
-"""Schema of a configuration file, as types. Each name is a key that users write. `None` means "not set".
-
-This module holds names and types only. The modules that use a value check and document its meaning.
-"""
+"""Schema of a configuration file, as types. Each name is a key that users write. `None` means "not set"."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -30,7 +27,6 @@ class SecretForm:
     file: str | None = None
 
     def __str__(self) -> str:
-        """Return the reference as TOML."""
         return f'{{ env = "{self.env}" }}' if self.env is not None else f'{{ file = "{self.file}" }}'
 
 

@@ -27,8 +27,6 @@ class Sourced:
 
     Attributes:
         value: The value as in its form. A list becomes a tuple of sourced items.
-        place: Place of the value.
-        folder: Base directory of paths in it.
         scope: Whether its file belongs to the project or the user.
     """
 
@@ -39,7 +37,6 @@ class Sourced:
 
     @property
     def plain(self) -> Any:
-        """The value without the places of its items."""
         return tuple(one.value for one in self.value) if isinstance(self.value, tuple) else self.value
 
 
@@ -49,9 +46,6 @@ class PolicySettings:
 
     Attributes:
         mode: Decision mode for calls without a matching rule. None: not set.
-        deny: Rules, in order.
-        ask: Rules, in order.
-        allow: Rules, in order.
         scope: Whether it belongs to the project or the user.
     """
 
@@ -63,20 +57,12 @@ class PolicySettings:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is set."""
         return self.mode is None and not (self.deny or self.ask or self.allow)
 
 
 @frozen(kw_only=True)
 class AgentSettings:
-    """Settings of an agent.
-
-    Attributes:
-        name: Name of the agent.
-        own: Its place.
-        values: Its values by name, without those of `[defaults]`.
-        policy: Its permissions.
-    """
+    """Settings of an agent."""
 
     name: str
     own: Sourced
@@ -90,17 +76,11 @@ class Settings:
 
     Attributes:
         default_agent: Agent used if none is named.
-        defaults: Defaults for all agents, by name.
-        agents: Agents by name.
-        providers: Options by name, for each provider.
         policies: One per file that sets permissions, the project's first.
         skills: Skill settings by name. Lists contain the user's items, then the project's.
         imports: Included files of other programs, by kind. Lists are merged as in `skills`.
         models: Models, by the names that files of other programs use.
         web: Web rules by name. A domain blocked by any file is blocked.
-        host: Host settings by name. Limits are named `limits.NAME`.
-        mcp: MCP servers by name.
-        memory: Memory settings by name.
         embedder: Settings of the embedding model, by name. They come from one file, because half of two models is not a
             model.
     """
@@ -198,7 +178,6 @@ def _joined_web(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> 
 
 
 def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
-    """Yield the faults in agent names: unknown names, self-references and cycles."""
     names = settings.agents
     default = settings.default_agent
     if default is not None and default.value not in names:
@@ -232,7 +211,6 @@ def faults_of_mcp(settings: Settings) -> Iterator[ConfigFault]:
 
 
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
-    """Return the message for an unknown agent, with the closest known name."""
     near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(sorted(known)) or "none"
     guess = f"did you mean {near[0]!r}?" if near else f"there are: {listed}"
@@ -293,7 +271,6 @@ def _host_of(read: ConfigFile) -> dict[str, Sourced]:
 
 
 def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
-    """Return the values of a form, in the order of its fields."""
     found = {one.name: getattr(form, one.name) for one in attrs.fields(type(form))}
     return {
         name: _sourced(read, value, *path, name.removesuffix("_"))

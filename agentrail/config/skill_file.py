@@ -58,20 +58,12 @@ class SkillText:
     """Content of a `SKILL.md`.
 
     Attributes:
-        name: Name of the skill.
-        description: Purpose of the skill.
         instructions: Text that the model reads when the skill is opened.
-        license: License of its files.
-        compatibility: Requirements of the skill.
-        metadata: Further texts of its author, by name.
         allowed: Its tool list, as rules with our names. None if it has no list.
         disallowed: Tools that must not be used with it, as rules.
         delegates: Whether a sub-agent carries it out, instead of the session.
         agent: Preferred agent for that. If the session has no agent of this name, the general one is used.
         argument_hint: Hint for arguments after its name in a chat.
-        for_model: Whether the model may open it.
-        for_user: Whether the user may open it by name.
-        others: Other fields of its front matter.
     """
 
     name: str
@@ -96,7 +88,6 @@ class SkillReading:
 
     Attributes:
         text: Its content. None if it has faults.
-        faults: Faults.
         warnings: Fields without effect, and fields that may have been read differently from their intent.
     """
 
@@ -106,7 +97,6 @@ class SkillReading:
 
 
 def read_skill(file: str, directory: str, text: str, *, dialect: SkillDialect = "open") -> SkillReading:
-    """Parse a `SKILL.md`."""
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
@@ -275,5 +265,4 @@ class _SkillReader:
 
 
 def faulty(file: str, said: str) -> SkillReading:
-    """Return the result for an unreadable `SKILL.md`."""
     return SkillReading(faults=(ConfigFault(place=ConfigPlace(file=file), said=said),))

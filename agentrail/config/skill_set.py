@@ -1,7 +1,4 @@
-"""Skills as values: one skill, a set of skills, and the precedence of equal names. Plain functions.
-
-This module reads no files. `agentrail.blueprints.skill_discovery` does, and `skill_file` parses them.
-"""
+"""Skills as values: one skill, a set of skills, and the precedence of equal names. Plain functions."""
 
 import hashlib
 import json
@@ -29,7 +26,6 @@ class SkillFile:
     """A file of a skill.
 
     Attributes:
-        path: Path relative to the skill's directory, with `/`.
         size: Size in bytes.
         digest: SHA-256 of its bytes.
     """
@@ -44,11 +40,8 @@ class Skill:
     """A skill.
 
     Attributes:
-        text: Content of its `SKILL.md`.
         source: Display name of the directory it was found in.
-        scope: Origin of the skill.
         directory: Directory of its files. Empty if it has none.
-        files: Its files other than `SKILL.md`.
         digest: Its id: SHA-256 over all its files.
         is_trusted: Whether its listed tools may run without asking in `approve` mode.
         warnings: Fields without effect, and fields that may have been read differently from their intent.
@@ -65,25 +58,16 @@ class Skill:
 
     @property
     def name(self) -> str:
-        """Name of the skill."""
         return self.text.name
 
     @property
     def description(self) -> str:
-        """Purpose of the skill, in one line."""
         return in_one_line(" ".join(self.text.description.split()), most=1_100)
 
 
 @frozen(kw_only=True)
 class LeftOutSkill:
-    """An excluded skill and the reason.
-
-    Attributes:
-        name: Name of its directory.
-        source: Display name of its location.
-        why: Its fault, or the skill that replaces it.
-        faults: Faults of its `SKILL.md`, each with its line.
-    """
+    """An excluded skill and the reason."""
 
     name: str
     source: str
@@ -93,18 +77,12 @@ class LeftOutSkill:
 
 @frozen(kw_only=True)
 class SkillSet:
-    """The skills that apply, and the excluded ones.
-
-    Attributes:
-        skills: Skills, sorted by name.
-        left_out: Excluded skills.
-    """
+    """The skills that apply, and the excluded ones."""
 
     skills: tuple[Skill, ...] = ()
     left_out: tuple[LeftOutSkill, ...] = ()
 
     def find(self, name: str) -> Skill | None:
-        """Return the skill of a name, or None."""
         return next((one for one in self.skills if one.name == name), None)
 
     def only(self, names: Iterable[str]) -> "SkillSet":

@@ -56,8 +56,6 @@ class _FileTable:
 
 @frozen(kw_only=True)
 class _PromptTable:
-    """A prompt, written as a table."""
-
     text: str | None = None
     file: str | None = None
     replace: Mapping[str, str] | None = None
@@ -66,7 +64,6 @@ class _PromptTable:
 def structure_file(
     tree: Mapping[str, Any], *, only_texts: bool = False
 ) -> tuple[FileForm | None, list[PathFault]]:
-    """Convert plain values to a form."""
     try:
         return (_of_texts() if only_texts else _strict()).structure(tree, FileForm), []
     except BaseValidationError as error:

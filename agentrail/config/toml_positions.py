@@ -43,7 +43,6 @@ class TooDeeplyNested(Exception):
     """
 
     def __init__(self, line: int) -> None:
-        """Store the line."""
         super().__init__(f"line {line} is nested over {MAX_CONFIG_LEVELS} levels")
         self.line = line
 
@@ -53,8 +52,6 @@ class ConfigPlace:
     """Place of a value.
 
     Attributes:
-        file: Display name of the file.
-        path: Path of the value.
         lines: Line of each value of this file, by path.
     """
 
@@ -78,7 +75,6 @@ class ConfigPlace:
         return write_path(self.path)
 
     def __str__(self) -> str:
-        """Return `file:line`, as compilers do."""
         return in_one_line(f"{self.file}:{self.line}")
 
 
@@ -87,7 +83,6 @@ class ConfigFault:
     """A fault in a file.
 
     Attributes:
-        place: Place of the fault.
         said: What was expected and what to do. Never contains a key.
     """
 
@@ -95,13 +90,11 @@ class ConfigFault:
     said: str
 
     def __str__(self) -> str:
-        """Return one line, as compilers do: file, line, dotted path, sentence."""
         parts = [str(self.place), self.place.dotted, self.said]
         return in_one_line(": ".join(part for part in parts if part))
 
 
 def write_path(path: ConfigPath) -> str:
-    """Return a path in TOML syntax."""
     parts = []
     for part in path:
         if isinstance(part, int):

@@ -33,7 +33,6 @@ class TomlFault(Exception):
     """
 
     def __init__(self, line: int, said: str) -> None:
-        """Store both."""
         super().__init__(f"line {line}: {said}")
         self.line = line
         self.said = said

@@ -1,7 +1,4 @@
-"""Tool names of other programs and ours, and tool lists of skills and agents. Plain functions.
-
-A rule is `tool` or `tool(pattern)`, as in permissions. The pattern is kept as it is.
-"""
+"""Tool names of other programs and ours, and tool lists of skills and agents. Plain functions."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +55,6 @@ class ToolRules:
     """A translated tool list.
 
     Attributes:
-        rules: Rules with our names, in order, without duplicates.
         unknown: Unknown tools as they were written. They have no effect.
     """
 

@@ -1,7 +1,4 @@
-"""Directories that a user trusts, with the hashes of their files, encoded and decoded. Plain functions.
-
-Hashes rather than dates: the user trusts the content they read, and a changed file is a different file.
-"""
+"""Directories that a user trusts, with the hashes of their files, encoded and decoded. Plain functions."""
 
 import hashlib
 import json
@@ -20,11 +17,7 @@ Digests = Mapping[str, str]
 
 @frozen(kw_only=True)
 class TrustList:
-    """The directories that a user trusts.
-
-    Attributes:
-        directories: File digests of each directory, by its path.
-    """
+    """The directories that a user trusts."""
 
     directories: Mapping[str, Digests] = {}
 
@@ -42,7 +35,6 @@ class TrustList:
         return TrustList(directories={**self.directories, directory: dict(digests)})
 
     def without_directory(self, directory: str) -> "TrustList":
-        """Return a list that does not trust a directory."""
         return TrustList(
             directories={name: one for name, one in self.directories.items() if name != directory}
         )
@@ -55,18 +47,15 @@ def _of_files(digests: Digests) -> dict[str, str]:
 
 
 def file_digest(data: bytes) -> str:
-    """Return the SHA-256 of a file's bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def encode_trust(trusted: TrustList) -> str:
-    """Encode a trust list as readable JSON."""
     directories = {name: dict(sorted(one.items())) for name, one in sorted(trusted.directories.items())}
     return json.dumps({"version": TRUST_VERSION, "directories": directories}, indent=2) + "\n"
 
 
 def decode_trust(text: str, *, name: str) -> TrustList:
-    """Decode the output of `encode_trust`."""
     try:
         read: Any = json.loads(text)
     except (ValueError, RecursionError):

@@ -37,18 +37,12 @@ _SWITCHES_OFF: Final = frozenset({"console", "inspector"})
 
 @frozen(kw_only=True)
 class NotGranted:
-    """A value that does not apply because its file is not trusted.
-
-    Attributes:
-        said: The value and its place.
-        what: Short description of the refused grant.
-    """
+    """A value that does not apply because its file is not trusted."""
 
     said: Sourced
     what: str
 
     def __str__(self) -> str:
-        """Return the grant and its place."""
         return f"{in_one_line(self.what, _MAX_SHOWN)} ({self.said.place})"
 
 

@@ -19,8 +19,6 @@ class ClientTool:
 
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`.
-        description: Description for the model.
-        parameters: JSON Schema of the arguments. Frozen.
         timeout_seconds: How long a call waits for the client, in seconds. None: the session's tool timeout.
         effect_class: Its guarantee about repeated execution. Also determines the text for a call without an answer.
     """

@@ -1,8 +1,4 @@
-"""`@tool`: turns a function into a tool for models.
-
-The decorator reads the signature, keeps the function callable, and converts its return value to a result. The runner
-handles timeouts, retries, approval and stopping.
-"""
+"""`@tool`: turns a function into a tool for models."""
 
 import collections.abc
 import dataclasses
@@ -316,7 +312,6 @@ class Signature:
 
     Attributes:
         schema: JSON Schema, draft 2020-12, of one object. Named types are under `$defs`.
-        struct: The msgspec struct with a field per parameter.
         context_names: The parameters that receive the `ToolContext`. Not part of the schema.
         adapted: The parameters of types unknown to msgspec. The struct accepts anything for them.
         wants_deps: Type of the session's `deps`, if the context states it: the `Pool` of `ToolContext[Pool]`.
@@ -586,7 +581,6 @@ def _with_adapted(
     fields: Sequence[_Field],
     adapted: Mapping[str, TypedValue[Any]],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Insert the schemas of `agentrail.typed` for parameters of types unknown to msgspec."""
     definitions = Definitions()
     schema = definitions.adopt(schema, nested)
     for name, _, *defaults in fields:
@@ -642,14 +636,10 @@ class FunctionTool(Generic[P, R]):
     """A function and its description for the model. Satisfies `agentrail.abc.Tool`, and can be called like the function.
 
     Attributes:
-        function: The decorated function.
         name: `[A-Za-z0-9_-]{1,64}`.
-        description: Description for the model.
         killable: Whether a steer or a default abort may stop it.
-        effect_class: Its guarantee about repeated execution.
         timeout_seconds: Time limit per attempt. None: the session's own.
         max_retries: Number of retries after an exception. None: determined by the effect class and the session.
-        polling: Whether repeated calls are normal.
         max_result_bytes: Size limit of the text. The middle of a longer one is omitted.
         thread: Whether a `def` runs in a worker thread. No effect for an `async def`.
         abandonable: Whether the thread of a stopped call is abandoned.
@@ -692,11 +682,9 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def threaded(self) -> bool:
-        """Whether it runs in a worker thread."""
         return self.thread and not self._is_async
 
     def label(self, arguments: JsonObject) -> str:
-        """Return a short description of a call for users."""
         return self.name if self._label is None else self._label(arguments)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
@@ -758,7 +746,6 @@ class FunctionTool(Generic[P, R]):
             )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the original function, for tests and other code."""
         return self.function(*args, **kwargs)
 
 

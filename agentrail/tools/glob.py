@@ -33,7 +33,6 @@ async def glob(
 
 
 def render_paths(found: GlobResult, *, pattern: str, path: str) -> str:
-    """Format one path per line."""
     if not found.paths:
         return f'Nothing in {printable(path)} fits "{printable(pattern)}".'
     lines = [printable(one) for one in found.paths]

@@ -73,7 +73,6 @@ def render_matches(found: GrepResult, *, pattern: str, path: str) -> str:
 
 
 def _written(lines: Sequence[GrepLine]) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of the answer, and whether each is a match."""
     for position, (path, of_file) in enumerate(groupby(lines, key=lambda line: line.path)):
         if position:
             yield "", False

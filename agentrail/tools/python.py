@@ -170,12 +170,7 @@ def decide_python_command(code: str, mark: str) -> str:
 
 @frozen
 class NewPicture:
-    """A picture written by the code.
-
-    Attributes:
-        name: Name in the directory of pictures.
-        size_bytes: Size according to its file.
-    """
+    """A picture written by the code."""
 
     name: str
     size_bytes: int

@@ -117,7 +117,6 @@ async def _follow(process: ToolProcess, begun: BackgroundCommand) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name of its own

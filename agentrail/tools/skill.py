@@ -46,12 +46,7 @@ _FIND: Final[JsonObject] = {
 
 @frozen(kw_only=True, eq=False)
 class SkillTool:
-    """Opens a skill: returns its instructions, or lets a sub-agent follow them.
-
-    Attributes:
-        skills: Available skills.
-        tools: Effect of a skill's tool list.
-    """
+    """Opens a skill: returns its instructions, or lets a sub-agent follow them."""
 
     skills: SkillSet
     tools: ToolsMode = "restrict"
@@ -64,7 +59,6 @@ class SkillTool:
     timeout_seconds: float | None = field(default=600.0, init=False)
 
     def label(self, arguments: JsonObject) -> str:
-        """Return a short description of a call for users."""
         return f"Open the skill {arguments.get('name')!s:.64}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
@@ -139,11 +133,7 @@ def _tools_of_child(
 
 @frozen(kw_only=True, eq=False)
 class SkillSearch:
-    """Finds skills by words of their names and descriptions.
-
-    Attributes:
-        skills: Available skills.
-    """
+    """Finds skills by words of their names and descriptions."""
 
     skills: SkillSet
     name: str = field(default="skill_search", init=False)
@@ -155,11 +145,9 @@ class SkillSearch:
     effect_class: EffectClass = field(default="pure", init=False)
 
     def label(self, arguments: JsonObject) -> str:
-        """Return a short description of a call for users."""
         return f"Look for a skill: {arguments.get('query')!s:.60}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Return names and descriptions, best first."""
         await trio.lowlevel.checkpoint()
         offered = tuple(one for one in self.skills.skills if one.text.for_model)
         found = search_skills(offered, str(arguments["query"]))
@@ -175,7 +163,6 @@ class MountedReadFile:
     """`read_file` with the files of skills under `/skills/`. All other paths are passed to the wrapped tool.
 
     Attributes:
-        skills: Available skills.
         inner: The wrapped tool. None: only files of skills can be read.
     """
 
@@ -185,12 +172,10 @@ class MountedReadFile:
 
     @property
     def killable(self) -> bool:
-        """Same as the wrapped tool."""
         return bool(self._of_inner("killable", default=True))
 
     @property
     def effect_class(self) -> EffectClass:
-        """Same as the wrapped tool, but `reconcilable` becomes `once`."""
         promised: EffectClass = self._of_inner(
             "effect_class", default="pure" if self.inner is None else "once"
         )
@@ -198,24 +183,20 @@ class MountedReadFile:
 
     @property
     def timeout_seconds(self) -> float | None:
-        """Same as the wrapped tool."""
         seconds: float | None = self._of_inner("timeout_seconds", default=None)
         return seconds
 
     @property
     def max_result_bytes(self) -> int:
-        """Same as the wrapped tool."""
         return int(self._of_inner("max_result_bytes", default=MAX_RESULT_BYTES))
 
     @property
     def max_retries(self) -> int | None:
-        """Same as the wrapped tool."""
         retries: int | None = self._of_inner("max_retries", default=None)
         return retries
 
     @property
     def wants_deps(self) -> type | None:
-        """Same as the wrapped tool."""
         wanted: type | None = self._of_inner("wants_deps", default=None)
         return wanted
 
@@ -232,11 +213,9 @@ class MountedReadFile:
 
     @property
     def parameters(self) -> JsonObject:
-        """Same as the wrapped tool."""
         return (read_file if self.inner is None else self.inner).parameters
 
     def label(self, arguments: JsonObject) -> str:
-        """Return a short description of a call for users, from the wrapped tool for its own paths."""
         path = str(arguments.get("path"))
         own = self._of_inner("label", default=None)
         return str(own(arguments)) if own is not None and not _is_mounted(path) else f"Read {path:.200}"
@@ -290,7 +269,6 @@ def _read(skill: Skill, file: SkillFile) -> bytes:
 
 
 def without_skills(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Return the tools without skills: skill tools are removed, and `read_file` is unwrapped."""
     kept: list[Tool] = []
     for tool in tools:
         plain = tool.inner if isinstance(tool, MountedReadFile) else tool

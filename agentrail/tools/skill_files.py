@@ -29,7 +29,6 @@ class FoundSkillFile:
     """A file before it is read.
 
     Attributes:
-        path: Path relative to the directory, with `/`.
         mark: Values that change with the file: size, times, and inode number.
     """
 

@@ -19,7 +19,6 @@ def printable(name: str) -> str:
 
 
 def cut_line(line: str) -> str:
-    """Truncate a long line with a note."""
     line = line.removesuffix("\r")  # the model sees and writes "\n" only
     if len(line) <= MAX_LINE_CHARACTERS:
         return line

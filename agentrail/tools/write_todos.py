@@ -37,7 +37,6 @@ async def write_todos(  # noqa: ASYNC124 - in the loop: a plain function would h
 
 
 def render_todos(todos: Sequence[Todo]) -> str:
-    """Return the counts by status."""
     counts = Counter(todo.status for todo in todos)
     parts = [f"{counts[status]} {status.replace('_', ' ')}" for status in _STATUSES if counts[status]]
     return f"{len(todos)} todos: {', '.join(parts)}." if parts else "The list of todos is empty now."

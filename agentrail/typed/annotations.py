@@ -1,7 +1,4 @@
-"""Conversion of annotations to nodes.
-
-A type without a JSON Schema is reported with its name, its place and an alternative.
-"""
+"""Conversion of annotations to nodes."""
 
 import collections.abc
 import enum
@@ -65,7 +62,6 @@ class _Array(TypeNode):
         return made | _size_limits(self._bounds, "Items")
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Decode each item."""
         if not isinstance(value, list | tuple):
             raise mismatch(value, expected="array", path=path)
         if fault := _fault_of_size(self._bounds, "array", len(value)):
@@ -77,7 +73,6 @@ class _Array(TypeNode):
             raise OutputFault(lowered(str(error)), path=path) from None
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode each item. A set is sorted by its JSON form, which is the same in every process."""
         if not self.takes(value):
             raise not_of_type(self, value, path)
         if fault := _fault_of_size(self._bounds, "array", len(value)):
@@ -100,7 +95,6 @@ class Places(TypeNode):
     python: type | None = tuple
 
     def __init__(self, name: str, items: Sequence[TypeNode]) -> None:
-        """Create the node with a node for each position."""
         self.name: str = name
         self._items = items
 
@@ -112,7 +106,6 @@ class Places(TypeNode):
         return made
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> tuple[Any, ...]:
-        """Decode each position."""
         if not isinstance(value, list | tuple):
             raise mismatch(value, expected="array", path=path)
         if len(value) != len(self._items):
@@ -122,14 +115,12 @@ class Places(TypeNode):
         return tuple(item.decode(one, f"{path}[{at}]", budget) for at, (item, one) in enumerate(pairs))
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode each position."""
         if not isinstance(value, list | tuple) or len(value) != len(self._items):
             raise not_of_type(self, value, path)
         pairs = zip(self._items, value, strict=True)
         return [item.encode(one, f"{path}[{at}]") for at, (item, one) in enumerate(pairs)]
 
     def takes(self, value: object) -> bool:
-        """Return whether a value is a tuple."""
         return isinstance(value, tuple)
 
 
@@ -156,7 +147,6 @@ class _DictType(TypeNode):
         return made | _size_limits(self._bounds, "Properties")
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> dict[Any, Any]:
-        """Decode keys and values."""
         if not isinstance(value, dict):
             raise mismatch(value, expected="object", path=path)
         if fault := _fault_of_size(self._bounds, "object", len(value)):
@@ -178,7 +168,6 @@ class _DictType(TypeNode):
         return made
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode keys and values."""
         if not isinstance(value, Mapping):
             raise not_of_type(self, value, path)
         if fault := _fault_of_size(self._bounds, "object", len(value)):
@@ -197,7 +186,6 @@ class _DictType(TypeNode):
             raise TypeFault(fault.reason, where=fault.path) from None
 
     def takes(self, value: object) -> bool:
-        """Return whether a value is a mapping."""
         return isinstance(value, Mapping)
 
 
@@ -226,7 +214,6 @@ class _UnionNode(TypeNode):
         self.family: Family = "object" if scalars is None and array is None else "any"
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Return the schema of all members."""
         offered = [node.schema(definitions) for node in (*self._objects, self._array) if node is not None]
         if self._scalars is not None:
             said = self._scalars.schema(definitions)
@@ -298,11 +285,9 @@ class TypeReader:
     """Reads one type. A class that occurs again is the same node, so a class may contain itself."""
 
     def __init__(self) -> None:
-        """Create a reader without known classes."""
         self._met: dict[object, TypeNode] = {}
 
     def read(self, hint: Any, where: str) -> TypeNode:
-        """Return the node of a type."""
         hint, metas = _unwrapped(hint)
         remarks = _remarks(metas)
         bounds = tuple(meta for meta in metas if _binds(meta))
@@ -484,7 +469,6 @@ def _way_out(hint: Any) -> str:
 
 
 def _unwrapped(hint: Any) -> tuple[Any, _Metas]:
-    """Remove wrappers of a type: `Annotated`, `NewType`, `Final`, `Required`."""
     metas: _Metas = ()
     while True:
         origin = typing.get_origin(hint)
@@ -533,7 +517,6 @@ def _sizes(kind: type, bounds: _Metas, where: str) -> msgspec.Meta:
 
 
 def _members_of(hint: Any) -> Iterator[Any]:
-    """Yield the members of a union, with nested and named unions taken apart."""
     bare, _ = _unwrapped(hint)
     behind = bare
     seen: list[Any] = []

@@ -1,9 +1,4 @@
-"""Descriptions of parameters and attributes in a docstring, in the three common styles.
-
-Google writes `Args:`, NumPy underlines `Parameters`, Sphinx writes `:param x:`. Other docstrings yield no
-descriptions and no error, because a docstring is written for people first. Signatures are not consulted, so a
-name may be one that the function does not have.
-"""
+"""Descriptions of parameters and attributes in a docstring, in the three common styles."""
 
 import functools
 import inspect

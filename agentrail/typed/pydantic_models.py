@@ -29,10 +29,7 @@ def is_model(kind: object) -> bool:
 
 
 class PydanticModel(TypeNode):
-    """A pydantic model."""
-
     def __init__(self, kind: Any, where: str) -> None:
-        """Build the schema of the model."""
         self.name: str = kind.__name__
         self.python = kind
         try:
@@ -55,11 +52,9 @@ class PydanticModel(TypeNode):
         self.family: Family = _FAMILIES.get(self._schema.get("type"), "any")
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Return a reference to its schema."""
         return definitions.adopt({"$ref": self._reference}, self._nested)
 
     def body(self, definitions: Definitions) -> Schema:
-        """Return its schema, with the definitions that it refers to."""
         own = self._reference.removeprefix(_REFERENCE)
         referred = {name: one for name, one in self._nested.items() if self._holds_itself or name != own}
         return definitions.adopt(self._schema, referred)
@@ -88,7 +83,6 @@ class PydanticModel(TypeNode):
         return plain
 
     def takes(self, value: object) -> bool:
-        """Return whether a value is an instance of the model."""
         return self.python is not None and isinstance(value, self.python)
 
 
@@ -99,7 +93,6 @@ def _split(sentence: str) -> tuple[str, str]:
 
 
 def _worded(error: ValueError, path: str) -> OutputFault:
-    """Return pydantic's errors as one fault, with a sentence for each."""
     list_faults = getattr(error, "errors", None)
     if not callable(list_faults):
         return OutputFault(str(error)[:MAX_CLASS_REASON], path=path)

@@ -68,14 +68,12 @@ class RecordType(TypeNode):
             self._tag = None if config.tag_field is None else (config.tag_field, config.tag)
 
     def take_fields(self, members: Iterable[ClassField], read: Callable[[ClassField], TypeNode]) -> None:
-        """Read the fields."""
         self._members = {one.name: one for one in members}
         self._nodes = {name: read(one) for name, one in self._members.items()}
 
     # --- the schema
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Return a reference to its schema."""
         return definitions.refer(self._key, self.name, lambda: self.body(definitions))
 
     def body(self, definitions: Definitions) -> Schema:
@@ -115,7 +113,6 @@ class RecordType(TypeNode):
     # --- both directions
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Decode each field, and call the class."""
         if not isinstance(value, dict):
             raise mismatch(value, expected="object", path=path)
         budget.pay()
@@ -151,7 +148,6 @@ class RecordType(TypeNode):
             raise OutputFault(reason, path=member(path, tag_field))
 
     def encode(self, value: Any, path: str) -> JsonValue:
-        """Encode each field that is present."""
         if not self.takes(value):
             raise not_of_type(self, value, path)
         made: dict[str, JsonValue] = {} if self._tag is None else {self._tag[0]: self._tag[1]}
@@ -181,7 +177,6 @@ class RecordType(TypeNode):
 
 
 def is_struct(kind: Any) -> bool:
-    """Return whether a class is a msgspec Struct."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
@@ -191,7 +186,6 @@ def is_typed_dict(kind: Any) -> bool:
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """Return whether a class is a named tuple."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
@@ -203,7 +197,6 @@ def own_docstring(kind: Any) -> str | None:
 
 
 def class_fields(kind: Any, arguments: tuple[Any, ...], where: str) -> Sequence[ClassField] | None:
-    """Return the fields of a class, or None if it has no fields."""
     if is_struct(kind):
         return list(_struct_fields(kind, _hints(kind, arguments, where)))
     if isinstance(kind, type) and attrs.has(kind):
@@ -334,7 +327,6 @@ def _field_with(kind: Any, name: str | None) -> str:
 
 
 def _owner(kind: Any, name: str) -> Any:
-    """Return the class in the MRO that annotates a field."""
     return next((base for base in kind.__mro__ if name in vars(base).get("__annotations__", {})), kind)
 
 

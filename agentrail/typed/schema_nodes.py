@@ -31,7 +31,6 @@ class Definitions:
     __slots__ = ("_names", "schemas")
 
     def __init__(self) -> None:
-        """Create an empty collection."""
         self.schemas: dict[str, Schema] = {}
         self._names: dict[object, str] = {}
 
@@ -71,7 +70,6 @@ class Definitions:
 
 
 def _renamed(part: Any, names: Mapping[str, str]) -> Any:
-    """Copy a schema with other definition names, including those in a discriminator mapping."""
     match part:
         case str() if part.startswith(_REFERENCE):
             name = part.removeprefix(_REFERENCE)
@@ -126,7 +124,6 @@ class TypeNode(abc.ABC):
 
 
 def not_of_type(node: TypeNode, value: object, path: str) -> TypeFault:
-    """Return the fault for a Python value of another type."""
     return TypeFault(f"expected `{node.name}`, got `{type(value).__name__}`", where=path)
 
 
@@ -160,11 +157,9 @@ class Leaf(TypeNode):
         return self._kinds is not None and self._kinds <= {"string", "integer", "number"}
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Return msgspec's schema."""
         return definitions.adopt(self._schema, self._nested)
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Convert the value with msgspec."""
         return self._converted(value, path)
 
     def _converted(self, value: Any, path: str) -> Any:
@@ -245,7 +240,6 @@ class Remarked(TypeNode):
     """A type with annotations: a description, a title, examples."""
 
     def __init__(self, inner: TypeNode, remarks: Schema) -> None:
-        """Wrap a type with schema annotations."""
         self.inner: TypeNode = inner
         self._remarks = remarks
         self.name: str = inner.name
@@ -264,15 +258,12 @@ class Remarked(TypeNode):
         return {**self.inner.body(definitions), **self._remarks}
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Convert with the inner type."""
         return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
-        """Convert with the inner type."""
         return self.inner.encode(value, path)
 
     def takes(self, value: object) -> bool:
-        """Return the answer of the inner type."""
         return self.inner.takes(value)
 
 
@@ -287,21 +278,16 @@ class Named(TypeNode):
         self.family: Family = family
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Return a reference to its schema."""
         return definitions.refer(self, self.name, lambda: self.body(definitions))
 
     def body(self, definitions: Definitions) -> Schema:
-        """Return the schema of the inner type."""
         return self.inner.body(definitions)
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Convert with the inner type."""
         return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
-        """Convert with the inner type."""
         return self.inner.encode(value, path)
 
     def takes(self, value: object) -> bool:
-        """Return the answer of the inner type."""
         return self.inner.takes(value)

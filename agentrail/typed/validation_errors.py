@@ -27,7 +27,6 @@ class OutputFault(ValueError):
     """
 
     def __init__(self, reason: str, *, path: str) -> None:
-        """Store path and reason."""
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
@@ -47,7 +46,6 @@ class DecodingBudget:
         self._left = count_parts(value) + MAX_TRIED_AGAIN
 
     def pay(self) -> None:
-        """Count one attempt at an object."""
         self._left -= 1
         if self._left < 0:
             raise TooMuchDecoding
@@ -80,7 +78,6 @@ def json_kind(value: object) -> str:
 
 
 def member(path: str, name: str) -> str:
-    """Return the path of a member of an object."""
     return f"{path}.{name}" if _NAME.fullmatch(name) else f"{path}[{name!r}]"
 
 

@@ -110,7 +110,6 @@ class TypedValue(Generic[T]):
         return made
 
     def decode_wire(self, value: JsonValue) -> T:
-        """Convert JSON that matches `wire_schema` to a value."""
         if self.is_object:
             return self.decode(value)
         if not isinstance(value, dict):
@@ -150,7 +149,6 @@ class TypedValue(Generic[T]):
         return self._node.schema(definitions)
 
     def __repr__(self) -> str:
-        """Return the name of the type."""
         return f"TypedValue({self._name})"
 
 

@@ -1,8 +1,4 @@
-"""The small dialogue about a pending call: its rows and its keys. Keys in, a choice out.
-
-The choices are exactly those that the call offers. A choice does the same as its command: `/approve`, `/reject`,
-`/edit`.
-"""
+"""The small dialogue about a pending call: its rows and its keys. Keys in, a choice out."""
 
 import json
 from typing import Final
@@ -27,7 +23,6 @@ class Dialogue:
 
     Attributes:
         waiting: The pending calls, the oldest first. The first is shown.
-        rules: The rules that "always" would save, where known.
         chosen: The index of the marked choice, from 0.
     """
 
@@ -37,7 +32,6 @@ class Dialogue:
 
     @property
     def approval(self) -> Approval:
-        """The shown call."""
         return self.waiting[0]
 
     @property
@@ -49,7 +43,6 @@ class Dialogue:
         return tuple(one for one in _ORDER if one in offered or (one == "always" and has_rule))
 
     def moved(self, by: int) -> "Dialogue":
-        """Mark another choice."""
         return evolve(self, chosen=(self.chosen + by) % len(self.choices)) if self.choices else self
 
     def chosen_by(self, key: str) -> DialogueChoice | None:

@@ -1,8 +1,4 @@
-"""The picture of a chat's screen: events in, printed rows and a redrawn area below them out.
-
-No terminal and no clock here. Printed rows scroll away and are never redrawn. The area below is small, and is computed
-only on demand.
-"""
+"""The picture of a chat's screen: events in, printed rows and a redrawn area below them out."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -41,7 +37,6 @@ class Working:
         since: Start of its cycle in seconds of the drawing clock, or None while it is idle.
         read: Input tokens of this cycle.
         written: Output tokens of this cycle.
-        streamed: Characters of the unfinished response.
         cost_usd: The cost of the cycle, or None if a price is missing.
         spent_usd: The cost of the session in this chat, or None if a price is missing.
     """
@@ -58,12 +53,10 @@ class Working:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a cycle runs."""
         return self.since is not None
 
 
 def after(working: Working, event: Event, now: float) -> Working:
-    """Return the current work after an event at `now`."""
     match event:
         case events.AgentStart():
             spent, queued = working.spent_usd, max(working.queued - 1, 0) if working.queued else 0
@@ -160,8 +153,6 @@ _MAX_TAIL: Final = 16
 
 @define
 class _Running:
-    """A running call."""
-
     name: str
     shown: str
     since: float
@@ -197,7 +188,6 @@ class Picture:
         return self.working.is_at_work or bool(self._running)
 
     def feed(self, event: Event, now: float) -> Rows:
-        """Process an event, and return the rows to print."""
         self.working = after(self.working, event, now)
         match event:
             case events.MessageDelta(delta=delta):
@@ -277,7 +267,6 @@ class Picture:
         return rows
 
     def log(self, lines: Iterable[str]) -> Rows:
-        """Return the rows of log lines, with their colours."""
         rows = tuple(row for line in lines for row in draw_log_line(line, self.ink))
         self._is_apart = self._is_apart and not rows
         return rows
@@ -287,7 +276,6 @@ class Picture:
         return (*self.end_words(), *self._blocks(self._words.feed(words)), *self.end_words())
 
     def typed(self, text: str) -> Rows:
-        """Return the rows of a sent line."""
         shown = text.rstrip("\n").split("\n")
         most = MAX_DRAWN_ROWS
         rows = [*shown[:most], *([f"… {len(shown) - most} more lines"] if len(shown) > most else [])]

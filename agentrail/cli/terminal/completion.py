@@ -45,7 +45,6 @@ def is_completed(before: str) -> bool:
 
 
 def complete(before: str, known: KnownNames) -> tuple[Candidate, ...]:
-    """Return the completions."""
     if before.startswith("/"):
         name, space, rest = before[1:].partition(" ")
         if not space:

@@ -67,7 +67,6 @@ async def _no_others() -> Words:
 
 
 def known_models(current: str) -> Words:
-    """Return models to try, the current one first."""
     named = [current, *(f"{name}:{model}" for name, model in DEFAULT_MODELS.items()), *_DEMO_MODELS]
     return [(model, "is asked now" if model == current else "") for model in dict.fromkeys(named)]
 

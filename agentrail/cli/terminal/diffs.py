@@ -31,7 +31,6 @@ def _lines(text: str) -> Sequence[str]:
 
 
 def draw_diff(lines: Sequence[str], ink: Ink, most: int = MAX_DIFF_ROWS) -> Rows:
-    """Draw a diff, truncated if it is long."""
     styles = {"+": "added", "-": "removed", "@": "place"}
     shown = lines if len(lines) <= most else lines[: most - 1]
     rows = [draw_line(((f"    {line}", styles.get(line[:1], "dim")),), ink) for line in shown]

@@ -206,7 +206,6 @@ class Typing:
         )
 
     async def serve(self) -> None:
-        """Read keys until cancelled, then restore the terminal."""
         over = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._exit_when_cancelled, over)
@@ -538,7 +537,6 @@ class Typing:
 
 
 def _fragments_of(rows: Rows) -> "StyleAndTextTuples":
-    """Parse the styles of rows once, for all redraws."""
     drawn: StyleAndTextTuples = []
     for row in rows:
         drawn += [("", "\n")] if drawn else []
@@ -575,7 +573,6 @@ class _Keys(Vt100Input):
         self._take = take
 
     def read_keys(self) -> list[PressedKey]:
-        """Read the pressed keys."""
         return self._take(super().read_keys())
 
 

@@ -13,8 +13,6 @@ from agentrail.cli.terminal.completion import KnownNames, ListFiles, complete
 
 
 class Completions(Completer):
-    """The completions of `completion`, for prompt_toolkit."""
-
     def __init__(self, known: Callable[[], KnownNames]) -> None:
         """Keep the function that returns the names, which change once there is a session."""
         self._known = known
@@ -51,8 +49,6 @@ def history_in(file: Path | None) -> History:
 
 
 def files_to_complete(directory: Path) -> ListFiles:
-    """Return a function that lists files for `@`, relative to a directory."""
-
     def names(inside: str) -> Sequence[str]:
         try:
             with os.scandir(directory / inside) as entries:

@@ -60,7 +60,6 @@ class Pastes:
     _has_lines: bool = False
 
     def take(self, text: str) -> str:
-        """Record a paste, and return the text to show for it."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         self._has_lines = self._has_lines or "\n" in text
         lines = text.count("\n") + 1
@@ -113,7 +112,6 @@ class Burst:
 
     @property
     def is_held(self) -> bool:
-        """Whether keys are held."""
         return bool(self._held)
 
     def takes(self, keys: Sequence[str | None]) -> bool:

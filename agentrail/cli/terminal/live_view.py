@@ -1,7 +1,4 @@
-"""The screen of a chat: passes the session's events to the editor's thread, at most 25 times a second.
-
-Printed rows and the area below them are handed over together, so that no row is shown twice or lost.
-"""
+"""The screen of a chat: passes the session's events to the editor's thread, at most 25 times a second."""
 
 import contextlib
 import io
@@ -55,7 +52,6 @@ class HeldErrors(io.TextIOBase):
     errors: str = "replace"
 
     def __init__(self, stir: Callable[[], None]) -> None:
-        """Start empty."""
         super().__init__()
         self._stir = stir
         self._lock = threading.Lock()
@@ -89,7 +85,6 @@ class HeldErrors(io.TextIOBase):
 
     @property
     def waits(self) -> bool:
-        """Whether a complete line is held."""
         return bool(self._lines) or self._gone > 0
 
     def rest(self) -> str:
@@ -106,11 +101,9 @@ class HeldErrors(io.TextIOBase):
         return _STDERR
 
     def isatty(self) -> bool:
-        """Whether stderr is a terminal."""
         return os.isatty(_STDERR)
 
     def writable(self) -> bool:
-        """Always true."""
         return True
 
     def _hold(self, lines: list[str]) -> None:
@@ -161,7 +154,6 @@ _SWITCH_SECONDS: Final = 0.0005
 
 
 def ink_of_process() -> Ink:
-    """Return the capabilities of the process's terminal."""
     variables = os.environ
     locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
     return Ink(
@@ -201,12 +193,10 @@ class TerminalView:
     # --- output
 
     async def show(self, event: Event) -> None:
-        """Show an event. See `ChatView.show`."""
         self._on_event(event)
         await self._print(self._picture.feed(event, trio.current_time()))
 
     async def show_past(self, pieces: Iterable[Piece]) -> None:
-        """Show the earlier conversation. See `ChatView.show_past`."""
         for piece in pieces:
             if piece.stream == "err":
                 await self._print(self._picture.say([piece.text.rstrip("\n")]))
@@ -216,18 +206,15 @@ class TerminalView:
                 await self._print(self._picture.past(piece.text))
 
     async def say(self, *lines: str) -> None:
-        """Show lines of text. See `ChatView.say`."""
         await self._print(self._picture.say(lines))
 
     async def invite(self) -> None:
-        """Do nothing: a line can always be typed."""
         await trio.lowlevel.checkpoint()
 
     def line_typed(self) -> None:
         """Do nothing: input is shown when it is sent."""
 
     def stopping(self, *, is_so: bool) -> None:
-        """Show whether the cycle is being stopped. See `ChatView.stopping`."""
         self._picture.working = evolve(self._picture.working, stopping=is_so)
         self._dirty.set()
 
@@ -285,7 +272,6 @@ class TerminalView:
             await self._over.wait()
 
     async def serve_drawing(self) -> None:
-        """Draw changes and animations, until cancelled."""
         while True:
             with trio.move_on_after(REDRAW_SECONDS if self._picture.is_at_work else RESIZE_SECONDS):
                 await self._dirty.wait()
@@ -316,14 +302,12 @@ class TerminalView:
         self._dirty.set()
 
     def _show_held(self, most: int) -> None:
-        """Print held log lines, above the input line."""
         if self._held is not None:
             self._above += self._picture.log(self._held.take(most))
             if self._held.waits:
                 self._dirty.set()  # the rest follows in the next frame, so that keys are read in between
 
     async def finish(self) -> None:
-        """Print the remaining rows, with nothing below them."""
         self._above += self._picture.end_words()
         self._show_held(_MAX_WAITING_ROWS)
         above, self._above = self._above, []

@@ -23,8 +23,6 @@ class _Code(CodeBlock):
 
 
 class ChatMarkdown(Markdown):
-    """Markdown of a model, in the style of a chat."""
-
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,

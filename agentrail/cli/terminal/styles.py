@@ -62,7 +62,6 @@ class Ink:
 
 
 def decide_colors(*, term: str, colorterm: str, no_color: bool) -> ColorSystem | None:
-    """Return the colour system, from the variables `TERM`, `COLORTERM` and `NO_COLOR` (no-color.org)."""
     if no_color or term in {"", "dumb"}:
         return None
     if colorterm.strip().lower() in {"truecolor", "24bit"}:
@@ -71,8 +70,6 @@ def decide_colors(*, term: str, colorterm: str, no_color: bool) -> ColorSystem |
 
 
 def decide_unicode(*, encoding: str, locale: str) -> bool:
-    """Return whether more than ASCII can be shown."""
-
     def is_utf8(name: str) -> bool:
         return name.lower().replace("-", "").replace("_", "") == "utf8"
 
@@ -93,7 +90,6 @@ class _AsciiPaper(io.StringIO):
 
 
 def draw_block(block: Block, ink: Ink) -> Rows:
-    """Draw a block of Markdown."""
     # Imported here: its parser and the highlighter load slowly, and the first prompt needs neither.
     from agentrail.cli.terminal.markdown_style import ChatMarkdown
 
@@ -103,7 +99,6 @@ def draw_block(block: Block, ink: Ink) -> Rows:
 
 
 def draw_text(text: str, ink: Ink, style: str = "") -> Rows:
-    """Draw plain text, wrapped."""
     return draw(Text(without_controls(text), style=style), ink)
 
 
