@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     )
     from agentrail.core.policy.budget import Budget as Budget
     from agentrail.core.policy.prompt_settings import PromptSettings as PromptSettings
-    from agentrail.core.session.projection import Status as Status
     from agentrail.core.session.receipts import (
         PromptReceipt as PromptReceipt,
         SteerReceipt as SteerReceipt,
     )
-    from agentrail.core.values.importing import import_messages as import_messages
+    from agentrail.core.session.views import Status as Status
+    from agentrail.core.values.import_history import import_messages as import_messages
     from agentrail.core.wire.codec import (
         decode_event as decode_event,
         encode_event as encode_event,
@@ -115,12 +115,12 @@ _HOMES: Final = {
     ),
     "agentrail.core.policy.budget": ("Budget",),
     "agentrail.core.policy.prompt_settings": ("PromptSettings",),
-    "agentrail.core.session.projection": ("Status",),
+    "agentrail.core.session.views": ("Status",),
     "agentrail.core.session.receipts": (
         "PromptReceipt",
         "SteerReceipt",
     ),
-    "agentrail.core.values.importing": ("import_messages",),
+    "agentrail.core.values.import_history": ("import_messages",),
     "agentrail.core.wire.codec": (
         "decode_event",
         "encode_event",

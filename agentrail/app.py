@@ -19,7 +19,7 @@ from attrs import frozen
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_check import need_trio
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
 from agentrail.providers.demo import Demo

@@ -12,7 +12,7 @@ from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.protocol.signals import ChunksArrived, Prompt, SessionBegan, SignalId, StreamStarted
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import PromptRef, SessionId, Text
 from benchmarks.bars import target_of

@@ -7,10 +7,10 @@ from functools import partial
 from time import process_time
 from typing import Any, Final
 
-from agentrail.core.journal.folding import fold_journal
+from agentrail.core.journal.fold import fold_journal
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recorded_steps import decode_signal_body
-from agentrail.core.journal.recording import Recorder, opened_draft
+from agentrail.core.journal.recorder import Recorder, opened_draft
 from agentrail.core.protocol.effects import RunTool, StartStream
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import (

@@ -18,7 +18,7 @@ import trio
 
 import agentrail
 from agentrail.abc.store import Append, Opening, StoredSnapshot
-from agentrail.core.journal.folding import fold_journal
+from agentrail.core.journal.fold import fold_journal
 from agentrail.core.journal.record import Draft, Record, Tail, sealed
 from agentrail.messages import Message, SessionId
 from agentrail.stores.memory import MemoryStore

@@ -23,8 +23,8 @@ from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import (
     Signal,
 )
-from agentrail.core.session.legality import LEGALITY, Cell, Verdict
 from agentrail.core.session.state import Phase
+from agentrail.core.session.transitions import LEGALITY, Cell, Verdict
 from agentrail.core.stack import plugin
 from agentrail.core.wire import codec
 from agentrail.gateway.app import ALL_ROUTES

@@ -8,7 +8,7 @@ from typing import Final
 
 from agentrail.abc.store import StoredSnapshot
 from agentrail.core.journal import record, record as bodies
-from agentrail.core.journal.recording import QUESTIONS
+from agentrail.core.journal.recorder import QUESTIONS
 from agentrail.core.protocol import signals
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.messages import SessionId

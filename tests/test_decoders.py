@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from agentrail.core.journal import exports, files, lines, record as bodies
+from agentrail.core.journal import exports, file_changes, jsonl, record as bodies
 from agentrail.core.stack.plugin_state import decode_state
 from agentrail.core.wire import codec, hook_codec
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal
@@ -37,9 +37,9 @@ MODULES: Final = (
     bodies,
     codec,
     exports,
-    files,
+    file_changes,
     hook_codec,
-    lines,
+    jsonl,
     forms,
     frame_codec,
     command_results,

@@ -134,19 +134,19 @@ from agentrail.abc.versions import (
     PutBack as PutBack,
     VersionedSandbox as VersionedSandbox,
 )
-from agentrail.core.journal.files import (
+from agentrail.core.journal.file_changes import (
     FileState as FileState,
     FileWrite as FileWrite,
     WantedFile as WantedFile,
 )
 from agentrail.core.policy.budget import Price as Price
-from agentrail.core.protocol.changes import (
+from agentrail.core.protocol.request import (
+    ModelFacts as ModelFacts,
+    ModelRequest as ModelRequest,
+)
+from agentrail.core.protocol.tool_changes import (
     Change as Change,
     RequestCompaction as RequestCompaction,
     UpdateContext as UpdateContext,
     UpdateTodos as UpdateTodos,
-)
-from agentrail.core.protocol.request import (
-    ModelFacts as ModelFacts,
-    ModelRequest as ModelRequest,
 )

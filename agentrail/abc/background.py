@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from agentrail.core.values.printed import PrintedText
+from agentrail.core.values.terminal_text import PrintedText
 
 MAX_BACKGROUND_COMMANDS: Final = 8
 """Maximum number of background commands per session."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from agentrail.abc.recall import MemoryOwner
-from agentrail.core.values.notes import NoteTopic
+from agentrail.core.values.notes_markdown import NoteTopic
 
 
 class NoteStore(Protocol):

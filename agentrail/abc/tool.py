@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from agentrail.abc.tool_context import ToolContext
 from agentrail.abc.tool_images import checked_images
-from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.tool_changes import Change
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.frozen import frozen_json

@@ -16,7 +16,7 @@ from agentrail.abc.notes import Notes
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.recall import Memories
 from agentrail.abc.sandbox import Sandbox
-from agentrail.core.values.forms import fault_of_form, fault_of_url
+from agentrail.core.values.question_forms import fault_of_form, fault_of_url
 from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
 from agentrail.events import Todo
 from agentrail.frozen import EMPTY, MAX_LEVELS, frozen_json, frozen_value

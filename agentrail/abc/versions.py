@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from attrs import frozen
 
 from agentrail.abc.sandbox import Refusal, Sandbox
-from agentrail.core.journal.files import FileWrite, WantedFile
+from agentrail.core.journal.file_changes import FileWrite, WantedFile
 
 GetContent: TypeAlias = Callable[[str], bytes | None]
 """Returns the content with this SHA-256, or None. It blocks, and is called in a worker thread."""

@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, Self, TypeVar, cast
 import trio
 
 from agentrail.blocking.supervisor_thread import SupervisorThread
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import AgentrailError, ReplyTimeout, SubscriberTooSlow, SupervisorClosed, YourMove
 from agentrail.events import Event
 from agentrail.messages import PromptRef

@@ -47,7 +47,7 @@ from agentrail.blueprints.system_prompt import (
 )
 from agentrail.config.settings import MCP_COMES_LATER, PolicySettings
 from agentrail.config.skill_set import SkillSet, ToolsMode
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector

@@ -26,7 +26,7 @@ from agentrail.config.settings import AgentSettings, Settings, Sourced, modules_
 from agentrail.config.skill_set import NO_SKILLS, Skill, SkillSet
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.core.policy.budget import Budget
-from agentrail.core.stack.loading import PluginEntry, load_plugin
+from agentrail.core.stack.loaded_stack import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.crash_text import describe_bug

@@ -7,7 +7,7 @@ from typing import Final
 from agentrail.blueprints import capability_prompts as texts
 from agentrail.blueprints.capability import Capability
 from agentrail.blueprints.web import web_capability
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.plugins import (
     AutoRecall,
     Citations,

@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from agentrail.abc import Tool
 from agentrail.blueprints.system_prompt import Section, faults_of_sections
-from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
+from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, sound_plugin
 from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agentrail.blueprints.capability import name_of_plugin, narrows_permissions
 from agentrail.config.settings import PolicySettings, Sourced
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
 from agentrail.plugins import Permissions

@@ -25,7 +25,7 @@ from agentrail.config.skill_set import (
     digest_of_skill,
     join_skills,
 )
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.plugins import SkillGuard, SkillListing
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 from agentrail.plugins.skill_guard import SKILL_TOOLS

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.core.policy.context import fixed_tokens_of
+from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.session.state import PromptMode
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError

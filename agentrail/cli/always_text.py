@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrail.core.session.rules import rule_of
+from agentrail.core.session.approval_rules import rule_of
 from agentrail.events import Approval
 from agentrail.plugins.permission_always import what_else
 

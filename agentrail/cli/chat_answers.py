@@ -8,7 +8,7 @@ from attrs import frozen
 
 from agentrail.cli.always_text import words_of_always
 from agentrail.cli.chat_notices import show_form, show_offered
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.rule_queries import read_always_rules

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from agentrail import events
 from agentrail.cli.exit_codes import describe_failure
-from agentrail.core.values.forms import describe_field, fields_of
+from agentrail.core.values.question_forms import describe_field, fields_of
 from agentrail.errors.advice import without_advice
 from agentrail.events import (
     PERMISSION_OPTIONS,

@@ -13,7 +13,7 @@ from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.stdio import write_error
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, admit_named_code, reading, run_over_store, say
-from agentrail.core.journal.spending import ATTO, SpentAmount
+from agentrail.core.journal.usage import ATTO, SpentAmount
 from agentrail.runtime.cost_table import (
     By,
     CostQuery,

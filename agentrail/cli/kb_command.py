@@ -41,7 +41,7 @@ from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import DataDirectory
 from agentrail.cli.store_access import run_over_store, say
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, make_vectors, meaning_of
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, OptionError, ProviderError
 from agentrail.providers.embeddings import OpenAIEmbedder
 from agentrail.runtime.session_stores import search_passages

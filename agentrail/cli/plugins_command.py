@@ -16,7 +16,7 @@ from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text
 from agentrail.core.protocol.hooks import HOOKS
-from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.pipeline import explain_hook as explain_run
 from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.hook_codec import decode_hook_event

@@ -21,7 +21,7 @@ from agentrail.cli.event_text import without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.text_output import print_text
-from agentrail.core.policy.context import fixed_tokens_of
+from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError
 

@@ -25,7 +25,7 @@ from agentrail.cli.store_access import (
     shown_id,
     state_of,
 )
-from agentrail.core.session.projection import Status, snapshot_of
+from agentrail.core.session.views import Status, snapshot_of
 from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable, Unrevivable
 from agentrail.events import ApprovalRequired, AskUser, Event, Question
 from agentrail.messages import PromptRef, Text

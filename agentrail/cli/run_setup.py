@@ -11,7 +11,7 @@ from agentrail.app import ChosenModel, choose_model
 from agentrail.cli.config_setup import CommandSetup, model_of_files, options_of_files
 from agentrail.cli.provider_options import read_options
 from agentrail.cli.run_options import DEFAULT_TOOLS, Choices
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval, Permissions

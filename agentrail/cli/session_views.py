@@ -13,9 +13,9 @@ from agentrail.cli.chat_notices import notice_of, show_decision, show_millisecon
 from agentrail.cli.event_text import Piece, first_line, on_one_line, show_arguments
 from agentrail.cli.store_access import shown_id
 from agentrail.core.journal.record import ERASED, Record, decode_erased
-from agentrail.core.journal.replaying import ReplayStep
+from agentrail.core.journal.replay import ReplayStep
 from agentrail.core.protocol.effects import Publish
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.events import Event
 from agentrail.messages import (
     AssistantMessage,

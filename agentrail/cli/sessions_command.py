@@ -47,13 +47,13 @@ from agentrail.cli.store_access import (
     writing,
 )
 from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
-from agentrail.core.journal.folding import Sources, no_blobs
-from agentrail.core.journal.lines import encode_line, read_journal
+from agentrail.core.journal.fold import Sources, no_blobs
+from agentrail.core.journal.jsonl import encode_line, read_journal
 from agentrail.core.journal.record import Record, Tail, blobs_of, first_broken, join_blobs
-from agentrail.core.journal.replaying import ReplayStep, explain_journal, replay, steps, where_they_part
+from agentrail.core.journal.replay import ReplayStep, explain_journal, replay, steps, where_they_part
 from agentrail.core.protocol.effects import Publish
-from agentrail.core.session.projection import status_of
 from agentrail.core.session.recovery import decisions_of
+from agentrail.core.session.views import status_of
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_loader import read_after

@@ -20,7 +20,7 @@ from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_err
 from agentrail.cli.storage_options import DEFAULT_STORE, DataDirectory, directory_of
 from agentrail.cli.text_output import end_without_output
 from agentrail.config.settings import modules_of
-from agentrail.core.journal.folding import GetBlob, Sources
+from agentrail.core.journal.fold import GetBlob, Sources
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.core.journal.branches import PastTurn
-from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.journal.turn_index import PastTurn
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
 from agentrail.otp.guarded_calls import is_async

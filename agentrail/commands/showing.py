@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentrail.commands.command import CommandRow
-from agentrail.core.journal.branches import CallBehind, PastTurn
-from agentrail.core.session.projection import ChildSession, Status
+from agentrail.core.journal.turn_index import CallBehind, PastTurn
+from agentrail.core.session.views import ChildSession, Status
 from agentrail.events import STEP_MARKS, PlanStep, Todo, read_steps
 from agentrail.messages import AssistantMessage, Message, TokenUsage, UserMessage
 from agentrail.plugins.plan_steps import followed

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from agentrail.core.wire.settling import mended_text
+from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import (
     AgentrailError,
     AlreadyResolved,

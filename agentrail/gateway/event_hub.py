@@ -15,7 +15,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import AgentrailError, SessionDown, SessionRested, SubscriberTooSlow
 from agentrail.events import Event, EventsLost, SessionParked
 from agentrail.gateway.frame_ring import MAX_RING_BYTES, MAX_RING_FRAMES, FrameMemory, FrameRing, RingFrame

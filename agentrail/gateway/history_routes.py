@@ -6,7 +6,7 @@ This module only parses query parameters. Each route needs the scope `inspect`, 
 import difflib
 from typing import Final
 
-from agentrail.core.journal.explaining import ExplainedStep
+from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.gateway import calls
 from agentrail.gateway.inspection_replies import StateReply, TracePage
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, WholeAnswer

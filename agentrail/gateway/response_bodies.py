@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from agentrail.core.journal.branches import CallBehind
-from agentrail.core.session.asked_forms import AlwaysOffer
+from agentrail.core.journal.turn_index import CallBehind
+from agentrail.core.session.approval_details import AlwaysOffer
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason, PermissionOption, WaitingFor

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from msgspec.structs import replace
 
 from agentrail.abc import Error, Ok
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.errors import ToolContractError
 from agentrail.events import AbortReceipt
 from agentrail.gateway import calls

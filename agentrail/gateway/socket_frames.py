@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call

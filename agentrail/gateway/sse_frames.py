@@ -8,7 +8,7 @@ are escaped.
 import re
 from typing import Final, Literal, TypeAlias
 
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import KINDS, Event, UnknownEvent

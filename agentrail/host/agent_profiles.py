@@ -13,7 +13,7 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, name_of
-from agentrail.core.stack.loading import PluginEntry, call_handler, load_stack, sound_plugin
+from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, load_stack, sound_plugin
 from agentrail.errors import OptionError, PluginError, ProfileFailed, TooLarge
 from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of

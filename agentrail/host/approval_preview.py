@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from agentrail import outside
 from agentrail.abc import Refusal
-from agentrail.core.session.asked_forms import ApprovalForm
+from agentrail.core.session.approval_details import ApprovalForm
 from agentrail.errors import AgentrailError, FileUnknown
 from agentrail.host.workspace_files import read_workspace
 from agentrail.messages import JsonObject

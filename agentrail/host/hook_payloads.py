@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 import attrs
 from attrs import field, frozen
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json, not_json
 from agentrail.messages import CallId, JsonObject, Message, SessionId

@@ -10,10 +10,10 @@ from functools import partial
 import trio
 from attrs import evolve, frozen
 
-from agentrail.core.journal.explaining import ExplainedStep
+from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import (
     AgentrailError,
     HostDraining,

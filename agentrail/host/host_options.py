@@ -15,7 +15,7 @@ from attrs import field, fields, frozen
 from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.commands import CommandRegistry
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.host.agent_profiles import (
     AgentProfile,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from agentrail.abc.store import Filters
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,

@@ -5,7 +5,7 @@ from typing import Final
 from attrs import field, frozen
 
 from agentrail.abc.store import StoredSession
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.frozen import EMPTY
 from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_session
 from agentrail.messages import JsonObject, SessionId

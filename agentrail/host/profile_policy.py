@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 from agentrail.abc.recall import MAX_MEMORY_BYTES
-from agentrail.core.values.fences import fenced_in
+from agentrail.core.values.untrusted_text import fenced_in
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 
 PROFILE_KINDS: Final = ("preferences", "role", "focus", "avoid")

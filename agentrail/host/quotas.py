@@ -16,7 +16,7 @@ import trio
 from attrs import frozen
 
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
-from agentrail.core.journal.spending import atto_of, usd_of
+from agentrail.core.journal.usage import atto_of, usd_of
 from agentrail.errors import DayBudgetSpent, QuotaReached
 from agentrail.host.identity import SessionOwner
 from agentrail.runtime.cost_table import begin_of, day_of

@@ -15,8 +15,8 @@ import trio
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
-from agentrail.core.session.projection import Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import Status
 from agentrail.errors import (
     AgentrailError,
     ErrorInfo,

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from msgspec import UNSET
 from msgspec.structs import replace as evolve_row
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.events import (
     AgentAbort,
     AgentEnd,

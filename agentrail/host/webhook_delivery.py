@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc.store import OwedRow
-from agentrail.core.wire.settling import mended_text
+from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import QuotaReached, WebhookInvalid
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestTrack

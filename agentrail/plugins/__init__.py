@@ -69,9 +69,9 @@ from agentrail.core.protocol.hooks import (
     UnreadInstructions as UnreadInstructions,
 )
 from agentrail.core.stack.plugin import Context as Context
-from agentrail.core.values.instructions import InstructionFile as InstructionFile
-from agentrail.core.values.notes import NoteTopic as NoteTopic
-from agentrail.core.values.seeded import SeededRandom as SeededRandom
+from agentrail.core.values.instruction_order import InstructionFile as InstructionFile
+from agentrail.core.values.notes_markdown import NoteTopic as NoteTopic
+from agentrail.core.values.seeded_random import SeededRandom as SeededRandom
 from agentrail.frozen import frozen_json as frozen_json
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
 from agentrail.plugins.auto_recall import AutoRecall as AutoRecall

@@ -12,7 +12,7 @@ import attrs
 from agentrail.core.protocol.actions import Action, Continue, ReplaceMessages, Request, Search
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeRequest, Found, RequestDone, RequestFailed
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.remembered import show_memories
+from agentrail.core.values.memory_text import show_memories
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 

@@ -11,7 +11,7 @@ from agentrail.core.protocol.hooks import Hook, HookEvent, RequestDone
 from agentrail.core.stack import plugin_changes
 from agentrail.core.stack.plugin import Context, Emission, OnError, Plugin as Port
 from agentrail.core.stack.plugin_state import StateType
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import PluginError
 from agentrail.messages import JsonObject
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from agentrail.core.values.fences import fenced_in
+from agentrail.core.values.untrusted_text import fenced_in
 
 TAG: Final = "episode"
 """Tag of memories that are episodes."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.policy.context import BYTES_PER_TOKEN
+from agentrail.core.policy.request_context import BYTES_PER_TOKEN
 from agentrail.core.protocol.actions import Action, Continue, Emitted, ReplaceToolResult, Request, WriteFile
 from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, AfterTurn, RequestDone, RequestFailed
 from agentrail.core.stack.plugin import Context

@@ -8,8 +8,7 @@ import attrs
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
 from agentrail.core.protocol.hooks import BeforeTool, InstructionsFound
-from agentrail.core.values.fences import fenced_in
-from agentrail.core.values.instructions import (
+from agentrail.core.values.instruction_order import (
     MAX_INSTRUCTION_BYTES,
     FittedInstructions,
     InstructionFile,
@@ -18,6 +17,7 @@ from agentrail.core.values.instructions import (
     names_in_order,
     touched_directories,
 )
+from agentrail.core.values.untrusted_text import fenced_in
 from agentrail.messages import CallId, Message, Text, UserMessage
 
 SECTION: Final = "agent_memory"

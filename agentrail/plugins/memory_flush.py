@@ -23,7 +23,7 @@ from agentrail.core.protocol.hooks import (
     RequestFailed,
 )
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.notes import NOTES_FILE, facts_in, new_notes
+from agentrail.core.values.notes_markdown import NOTES_FILE, facts_in, new_notes
 from agentrail.core.values.transcript import transcript_of
 from agentrail.events import MemoryFlushed
 from agentrail.plugins.base import Plugin, on

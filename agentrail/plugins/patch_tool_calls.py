@@ -1,6 +1,6 @@
 """`PatchToolCalls`: reports repairs in the conversation that a session started with.
 
-The importer (`core/values/importing.py`) makes the repairs, because a session cannot hold a conversation with a call
+The importer (`core/values/import_history.py`) makes the repairs, because a session cannot hold a conversation with a call
 that has no result. The plugin reports them to the operator.
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from agentrail.core.policy.context import tokens_of
+from agentrail.core.policy.request_context import tokens_of
 from agentrail.core.protocol.actions import Action, Continue, Hints
 from agentrail.core.protocol.hooks import BeforeRequest
 from agentrail.core.protocol.request import CachePoint

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from agentrail.core.policy.context import BYTES_PER_TOKEN
+from agentrail.core.policy.request_context import BYTES_PER_TOKEN
 from agentrail.core.protocol.actions import Action, Continue
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeRequest
 from agentrail.core.stack.plugin import Context

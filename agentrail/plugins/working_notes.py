@@ -19,7 +19,7 @@ from agentrail.core.protocol.hooks import (
     RequestFailed,
 )
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.notes import NoteTopic, age_of
+from agentrail.core.values.notes_markdown import NoteTopic, age_of
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 

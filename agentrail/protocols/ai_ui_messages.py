@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.frozen import JsonValue
 
 MAX_UI_ID_CHARACTERS: Final = 128

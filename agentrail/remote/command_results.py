@@ -7,10 +7,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from agentrail.core.journal.branches import PastTurn
-from agentrail.core.session.asked_forms import ApprovalRule
-from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.journal.turn_index import PastTurn
+from agentrail.core.session.approval_details import ApprovalRule
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import (
     ClientIdReused,
     CodecError,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.errors import CycleAborted, CycleFailed, EventMissed, SessionDown
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart, Event, EventsLost
 from agentrail.remote.remote_subscription import Subscribing

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import AgentrailError
 from agentrail.events import KINDS, Event, EventsLost, SessionEnd, UnknownEvent
 from agentrail.remote.error_codes import error_of_reply

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
 from agentrail import outside
 from agentrail.abc import Error, Ok
-from agentrail.core.journal.branches import PastTurn
+from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt

@@ -6,7 +6,7 @@ from typing import Final, Protocol, Self, cast
 
 import trio
 
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import YourMove
 from agentrail.events import Event
 from agentrail.messages import SessionId

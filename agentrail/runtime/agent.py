@@ -9,7 +9,7 @@ from attrs import NOTHING, evolve, field, fields, frozen
 from agentrail.abc import Tool
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.response_format import fault_of_format
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.plugins.permission_policy import read_scope

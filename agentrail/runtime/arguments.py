@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from agentrail.abc import ChildRequest, Error, Ok
 from agentrail.core.policy.prompt_settings import PromptSettings, faults_of_settings, settings_of
-from agentrail.core.values.forms import MAX_ANSWER_CHARACTERS
+from agentrail.core.values.question_forms import MAX_ANSWER_CHARACTERS
 from agentrail.errors import OptionError, PromptError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import TooDeep, frozen_json, not_json, too_large

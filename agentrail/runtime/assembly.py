@@ -26,12 +26,12 @@ from agentrail.core.protocol.hooks import SessionStarted
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import SessionBegan, Signal
-from agentrail.core.session.agent_state import HANDOFF_TOOL, AgentLimits, AgentSpec
+from agentrail.core.session.agent_records import HANDOFF_TOOL, AgentLimits, AgentSpec
 from agentrail.core.session.cycle import change_of_agent, generation_of_agent
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
-from agentrail.core.stack.loading import PluginEntry, Stack, compile_stack, load_plugin, load_stack
-from agentrail.core.stack.narrowing import narrows
+from agentrail.core.stack.inherited_stack import narrows
+from agentrail.core.stack.loaded_stack import PluginEntry, Stack, compile_stack, load_plugin, load_stack
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import Toolbox

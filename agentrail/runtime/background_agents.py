@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentrail.core.protocol.signals import AgentCommand, StatusQuery
 from agentrail.core.session.agent_calls import DEFAULT_WAIT_SECONDS
-from agentrail.core.session.agent_state import AgentState, AgentStatus
+from agentrail.core.session.agent_records import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
 from agentrail.messages import SessionId, TokenUsage

@@ -13,7 +13,7 @@ import trio
 from attrs import define, field
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, Sandbox, ToolProcess
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused
 from agentrail.otp.exits import keep
 from agentrail.process_account import ProcessAccount

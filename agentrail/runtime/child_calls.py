@@ -18,11 +18,11 @@ from attrs import frozen
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
-from agentrail.core.session.children import sources_said_by
+from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.session.machine import new_session
-from agentrail.core.session.projection import own_prompt_of
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrowing_of, narrows
+from agentrail.core.session.views import own_prompt_of
+from agentrail.core.stack.inherited_stack import entries_now, narrow_stack, narrowing_of, narrows
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec

@@ -18,7 +18,7 @@ from agentrail.core.protocol.signals import (
     ChildStarted,
     Prompt,
 )
-from agentrail.core.session.children import sources_said_by
+from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.values.sources import more_sources
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import (

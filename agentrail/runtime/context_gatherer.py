@@ -14,7 +14,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ContextProvider, ProviderContext, TimedProvider
-from agentrail.core.policy.context import tokens_of
+from agentrail.core.policy.request_context import tokens_of
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import ContextGathered

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from attrs import frozen
 
-from agentrail.core.journal.spending import Spending, SpentAmount, add_up
+from agentrail.core.journal.usage import Spending, SpentAmount, add_up
 from agentrail.errors import OptionError
 from agentrail.runtime.spending_book import SessionSpending
 

@@ -14,8 +14,8 @@ from attrs import field, frozen
 
 from agentrail.core.policy.response_format import document_in
 from agentrail.core.protocol.signals import ResponseCompleted
+from agentrail.core.session.inline_tags import visible_text
 from agentrail.core.session.state import SessionState
-from agentrail.core.session.tags import visible_text
 from agentrail.errors import CycleFailed, ErrorInfo
 from agentrail.events import EndReason
 from agentrail.messages import Message, PromptRef, TokenUsage, ToolCall

@@ -13,8 +13,8 @@ from typing import Final, Literal, Self, TypeAlias
 import trio
 
 from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
+from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.session.tags import visible_in
 from agentrail.errors import SessionDown, StoreUnavailable, YourMove
 from agentrail.events import (
     AgentAbort,

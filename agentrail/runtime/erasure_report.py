@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import Erasure, Filters, Store, StoredSession
-from agentrail.core.journal.erasing import USER_FORGOTTEN
+from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, Erased, OptionError, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.runtime.session_loader import opening_of

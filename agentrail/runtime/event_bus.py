@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
-from agentrail.core.session.projection import LiveText
+from agentrail.core.session.views import LiveText
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import (
     AgentAbort,

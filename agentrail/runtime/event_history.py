@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.folding import drift_of, first_state, walk
+from agentrail.core.journal.fold import drift_of, first_state, walk
 from agentrail.core.journal.record import Record, Tail
-from agentrail.core.journal.undone import NumberRange, UndoneEvents, counts, range_after, range_before
+from agentrail.core.journal.rewound_events import NumberRange, UndoneEvents, counts, range_after, range_before
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import Ask
+from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import Event
 from agentrail.messages import SessionId

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.protocol.request import Chunk
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId

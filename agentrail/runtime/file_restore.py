@@ -12,10 +12,10 @@ from attrs import field, frozen
 
 from agentrail.abc import Refusal, Sandbox
 from agentrail.abc.versions import GetContent, PutBack, VersionedSandbox
-from agentrail.core.journal.branches import CallBehind
-from agentrail.core.journal.files import FilesBehind, FileWrite, UntoldCall
+from agentrail.core.journal.file_changes import FilesBehind, FileWrite, UntoldCall
+from agentrail.core.journal.turn_index import CallBehind
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import CallId

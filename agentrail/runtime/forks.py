@@ -11,11 +11,11 @@ import attrs
 import msgspec
 
 from agentrail.abc import Sandbox
-from agentrail.core.journal.files import FilesBehind
-from agentrail.core.journal.folding import asked_by
-from agentrail.core.session.branching import config_of_fork, forked_state
+from agentrail.core.journal.file_changes import FilesBehind
+from agentrail.core.journal.fold import asked_by
+from agentrail.core.session.fork import config_of_fork, forked_state
 from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.stack.loading import Ask, PluginStates
+from agentrail.core.stack.loaded_stack import Ask, PluginStates
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.errors import OptionError, SessionRefused, Unrevivable
 from agentrail.messages import SessionId

@@ -12,7 +12,7 @@ import trio
 from agentrail.abc import Sandbox
 from agentrail.core.protocol.actions import ReadInstructions
 from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
-from agentrail.core.values.instructions import MAX_READ_CHARACTERS, InstructionFile
+from agentrail.core.values.instruction_order import MAX_READ_CHARACTERS, InstructionFile
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.otp.crash_text import describe_bug, words_of
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_sandbox_crash

@@ -7,9 +7,9 @@ from typing import Any, Protocol, Self, TypeVar, Unpack, cast
 import trio
 
 from agentrail.abc import Provider
-from agentrail.core.journal.branches import PastTurn
-from agentrail.core.journal.folding import asked_by
-from agentrail.core.session.branching import without_what_was_open
+from agentrail.core.journal.fold import asked_by
+from agentrail.core.journal.turn_index import PastTurn
+from agentrail.core.session.fork import without_what_was_open
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError
 from agentrail.runtime.arguments import fault_of_flag, refuse

@@ -10,11 +10,11 @@ from typing import Final
 import trio
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.folding import drift_of, first_state, walk
+from agentrail.core.journal.fold import drift_of, first_state, walk
 from agentrail.core.journal.record import REWOUND, Record
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import Ask
+from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
 from agentrail.logs import Logger

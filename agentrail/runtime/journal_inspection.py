@@ -13,8 +13,8 @@ import msgspec
 from attrs import evolve, frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.explaining import ExplainedStep
 from agentrail.core.journal.record import OWN_KINDS, Record
+from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.protocol.signals import ChangePlugins, PluginLagged, Signal, UpdatePluginOpts
 from agentrail.core.session.plain_state import plain_state
 from agentrail.core.values.json_patch import PatchStep, json_patch

@@ -7,17 +7,17 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.branches import CallBehind, PastTurn, calls_behind, past_turns
-from agentrail.core.journal.explaining import ExplainedStep, explained_step
-from agentrail.core.journal.files import FilesBehind, files_behind
-from agentrail.core.journal.folding import Sources, first_state, walk
+from agentrail.core.journal.file_changes import FilesBehind, files_behind
+from agentrail.core.journal.fold import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail, join_blobs
 from agentrail.core.journal.recorded_steps import whole_body
-from agentrail.core.journal.replaying import ReplayStep, begins, steps_from
+from agentrail.core.journal.replay import ReplayStep, begins, steps_from
+from agentrail.core.journal.step_explanation import ExplainedStep, explained_step
+from agentrail.core.journal.turn_index import CallBehind, PastTurn, calls_behind, past_turns
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.session.projection import Snapshot, Status, snapshot_of
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import Ask
+from agentrail.core.session.views import Snapshot, Status, snapshot_of
+from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.frozen import EMPTY, MAX_RECORD_LEVELS, frozen_json
 from agentrail.messages import JsonObject, Message

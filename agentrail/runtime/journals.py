@@ -10,11 +10,11 @@ from typing import TypeVar
 import trio
 
 from agentrail.abc.store import Filters, OwedRow, OwedStore, Store, StoredSession
-from agentrail.core.journal.explaining import ExplainedStep
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.journal.step_explanation import ExplainedStep
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError, SessionNotFound, StillNeeded
 from agentrail.events import Event
 from agentrail.frozen import EMPTY

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypedDict
 from agentrail.abc import ContextProvider, Sandbox, Tool
 from agentrail.core.policy.budget import Budget
 from agentrail.core.session.state import PromptMode
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.runtime.agent import Agent

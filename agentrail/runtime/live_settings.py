@@ -13,10 +13,10 @@ from agentrail.core.protocol.signals import (
     ToolSourceReported,
     UpdatePluginOpts,
 )
-from agentrail.core.session.projection import model_of
 from agentrail.core.session.receipts import ToolsReceipt
-from agentrail.core.stack.loading import PluginEntry
-from agentrail.core.stack.narrowing import narrowing_of
+from agentrail.core.session.views import model_of
+from agentrail.core.stack.inherited_stack import narrowing_of
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import PluginError, SessionDown
 from agentrail.events import ToolSourceState

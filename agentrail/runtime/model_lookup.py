@@ -23,7 +23,7 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.core.wire.codec import decode_signal, encode_signal
-from agentrail.core.wire.settling import settled
+from agentrail.core.wire.normalize import settled
 from agentrail.errors import AgentrailError, CodecError, OptionError, ProtocolError
 from agentrail.frozen import FrozenDict, frozen_json
 from agentrail.messages import AssistantMessage, StopReason, Text, TokenUsage, ToolCall

@@ -14,7 +14,7 @@ from typing import Final, NoReturn, Protocol, TypeVar
 import trio
 
 from agentrail.abc.store import OwedRow, OwedStore, Store
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug

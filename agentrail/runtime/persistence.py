@@ -10,7 +10,7 @@ import trio
 
 from agentrail.abc.store import Cause, Filters, Node, Opening, Standing, Store, Taken, TakeOver
 from agentrail.core.journal.record import Record, Tail, sealed, split_draft
-from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.core.protocol.signals import Recovered
 from agentrail.distribution import NAME

@@ -11,7 +11,7 @@ from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.signals import PluginLagged, SignalId
-from agentrail.core.stack.loading import Member
+from agentrail.core.stack.loaded_stack import Member
 from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId

@@ -22,7 +22,7 @@ from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import ResumeChild, SpawnChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
-from agentrail.core.session.agent_state import GENERAL_PURPOSE, AgentSpec
+from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentSpec
 from agentrail.core.stack.plugin import Plugin
 from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY, frozen_json

@@ -13,9 +13,9 @@ from attrs import evolve
 
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import GoOn, Prompt, ReplyQuery
+from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.state import SessionState
-from agentrail.core.session.tags import visible_in
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, EventMissed, ReplyTimeout, SessionDown
 from agentrail.events import (
     AgentAbort,

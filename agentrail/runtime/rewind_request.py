@@ -2,7 +2,7 @@
 
 import trio
 
-from agentrail.core.session.owners import OfPluginRequest
+from agentrail.core.session.effect_owners import OfPluginRequest
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.runtime.crashes import Control
 

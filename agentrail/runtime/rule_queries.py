@@ -9,16 +9,16 @@ from attrs import frozen
 
 from agentrail.abc import Tool
 from agentrail.core.protocol.signals import RevokeRule, StatusQuery
-from agentrail.core.session.asked_forms import (
+from agentrail.core.session.approval_details import (
     ApprovalForm,
     ApprovalRule,
     form_of_approval,
     rule_of_id,
     rules_of,
 )
-from agentrail.core.session.projection import first_words_in
 from agentrail.core.session.state import Rule
-from agentrail.core.stack.loading import attempt_as
+from agentrail.core.session.views import first_words_in
+from agentrail.core.stack.loaded_stack import attempt_as
 from agentrail.errors import SessionDown, UnknownApproval, UnknownRule
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse

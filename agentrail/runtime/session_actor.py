@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
-from agentrail.core.journal.folding import rewound_state
+from agentrail.core.journal.fold import rewound_state
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import (
     Asked,
@@ -24,14 +24,14 @@ from agentrail.core.protocol.signals import (
     SignalId,
     StepCrashed,
 )
-from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.machine import step
 from agentrail.core.session.open_calls import NO_CALLS
-from agentrail.core.session.projection import LiveText, Snapshot, Status, snapshot_of, status_of
 from agentrail.core.session.recovery import is_left_alone
 from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.session.transitions import is_late_ephemeral
+from agentrail.core.session.views import LiveText, Snapshot, Status, snapshot_of, status_of
 from agentrail.core.stack.plugin import Plugin
-from agentrail.core.wire.settling import settled
+from agentrail.core.wire.normalize import settled
 from agentrail.errors import (
     AgentrailError,
     CodecError,

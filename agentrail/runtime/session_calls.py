@@ -10,12 +10,12 @@ from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from agentrail.abc import Provider
-from agentrail.core.journal.branches import PastTurn
+from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import KillMode
-from agentrail.core.session.asked_forms import ApprovalRule
-from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.approval_details import ApprovalRule
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonObject

@@ -12,7 +12,7 @@ import trio
 from agentrail.abc import Tool
 from agentrail.core.protocol.signals import ChangePlugins, SignalId
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.runtime.model_lookup import Choice, is_object
 from agentrail.runtime.pending_calls import PendingCalls

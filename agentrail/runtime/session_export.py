@@ -9,12 +9,12 @@ import msgspec
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
 from agentrail.core.journal.record import Tail, sealed, split_draft
-from agentrail.core.journal.recording import opened_draft
-from agentrail.core.journal.replaying import steps
+from agentrail.core.journal.recorder import opened_draft
+from agentrail.core.journal.replay import steps
 from agentrail.core.journal.session_owner import owner_in_opened, session_owner_key
 from agentrail.core.journal.spans import SpanTree, encode_otlp
-from agentrail.core.session.branching import config_of_fork, forked_state
-from agentrail.core.stack.loading import Ask
+from agentrail.core.session.fork import config_of_fork, forked_state
+from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
 from agentrail.runtime.journal_state import Journal

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from agentrail.core.policy.response_format import document_in
-from agentrail.core.session.tags import without_tags
+from agentrail.core.session.inline_tags import without_tags
 from agentrail.errors import Erased, SessionNotFound
 from agentrail.messages import AssistantMessage, JsonObject, Message, SessionId
 from agentrail.runtime.persistence import Keeping

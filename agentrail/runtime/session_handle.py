@@ -15,8 +15,8 @@ from agentrail.core.protocol.signals import (
     StopSession,
 )
 from agentrail.core.session.client_calls import check_size
-from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import SteerReceipt
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.events import Event
 from agentrail.messages import (

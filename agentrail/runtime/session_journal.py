@@ -14,10 +14,10 @@ import trio
 
 from agentrail.abc import Refusal
 from agentrail.abc.store import Append, Standing
-from agentrail.core.journal.files import FILES_EVENT, FileNote, FileState, FileWrite, payload_of
-from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.file_changes import FILES_EVENT, FileNote, FileState, FileWrite, payload_of
+from agentrail.core.journal.fold import Drift
 from agentrail.core.journal.record import REWOUND, Draft, RewoundBody, Tail, encode_body, sealed, split_draft
-from agentrail.core.journal.recording import Recorder, closed_draft, drifted_draft
+from agentrail.core.journal.recorder import Recorder, closed_draft, drifted_draft
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (

@@ -15,7 +15,7 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
+from agentrail.core.journal.fold import Drift, Folded, Sources, first_state, fold, walk
 from agentrail.core.journal.record import (
     DRIFTED,
     ERASED,
@@ -32,7 +32,7 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_codec import begun_in, decode_config, decode_session
-from agentrail.core.stack.loading import Ask
+from agentrail.core.stack.loaded_stack import Ask
 from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import CodecError, Erased, PluginError, StillNeeded, Trimmed, Unrevivable
 from agentrail.events import Event

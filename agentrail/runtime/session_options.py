@@ -17,7 +17,7 @@ from agentrail.abc import ContextProvider, Provider, Sandbox, Tool
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.session.state import PromptMode
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message

@@ -12,7 +12,7 @@ import trio
 from attrs import frozen
 
 from agentrail.core.protocol.effects import Effect, StartStream
-from agentrail.core.session import owners
+from agentrail.core.session import effect_owners
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.state_codec import encode_session
 from agentrail.errors import CodecError
@@ -21,8 +21,11 @@ from agentrail.messages import CallId, SessionId
 RESTED: Final = "put to rest"
 """Reason reported to callers of a session at rest."""
 
-_WAITS_FOR_PEOPLE: Final[frozenset[type[object]]] = frozenset({owners.OfInteraction})
-_ABOUT_TO_ASK: Final[frozenset[type[object]]] = _WAITS_FOR_PEOPLE | {owners.OfStream, owners.OfStallTimer}
+_WAITS_FOR_PEOPLE: Final[frozenset[type[object]]] = frozenset({effect_owners.OfInteraction})
+_ABOUT_TO_ASK: Final[frozenset[type[object]]] = _WAITS_FOR_PEOPLE | {
+    effect_owners.OfStream,
+    effect_owners.OfStallTimer,
+}
 
 
 @frozen(kw_only=True)

@@ -17,14 +17,14 @@ from attrs import frozen
 
 from agentrail.abc import Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
-from agentrail.core.journal.folding import Drift, asked_by
+from agentrail.core.journal.fold import Drift, asked_by
 from agentrail.core.journal.record import sealed
-from agentrail.core.journal.recording import closed_draft
+from agentrail.core.journal.recorder import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
-from agentrail.core.session.agent_state import GENERAL_PURPOSE
-from agentrail.core.session.children import kind_of_child
+from agentrail.core.session.agent_records import GENERAL_PURPOSE
+from agentrail.core.session.child_sessions import kind_of_child
 from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec

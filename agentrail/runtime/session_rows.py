@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from agentrail.core.policy.context import fixed_tokens_of
+from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.core.session.next_request import NextRequest, next_request_of
-from agentrail.core.session.projection import Status, first_words_in, model_of, system_sections_of
+from agentrail.core.session.request_preview import NextRequest, next_request_of
+from agentrail.core.session.views import Status, first_words_in, model_of, system_sections_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import Event
 from agentrail.messages import SessionId

@@ -40,7 +40,7 @@ from agentrail.abc.recall import (
     check_limit,
     fault_of_memory_text,
 )
-from agentrail.core.values.notes import (
+from agentrail.core.values.notes_markdown import (
     MAX_NOTE_BYTES,
     NoteTopic,
     new_notes,
@@ -48,7 +48,7 @@ from agentrail.core.values.notes import (
     with_notes,
     without_topic,
 )
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import JsonValue, SessionId

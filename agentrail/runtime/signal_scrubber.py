@@ -30,9 +30,9 @@ from agentrail.core.protocol.signals import (
     ToolProgressed,
 )
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.core.values.known_secrets import KnownSecrets, StreamedText
-from agentrail.core.wire.settling import settled
-from agentrail.core.wire.withholding import withheld
+from agentrail.core.values.secret_scrubber import KnownSecrets, StreamedText
+from agentrail.core.wire.normalize import settled
+from agentrail.core.wire.redaction import withheld
 
 _KEEP_WHAT_WAS_SAID: Final = (AbortCycle, StopSession, Restarted, Parked)
 """Signals that may end a stream and keep its text in the history."""

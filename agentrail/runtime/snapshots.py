@@ -6,7 +6,7 @@ from typing import Final
 from agentrail.abc.store import StoredSnapshot
 from agentrail.core.journal.record import Tail
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.session import owners
+from agentrail.core.session import effect_owners
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.state_codec import encode_session
 
@@ -28,20 +28,20 @@ def is_at_rest(state: SessionState) -> bool:
         and data.teardown is None
         and data.stopping is None
         and not data.survivors
-        and all(type(owner) is owners.OfInteraction for owner in data.open.values())
+        and all(type(owner) is effect_owners.OfInteraction for owner in data.open.values())
     )
 
 
 _TIMERS: Final = (
-    owners.OfStallTimer,
-    owners.OfSummaryTimer,
-    owners.OfHoldTimer,
-    owners.OfPause,
-    owners.OfRetry,
-    owners.OfInteraction,
-    owners.OfAgentWait,
-    owners.OfDrain,
-    owners.OfTeardown,
+    effect_owners.OfStallTimer,
+    effect_owners.OfSummaryTimer,
+    effect_owners.OfHoldTimer,
+    effect_owners.OfPause,
+    effect_owners.OfRetry,
+    effect_owners.OfInteraction,
+    effect_owners.OfAgentWait,
+    effect_owners.OfDrain,
+    effect_owners.OfTeardown,
 )
 
 

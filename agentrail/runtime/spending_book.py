@@ -11,17 +11,17 @@ import msgspec
 from attrs import evolve, field, frozen
 
 from agentrail.abc.store import Filters, Store, StoredSession
-from agentrail.core.journal.folding import Sources, Walked, first_state, walk
+from agentrail.core.journal.fold import Sources, Walked, first_state, walk
 from agentrail.core.journal.record import Record, Tail
-from agentrail.core.journal.spending import (
+from agentrail.core.journal.usage import (
     Spending,
     join_spendings,
     spendings_in,
     spendings_of_usage,
 )
-from agentrail.core.session.projection import model_of
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import Ask
+from agentrail.core.session.views import model_of
+from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import AgentrailError, Erased, SessionNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId

@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 
 from agentrail.abc.store import Standing
-from agentrail.core.session import owners
+from agentrail.core.session import effect_owners
 from agentrail.core.session.state import Phase, SessionState
 
-_IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
+_IN_NO_HURRY: Final = frozenset({effect_owners.OfInteraction, effect_owners.OfAgent})
 """Owners of effects that may be open while a session is idle: users decide when they like, and an agent is a session itself."""
 
 

@@ -27,7 +27,7 @@ from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.actors.tree_report import TreeNode, TreePart
-from agentrail.core.journal.erasing import USER_FORGOTTEN
+from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.core.policy.budget import Price
 from agentrail.core.protocol.request import Chunk, Completed, ModelRequest
 from agentrail.core.protocol.signals import Parked

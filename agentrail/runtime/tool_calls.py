@@ -33,9 +33,8 @@ from agentrail.abc import (
     effect_class_of,
 )
 from agentrail.abc.versions import VersionedSandbox
-from agentrail.core.journal.files import FILES_EVENT
+from agentrail.core.journal.file_changes import FILES_EVENT
 from agentrail.core.policy.calls import hash_arguments
-from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.effects import RunTool, SpawnChild
 from agentrail.core.protocol.signals import (
     LateValue,
@@ -46,11 +45,12 @@ from agentrail.core.protocol.signals import (
     ToolProgressed,
     ToolWantsChild,
 )
+from agentrail.core.protocol.tool_changes import Change
 from agentrail.core.session.batch import ARGUMENTS_CHANGED
 from agentrail.core.session.state import SessionData
-from agentrail.core.stack.loading import Member, attempt_as
-from agentrail.core.values.foreign import Raised
-from agentrail.core.values.offered import offers
+from agentrail.core.stack.loaded_stack import Member, attempt_as
+from agentrail.core.values.foreign_calls import Raised
+from agentrail.core.values.port_members import offers
 from agentrail.errors import (
     AgentrailError,
     ChildRefused,

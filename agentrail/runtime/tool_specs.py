@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, TypeAlias, get_args
 import msgspec
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.session.agent_state import ANSWERED_BY_SESSIONS
+from agentrail.core.session.agent_records import ANSWERED_BY_SESSIONS
 from agentrail.core.values.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json

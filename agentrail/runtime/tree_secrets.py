@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 
 from agentrail.abc import Secret
 from agentrail.abc.held_secrets import keys_in, secrets_held_by, secrets_in
-from agentrail.core.values.known_secrets import KnownSecrets
+from agentrail.core.values.secret_scrubber import KnownSecrets
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.core.wire.withholding import withheld
+from agentrail.core.wire.redaction import withheld
 from agentrail.logs import withhold_from_logs
 
 V = TypeVar("V")

@@ -11,7 +11,7 @@ from attrs import evolve
 from agentrail.abc import Memories
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import Erasure
-from agentrail.core.journal.erasing import USER_FORGOTTEN
+from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc import ExecuteResult, ToolProcess
-from agentrail.core.values.printed import PrintedText
+from agentrail.core.values.terminal_text import PrintedText
 from agentrail.orphaned_processes import MARKER, current_list
 from agentrail.process_account import note_started, note_stopped
 from agentrail.sandboxes.bubblewrap import CALL_FILTER, Confining

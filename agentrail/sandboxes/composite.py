@@ -29,7 +29,7 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.sandboxes.path_patterns import PatternFault, compile_pattern
 from agentrail.sandboxes.paths import decide_names

@@ -16,7 +16,7 @@ from typing import Final
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES
 from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
-from agentrail.core.values.instructions import MAX_READ_CHARACTERS, InstructionFile
+from agentrail.core.values.instruction_order import MAX_READ_CHARACTERS, InstructionFile
 from agentrail.sandboxes.safe_open import FLAGS, Opener, find_opener
 
 _USER_FOLDER: Final = ".agentrail"

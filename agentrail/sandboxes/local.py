@@ -36,7 +36,7 @@ from agentrail.abc import (
 )
 from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.versions import FileKeeper, GetContent, PutBack
-from agentrail.core.journal.files import WantedFile
+from agentrail.core.journal.file_changes import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
 from agentrail.private_paths import private_below

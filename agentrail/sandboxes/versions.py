@@ -15,7 +15,7 @@ from attrs import define, frozen
 from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
-from agentrail.core.journal.files import FileState, FileWrite, WantedFile
+from agentrail.core.journal.file_changes import FileState, FileWrite, WantedFile
 from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, put_file
 from agentrail.sandboxes.paths import join_names, show_names
 from agentrail.sandboxes.protected_mounts import identify

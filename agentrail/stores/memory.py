@@ -28,7 +28,7 @@ from agentrail.abc.store import (
     StoredSnapshot,
     Taken,
 )
-from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
+from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
 from agentrail.core.journal.record import ERASED, Record, Tail, sealed, tail_of, taken_draft
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from agentrail.abc.recall import MemoryOwner
-from agentrail.core.values.notes import MAX_NOTES_BYTES, NOTES_FILE
+from agentrail.core.values.notes_markdown import MAX_NOTES_BYTES, NOTES_FILE
 from agentrail.errors import NotAStore, StoreUnavailable
 from agentrail.private_paths import keep_private
 from agentrail.stores.sqlite_files import sync_directory

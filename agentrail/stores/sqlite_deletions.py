@@ -10,7 +10,7 @@ from typing import Final
 import apsw
 
 from agentrail.abc.store import Erasure, Standing, StoredSession
-from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
+from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
 from agentrail.core.journal.record import ERASED, Record
 from agentrail.errors import HeldBy, OptionError, StillNeeded
 from agentrail.messages import SessionId

@@ -17,12 +17,12 @@ from typing import Any, Final
 from unittest import mock
 
 from agentrail.core.protocol import hooks as h
-from agentrail.core.stack.loading import Member, PluginEntry, Stack, load_stack
+from agentrail.core.stack.loaded_stack import Member, PluginEntry, Stack, load_stack
 from agentrail.core.stack.pipeline import deliver, resume_hook, run_hook
 from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.core.stack.plugin_state import loses
-from agentrail.core.values.foreign import attempt
-from agentrail.core.values.seeded import SeededRandom
+from agentrail.core.values.foreign_calls import attempt
+from agentrail.core.values.seeded_random import SeededRandom
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.frozen import frozen_json

@@ -24,8 +24,8 @@ from agentrail.abc import (
     ToolProcess,
 )
 from agentrail.abc.versions import VersionedSandbox
-from agentrail.core.journal.files import FileWrite, WantedFile
-from agentrail.core.values.offered import offers
+from agentrail.core.journal.file_changes import FileWrite, WantedFile
+from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused
 from agentrail.testing.rule_failures import sentence_of_rule
 

@@ -59,10 +59,10 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
+from agentrail.core.session.effect_owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
 from agentrail.core.session.state import Phase, SessionConfig, SessionState
-from agentrail.core.stack.loading import PluginEntry, PluginStates, Stack, load_stack
-from agentrail.core.values.instructions import InstructionFile
+from agentrail.core.stack.loaded_stack import PluginEntry, PluginStates, Stack, load_stack
+from agentrail.core.values.instruction_order import InstructionFile
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.events import (

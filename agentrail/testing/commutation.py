@@ -9,7 +9,7 @@ from attrs import frozen
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionData, SessionState
-from agentrail.core.stack.loading import PluginStates, Stack, compile_stack, load_stack
+from agentrail.core.stack.loaded_stack import PluginStates, Stack, compile_stack, load_stack
 from agentrail.events import SessionStart
 from agentrail.testing.checked_run import CounterExample, Run, Setup
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES

@@ -23,7 +23,7 @@ from agentrail.abc.store import (
     take_all,
 )
 from agentrail.core.journal.record import Record
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.messages import SessionId
 

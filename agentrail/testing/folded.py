@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from agentrail.abc.store import Store
-from agentrail.core.journal.folding import GetBlob, Sources, drift_of, first_state, walk
+from agentrail.core.journal.fold import GetBlob, Sources, drift_of, first_state, walk
 from agentrail.core.journal.record import DRIFTED, ERASED, REWOUND, Draft, Record, Tail, sealed, split_draft
-from agentrail.core.journal.recording import Recorder, opened_draft
+from agentrail.core.journal.recorder import Recorder, opened_draft
 from agentrail.core.protocol.effects import Effect, Publish
 from agentrail.core.protocol.signals import ChangePlugins, Signal, SignalId
 from agentrail.core.session.state import SessionState

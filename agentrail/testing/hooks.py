@@ -6,7 +6,7 @@
 `check_plugin` tests a plugin against its contract. This module shows the plugin's actions.
 """
 
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import (
     deliver,
     explain_hook,

@@ -8,8 +8,8 @@ import msgspec
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
+from agentrail.core.session.effect_owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.messages import (
     ApprovalId,

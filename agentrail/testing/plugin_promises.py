@@ -29,8 +29,8 @@ from agentrail.core.protocol.actions import (
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
 from agentrail.core.protocol.signals import Approve, Prompt
+from agentrail.core.session.approval_rules import is_allowed
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.rules import is_allowed
 from agentrail.core.stack.plugin_state import loses
 from agentrail.core.wire.codec import decode_event, decode_signal, encode_event, encode_signal
 from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked

@@ -17,7 +17,7 @@ from attrs import frozen
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import Hook
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.stack.loading import Ask, Member, PluginEntry, call_handler
+from agentrail.core.stack.loaded_stack import Ask, Member, PluginEntry, call_handler
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry, plugin_origin
 from agentrail.messages import Message

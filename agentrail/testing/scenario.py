@@ -29,14 +29,14 @@ from typing import Final
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.core.journal.folding import Walked
+from agentrail.core.journal.fold import Walked
 from agentrail.core.protocol.effects import Effect, RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session import machine
-from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.session.transitions import is_late_ephemeral
+from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import Message

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.core.journal.folding import NO_SOURCES, Sources, Walked
+from agentrail.core.journal.fold import NO_SOURCES, Sources, Walked
 from agentrail.core.journal.record import CLOSED, OPENED, TAKEN, Record
-from agentrail.core.journal.replaying import state_at, steps
+from agentrail.core.journal.replay import state_at, steps
 from agentrail.core.protocol.effects import Effect, Publish
+from agentrail.core.protocol.signal_base import SignalId
 from agentrail.core.protocol.signals import GoOn, Prompt, Steer, ToolFinished
-from agentrail.core.protocol.stamped import SignalId
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import Member, PluginEntry
+from agentrail.core.stack.loaded_stack import Member, PluginEntry
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import InternalError, OptionError
 from agentrail.testing.plugins import PuppetPlugin

@@ -14,9 +14,9 @@ from agentrail.core.policy.budget import Price
 from agentrail.core.policy.patience import StallOptions, StallPolicy
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.core.session.agent_state import AgentLimits, AgentSpec
+from agentrail.core.session.agent_records import AgentLimits, AgentSpec
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import SessionId
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule, read_rule

@@ -9,9 +9,9 @@ import msgspec
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import effects as asked
 from agentrail.core.protocol.effects import Effect
-from agentrail.core.session.agent_state import GENERAL_PURPOSE
-from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.agent_records import GENERAL_PURPOSE
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     EPHEMERAL,

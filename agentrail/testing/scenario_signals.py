@@ -15,7 +15,6 @@ import msgspec
 
 from agentrail.core.policy.budget import Budget, Spent, spent_of
 from agentrail.core.policy.prompt_settings import PromptSettings, settings_of
-from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
@@ -37,8 +36,9 @@ from agentrail.core.protocol.signals import (
     ResponseCompleted,
     Signal,
 )
-from agentrail.core.values.instructions import InstructionFile
-from agentrail.core.values.notes import NoteTopic
+from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.values.instruction_order import InstructionFile
+from agentrail.core.values.notes_markdown import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, encode_event
 from agentrail.errors import CodecError, ErrorInfo

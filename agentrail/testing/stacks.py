@@ -52,7 +52,7 @@ from agentrail.core.protocol.signals import (
     UpdatePluginOpts,
 )
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import (

@@ -17,7 +17,6 @@ from hypothesis.strategies import SearchStrategy
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import (
@@ -29,6 +28,7 @@ from agentrail.core.protocol.request import (
     UsageUpdate,
 )
 from agentrail.core.protocol.signals import Recovered
+from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import ToolSpec, read_call

@@ -16,9 +16,9 @@ from attrs import frozen
 
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.stack.loading import Member
+from agentrail.core.stack.loaded_stack import Member
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.foreign import attempt
+from agentrail.core.values.foreign_calls import attempt
 from agentrail.testing.plugins import puppet_of
 
 # Calls that a pure function must not make, each with its line.

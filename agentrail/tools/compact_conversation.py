@@ -3,7 +3,7 @@
 from typing import Annotated, Final
 
 from agentrail.abc import ToolUpdate
-from agentrail.core.protocol.changes import RequestCompaction
+from agentrail.core.protocol.tool_changes import RequestCompaction
 from agentrail.tools.function import tool
 
 SCHEDULED: Final = "Compaction is scheduled and runs before the next request."

@@ -34,8 +34,8 @@ from agentrail.abc import (
     ToolOutcome,
     ToolUpdate,
 )
-from agentrail.core.values.foreign import Raised, attempt
-from agentrail.core.values.importing import NO_OUTPUT
+from agentrail.core.values.foreign_calls import Raised, attempt
+from agentrail.core.values.import_history import NO_OUTPUT
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError, ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json, too_large

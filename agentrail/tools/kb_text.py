@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agentrail.abc import KnowledgeDocument, Passage
-from agentrail.core.values.fences import fenced_in
+from agentrail.core.values.untrusted_text import fenced_in
 from agentrail.tools.tool_text import counted
 
 NO_KNOWLEDGE: Final = (

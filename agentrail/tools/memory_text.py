@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentrail.abc import MemoryEntry
-from agentrail.core.values.fences import fenced_in
-from agentrail.core.values.remembered import show_memories
+from agentrail.core.values.memory_text import show_memories
+from agentrail.core.values.untrusted_text import fenced_in
 
 NO_MEMORIES: Final = (
     "Nothing can be remembered here: this program was given no memories. Go on without, and do not try again."

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
-from agentrail.core.values.notes import notes_about, topics_of
+from agentrail.core.values.notes_markdown import notes_about, topics_of
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
-from agentrail.core.values.notes import MAX_TOPIC_CHARACTERS, USUAL_TOPIC
+from agentrail.core.values.notes_markdown import MAX_TOPIC_CHARACTERS, USUAL_TOPIC
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool

@@ -6,7 +6,7 @@ from attrs import field, frozen
 
 from agentrail.abc import ToolContext, ToolOutcome
 from agentrail.core.session.agent_calls import MAX_SLEEP_SECONDS
-from agentrail.core.session.agent_state import SLEEP_TOOL
+from agentrail.core.session.agent_records import SLEEP_TOOL
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject

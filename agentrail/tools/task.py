@@ -6,7 +6,7 @@ from typing import Final
 from attrs import field, frozen
 
 from agentrail.abc import ToolContext, ToolListing, ToolOutcome
-from agentrail.core.session.agent_state import GENERAL_PURPOSE
+from agentrail.core.session.agent_records import GENERAL_PURPOSE
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from agentrail.core.values.fences import fenced_in
+from agentrail.core.values.untrusted_text import fenced_in
 from agentrail.tools.tool_text import counted
 from agentrail.web.search import SearchHit
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from agentrail.abc import Error, ToolUpdate
-from agentrail.core.protocol.changes import MAX_TODO_CHARACTERS, MAX_TODOS, UpdateTodos, fault_of_todos
+from agentrail.core.protocol.tool_changes import MAX_TODO_CHARACTERS, MAX_TODOS, UpdateTodos, fault_of_todos
 from agentrail.events import Todo, TodoStatus
 from agentrail.tools.function import tool
 

@@ -11,8 +11,9 @@ import msgspec
 from attrs import frozen
 from msgspec import UNSET, Struct, UnsetType
 
-from agentrail.core.session.asked_forms import ApprovalRule, RuleReach
-from agentrail.core.session.projection import (
+from agentrail.core.session.approval_details import ApprovalRule, RuleReach
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import (
     ChildSession,
     ContextLength,
     LiveText,
@@ -20,7 +21,6 @@ from agentrail.core.session.projection import (
     Snapshot,
     Status,
 )
-from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo

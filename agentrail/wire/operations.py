@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from attrs import frozen
 
-from agentrail.core.journal.branches import PastTurn
+from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
@@ -22,9 +22,9 @@ from agentrail.core.protocol.signals import (
     Reject,
     Respond,
 )
-from agentrail.core.session.asked_forms import ApprovalRule
-from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.approval_details import ApprovalRule
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import AgentrailError, AlreadyResolved, SessionDown, SessionUnknown, UnknownRule
 from agentrail.events import AbortReceipt
 from agentrail.structs import Value

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.wire.settling import mended_text
+from agentrail.core.wire.normalize import mended_text
 
 
 def encode_plain(value: object) -> bytes:

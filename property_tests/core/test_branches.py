@@ -2,11 +2,11 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.folding import Sources, fold_journal, rewound_state
+from agentrail.core.journal.fold import Sources, fold_journal, rewound_state
 from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
-from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.session import machine
-from agentrail.core.session.branching import config_of_fork, forked_state, without_what_was_open
+from agentrail.core.session.fork import config_of_fork, forked_state, without_what_was_open
 from agentrail.core.session.state import Phase
 from agentrail.messages import SessionId
 from agentrail.testing import strategies

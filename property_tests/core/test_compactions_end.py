@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agentrail.core.policy.context import (
+from agentrail.core.policy.request_context import (
     DISTANCE,
     KEPT_MESSAGES,
     Compacted,

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session import machine
-from agentrail.core.session.legality import is_late_ephemeral
+from agentrail.core.session.transitions import is_late_ephemeral
 from agentrail.testing import strategies
 from agentrail.testing.checked_run import Run, Setup
 from agentrail.testing.promises import comparable

@@ -13,7 +13,7 @@ from agentrail.core.protocol.effects import Publish, ReplyToCaller
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.signals import MessagesQuery, SignalId, SnapshotQuery, StatusQuery
 from agentrail.core.session import machine
-from agentrail.core.stack.loading import Member, load_stack
+from agentrail.core.stack.loaded_stack import Member, load_stack
 from agentrail.core.stack.plugin import Context
 from agentrail.testing import strategies
 from property_tests.vandal import edit_everything, portrait

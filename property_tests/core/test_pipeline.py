@@ -14,8 +14,8 @@ from hypothesis import assume, given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.protocol.actions import MATRIX, SHORT_CIRCUITS, Treatment
 from agentrail.core.protocol.hooks import HOOKS, Hook
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.core.stack.hook_outcome import Outcome, Unfit
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import REFUSALS, explain_hook, run_hook
 from agentrail.events import ActionIgnored, PluginEvent, PluginFailed
 from agentrail.messages import Text, UserMessage

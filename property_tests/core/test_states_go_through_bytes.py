@@ -22,7 +22,7 @@ from agentrail.core.session.state import (
 )
 from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.core.session.state_shapes import SHAPES, SPECS, Reading, Writing
-from agentrail.core.stack.outcome import Decisive, Outcome
+from agentrail.core.stack.hook_outcome import Decisive, Outcome
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Fields, written
 from agentrail.errors import AgentrailError, CodecError, PluginError

@@ -9,7 +9,7 @@ from agentrail import plugins as p
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.signals import Approve, Prompt, Signal, SignalId
 from agentrail.core.session.machine import new_session
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import read_call
 from agentrail.events import Approval
 from agentrail.messages import PromptRef, Text

@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import Signal
-from agentrail.core.wire import settling
+from agentrail.core.wire import normalize
 from agentrail.core.wire.codec import decode_signal, encode_signal
-from agentrail.core.wire.settling import settled
+from agentrail.core.wire.normalize import settled
 from agentrail.testing import strategies
 from property_tests.core.test_hostile_signals import made
 from tests.core.anything import values_of
@@ -17,7 +17,7 @@ from tests.core.stored_lives import differs
 
 KINDS = get_args(Signal)
 SOUND = {"at_ms": 1, "effect_id": "t1", "signal_id": "q-1"}
-FOREIGN = tuple(kind for kind in KINDS if kind not in settling._OF_THE_SHELL)  # noqa: SLF001 - what is not looked at
+FOREIGN = tuple(kind for kind in KINDS if kind not in normalize._OF_THE_SHELL)  # noqa: SLF001 - what is not looked at
 
 
 @pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__name__)
@@ -42,9 +42,9 @@ def test_a_sound_signal_is_given_back_as_it_is(signal):
 
 def test_only_what_the_shell_mints_is_not_looked_at():
     """Ids, times, and numbers that it draws: none of these kinds has a text or JSON of a caller, a tool or a model."""
-    names = {name for kind in settling._OF_THE_SHELL for name in kind.__struct_fields__}  # noqa: SLF001 - as above
+    names = {name for kind in normalize._OF_THE_SHELL for name in kind.__struct_fields__}  # noqa: SLF001 - as above
     assert names == {"at_ms", "signal_id", "effect_id", "jitter", "pinged_at_ms"}
-    assert SOUND.keys() == settling.MINTED
+    assert SOUND.keys() == normalize.MINTED
 
 
 @given(signal=strategies.signals())

@@ -12,7 +12,7 @@ from hypothesis import settings, strategies as st
 
 import agentrail.plugins
 from agentrail import plugins as p
-from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.testing import stacks, strategies
 from agentrail.testing.checked_run import Setup
 from agentrail.testing.plugins import PUPPET_ACTIONS

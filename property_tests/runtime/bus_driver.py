@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 
-from agentrail.core.session.projection import snapshot_of
+from agentrail.core.session.views import snapshot_of
 from agentrail.events import AgentStart, Envelope, Event, MessageDelta, SessionEnd, ToolCalls
 from agentrail.messages import PromptRef, SessionId
 from agentrail.runtime.event_bus import EventBus

@@ -22,7 +22,7 @@ from agentrail.config.skill_file import read_skill
 from agentrail.config.trust import decode_trust
 from agentrail.core.journal import record as bodies
 from agentrail.core.journal.exports import read_export
-from agentrail.core.journal.lines import decode_line
+from agentrail.core.journal.jsonl import decode_line
 from agentrail.core.session import state_codec
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.wire.codec import decode_event, decode_signal

@@ -28,8 +28,8 @@ from trio.testing import MockClock
 from agentrail import plugins
 from agentrail.abc import Error, FileBytes, GrepOptions, Ok, Sandbox
 from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
-from agentrail.core.session.rules import family_of, plain_words, program_family_of
-from agentrail.core.values import importing
+from agentrail.core.session.approval_rules import family_of, plain_words, program_family_of
+from agentrail.core.values import import_history
 from agentrail.core.values.json_schema import (
     CompiledSchema,
     NotJson,
@@ -268,7 +268,7 @@ def entries_of_the_package() -> set[str]:
     }
     named |= {f"tool.{one.name}" for one in builtin()} | {f"sandbox.{name}" for name in _methods(Sandbox)}
     named |= {f"codec.{name}" for name in _functions(codec) if name.startswith("decode")}
-    named |= {f"importing.{name}" for name in _functions(importing)}
+    named |= {f"importing.{name}" for name in _functions(import_history)}
     named |= {f"stream.{wire}" for wire in READERS}
     found = vars(plugins).items()
     named |= {
@@ -468,7 +468,7 @@ def _inputs_of_pure_functions() -> Entries:
             for name, text in from_others.items()
         ],
         "importing.import_messages": [
-            ("repairs", _at_once(lambda: importing.import_messages(_strange_messages())))
+            ("repairs", _at_once(lambda: import_history.import_messages(_strange_messages())))
         ],
         "schema.fault_of_schema": [
             (name, _at_once(partial(fault_of_schema, schema))) for name, schema in SCHEMAS.items()

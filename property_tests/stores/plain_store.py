@@ -6,7 +6,7 @@ import msgspec
 from attrs import field, mutable
 
 from agentrail.abc.store import Erasure, Filters, Standing, StoredSession, StoredSnapshot
-from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
+from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
 from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.errors import (
     AlreadyExists,

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from agentrail.cli.cost_command import COLUMNS, csv_lines, table_lines
-from agentrail.core.journal.spending import ATTO, SpentAmount, add_up
+from agentrail.core.journal.usage import ATTO, SpentAmount, add_up
 from agentrail.runtime.cost_table import CostQuery, CostRow, CostTable
 from agentrail.testing.models import says
 from tests.cli.rig import run_agentrail

@@ -24,7 +24,7 @@ from agentrail.commands import (
 from agentrail.commands.markdown import MAX_COMMAND_BYTES
 from agentrail.commands.registry import MAX_REGISTERED
 from agentrail.commands.showing import show_calls_behind, show_spent, show_turns
-from agentrail.core.journal.branches import CallBehind, PastTurn
+from agentrail.core.journal.turn_index import CallBehind, PastTurn
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 from agentrail.messages import CallId, TokenUsage
 from agentrail.plugins import Permissions

@@ -12,15 +12,15 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.journal.folding import first_state, walk
-from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.fold import first_state, walk
+from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.protocol.effects import Effect, Publish, RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ToolFinished
 from agentrail.core.session import machine
-from agentrail.core.session.projection import snapshot_of
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.views import snapshot_of
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import InternalError
 from agentrail.testing.plugins import PluginShelf

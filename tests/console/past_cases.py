@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.journal.folding import Sources, first_state, walk
-from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.fold import Sources, first_state, walk
+from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.journal.record import Draft, Record, RewoundBody, encode_body
-from agentrail.core.journal.replaying import state_at
+from agentrail.core.journal.replay import state_at
 from agentrail.core.protocol.effects import Publish, RunTool
 from agentrail.core.wire.codec import encode_event
 from tests.core.journal.golden_journals import FOLDER, SOURCES

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from agentrail.core.policy.calls import hash_arguments
-from agentrail.core.session.asked_forms import arguments_text
+from agentrail.core.session.approval_details import arguments_text
 from agentrail.frozen import canonical_json, frozen_json
 
 HERE: Final = Path(__file__).parent

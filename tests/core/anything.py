@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.policy.budget import Budget, Price
-from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
+from agentrail.core.protocol.tool_changes import UpdateContext, UpdateTodos
 from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd

@@ -19,7 +19,6 @@ from attrs import frozen
 from agentrail.core.policy.budget import Budget, Price, spent_of
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.actions import ReadFile, WriteFile
-from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.effects import (
     Effect,
     Publish,
@@ -67,9 +66,10 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
     UpdatePluginOpts,
 )
+from agentrail.core.protocol.tool_changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.stack.loading import Ask, call_handler as plainly, load_stack
+from agentrail.core.stack.loaded_stack import Ask, call_handler as plainly, load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event
 from agentrail.errors import ErrorInfo

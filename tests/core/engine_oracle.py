@@ -7,10 +7,10 @@ session whose signals go through it shows in which order a step has to come out,
 from agentrail.core.protocol.effects import Effect, End
 from agentrail.core.protocol.signals import Signal
 from agentrail.core.session import cycle, teardown
-from agentrail.core.session.legality import Verdict, is_ephemeral_signal, verdict
 from agentrail.core.session.machine import TAKERS, settle_step
 from agentrail.core.session.state import Phase, SessionData, SessionState
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.transitions import Verdict, is_ephemeral_signal, verdict
 from agentrail.otp import statem
 from agentrail.otp.exits import Shutdown, describe
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId, Spent
 from agentrail.core.policy.calls import FileSeen, LoopHistory
-from agentrail.core.policy.context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
 from agentrail.core.policy.patience import Attempts, StallClock, StallOptions
 from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.policy.request_context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.actions import (
@@ -33,8 +33,8 @@ from agentrail.core.protocol.hooks import BeforePrompt
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
-from agentrail.core.session import owners
-from agentrail.core.session.agent_state import (
+from agentrail.core.session import effect_owners
+from agentrail.core.session.agent_records import (
     ActingAgent,
     AgentLimits,
     Agents,
@@ -65,10 +65,10 @@ from agentrail.core.session.state import (
     TeardownState,
 )
 from agentrail.core.session.state_codec import encode_session
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
+from agentrail.core.stack.hook_outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.history import GrowingSet, History, Log
-from agentrail.core.values.importing import Repair
+from agentrail.core.values.import_history import Repair
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, PluginEvent, Question, Todo, TodoChange
@@ -454,27 +454,27 @@ def everything() -> SessionState:
         wishes=(ToolWantsChild(at_ms=8, signal_id=SignalId("s8"), effect_id=EffectId("t4"), prompt="look"),),
         open=MappingProxyType(
             {
-                EffectId("r3"): owners.OfStream(),
-                EffectId("w4"): owners.OfStallTimer(),
-                EffectId("w9"): owners.OfPause(),
-                EffectId("r7"): owners.OfSummary(),
-                EffectId("w7"): owners.OfSummaryTimer(),
-                EffectId("e8"): owners.OfTranscript(),
-                EffectId("t4"): owners.OfCall(_CALL),
-                EffectId("t1"): owners.OfSurvivor(CallId("call_0")),
-                EffectId("t2"): owners.OfStoppedCall(CallId("call_0")),
-                EffectId("c1"): owners.OfChild(EffectId("t4")),
-                EffectId("c2"): owners.OfLoan(),
-                EffectId("h1"): owners.OfHostCheck(_CALL),
-                EffectId("h2"): owners.OfHostReport(_CALL),
-                EffectId("w8"): owners.OfRetry(_CALL),
-                EffectId("w5"): owners.OfInteraction(ApprovalId("a1")),
-                EffectId("e5"): owners.OfPluginRequest("notes", "ask"),
-                EffectId("e6"): owners.OfHeldHook(),
-                EffectId("g4"): owners.OfContext(),
-                EffectId("w6"): owners.OfHoldTimer(),
-                EffectId("d1"): owners.OfDrain(),
-                EffectId("d2"): owners.OfTeardown(),
+                EffectId("r3"): effect_owners.OfStream(),
+                EffectId("w4"): effect_owners.OfStallTimer(),
+                EffectId("w9"): effect_owners.OfPause(),
+                EffectId("r7"): effect_owners.OfSummary(),
+                EffectId("w7"): effect_owners.OfSummaryTimer(),
+                EffectId("e8"): effect_owners.OfTranscript(),
+                EffectId("t4"): effect_owners.OfCall(_CALL),
+                EffectId("t1"): effect_owners.OfSurvivor(CallId("call_0")),
+                EffectId("t2"): effect_owners.OfStoppedCall(CallId("call_0")),
+                EffectId("c1"): effect_owners.OfChild(EffectId("t4")),
+                EffectId("c2"): effect_owners.OfLoan(),
+                EffectId("h1"): effect_owners.OfHostCheck(_CALL),
+                EffectId("h2"): effect_owners.OfHostReport(_CALL),
+                EffectId("w8"): effect_owners.OfRetry(_CALL),
+                EffectId("w5"): effect_owners.OfInteraction(ApprovalId("a1")),
+                EffectId("e5"): effect_owners.OfPluginRequest("notes", "ask"),
+                EffectId("e6"): effect_owners.OfHeldHook(),
+                EffectId("g4"): effect_owners.OfContext(),
+                EffectId("w6"): effect_owners.OfHoldTimer(),
+                EffectId("d1"): effect_owners.OfDrain(),
+                EffectId("d2"): effect_owners.OfTeardown(),
             }
         ),
         title="Where it is",

@@ -16,7 +16,6 @@ from agentrail import events as e
 from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import (
     FileText,
     Found,
@@ -36,8 +35,9 @@ from agentrail.core.protocol.request import (
     ToolCallStarted,
     UsageUpdate,
 )
-from agentrail.core.values.instructions import InstructionFile
-from agentrail.core.values.notes import NoteTopic
+from agentrail.core.protocol.tool_changes import RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.values.instruction_order import InstructionFile
+from agentrail.core.values.notes_markdown import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.errors import ErrorInfo

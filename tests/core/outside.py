@@ -48,7 +48,7 @@ from agentrail.core.protocol.signals import (
     TimerFired,
     ToolFinished,
 )
-from agentrail.core.session.compaction import DIRECTORY
+from agentrail.core.session.compaction_run import DIRECTORY
 from agentrail.core.session.state import SessionState
 from agentrail.events import CompactEnd, SessionRecovered
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS, Hook
-from agentrail.core.stack.loading import PluginEntry, load_stack
-from agentrail.core.stack.outcome import Outcome
+from agentrail.core.stack.hook_outcome import Outcome
+from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json

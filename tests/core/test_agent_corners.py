@@ -20,13 +20,13 @@ from agentrail.core.protocol.signals import (
     StopSession,
 )
 from agentrail.core.session.agent_calls import MAX_INPUTS
-from agentrail.core.session.agent_state import (
+from agentrail.core.session.agent_pool import MAX_ENDED, MAX_NOTE_CHARACTERS
+from agentrail.core.session.agent_records import (
     GENERAL_PURPOSE,
     AgentLimits,
     AgentSpec,
     find_agent,
 )
-from agentrail.core.session.agents import MAX_ENDED, MAX_NOTE_CHARACTERS
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.events import Envelope, SessionRecovered, StatusUpdate, SubagentEvent, ToolExecutionEnd
 from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage, ToolResult

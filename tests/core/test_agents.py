@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.session import machine
-from agentrail.core.session.owners import OfAgent
+from agentrail.core.session.effect_owners import OfAgent
 from agentrail.testing import strategies
 from agentrail.testing.checked_run import come_to_rest, run_is_complete
 from agentrail.testing.promises import PROMISES, Seen

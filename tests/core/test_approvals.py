@@ -20,10 +20,10 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
-from agentrail.core.session.projection import snapshot_of
 from agentrail.core.session.state import Rule, SessionState
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.views import snapshot_of
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import AnswerNotOffered
 from agentrail.events import PERMISSION_OPTIONS, ApprovalRequired, ToolBlocked

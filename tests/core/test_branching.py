@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.batch import NOT_IN_A_BRANCH
-from agentrail.core.session.branching import (
+from agentrail.core.session.fork import (
     NOT_IN_THIS_BRANCH,
     config_of_fork,
     forked_state,

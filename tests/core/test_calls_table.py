@@ -42,7 +42,7 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import machine
 from agentrail.core.session.state import Phase
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import InternalError
 from agentrail.testing.scenario import read_scenario
 from agentrail.testing.scenario_output import GROUPS, encode_effect

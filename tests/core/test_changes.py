@@ -3,9 +3,9 @@
 import pytest
 
 from agentrail.abc import ToolUpdate
-from agentrail.core.protocol.changes import MAX_TODOS, UpdateContext, UpdateTodos
-from agentrail.core.session.projection import system_prompt_of
+from agentrail.core.protocol.tool_changes import MAX_TODOS, UpdateContext, UpdateTodos
 from agentrail.core.session.step_context import StepContext, apply_changes
+from agentrail.core.session.views import system_prompt_of
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo
 from tests.core.worlds import new_session

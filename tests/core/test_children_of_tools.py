@@ -20,8 +20,8 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.session.agent_state import AgentSpec
-from agentrail.core.session.children import MAX_SESSION_DEPTH
+from agentrail.core.session.agent_records import AgentSpec
+from agentrail.core.session.child_sessions import MAX_SESSION_DEPTH
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call

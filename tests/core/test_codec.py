@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.hooks import Lifecycle, RequestResult
 from agentrail.core.protocol.request import Chunk, EffectId
 from agentrail.core.protocol.signals import ChildPublished, Signal
+from agentrail.core.protocol.tool_changes import Change
 from agentrail.core.wire.codec import (
     SIGNAL_KINDS,
     decode_event,

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.core.session.rules import covers, plain_words, program_family_of, rule_of
+from agentrail.core.session.approval_rules import covers, plain_words, program_family_of, rule_of
 from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
 

@@ -20,9 +20,9 @@ from agentrail.core.protocol.signals import (
     TimerFired,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.owners import OfSummaryTimer
+from agentrail.core.session.effect_owners import OfSummaryTimer
 from agentrail.core.session.state import Phase
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, PromptDropped
 from agentrail.messages import PromptRef, SteerRef, Text, TokenUsage, UserMessage

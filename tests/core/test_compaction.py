@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.policy.context import (
+from agentrail.core.policy.request_context import (
     DISTANCE,
     SUMMARY_PROMPT,
     SUMMARY_TOKENS,
@@ -19,7 +19,7 @@ from agentrail.core.policy.context import (
     finish_compaction,
 )
 from agentrail.core.protocol.request import EffectId, ModelRequest
-from agentrail.core.session.compaction import summary_request
+from agentrail.core.session.compaction_run import summary_request
 from agentrail.core.values.history import History
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolResult, UserMessage

@@ -10,10 +10,10 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import AskHost, RunTool
+from agentrail.core.session.effect_owners import OfHostCheck, OfHostReport
 from agentrail.core.session.machine import new_session
-from agentrail.core.session.owners import OfHostCheck, OfHostReport
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.events import ToolBlocked
 from tests.core.journal.recorded import Told, call, committed, folds_to_what_was_lived

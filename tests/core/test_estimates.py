@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.policy.context import (
+from agentrail.core.policy.request_context import (
     IMAGE_TOKENS,
     TokenCount,
     tokens_of,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.abc import Passage
-from agentrail.core.values.remembered import show_memories
+from agentrail.core.values.memory_text import show_memories
 from agentrail.host.profile_policy import ProfileLine, extraction_prompt, merge_prompt
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.episodes import show_episodes

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.values.forms import MAX_FIELDS, fault_of_form, fault_of_url, read_form
+from agentrail.core.values.question_forms import MAX_FIELDS, fault_of_form, fault_of_url, read_form
 from agentrail.testing.strategies import FORM
 
 TEXT = {"type": "string"}

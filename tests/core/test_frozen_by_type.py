@@ -4,10 +4,10 @@ import pytest
 
 from agentrail.abc import ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.protocol.changes import UpdateContext
 from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, BeforeTool, Found
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
+from agentrail.core.protocol.tool_changes import UpdateContext
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ToolContractError

@@ -13,10 +13,10 @@ from agentrail.core.protocol.signals import (
     Steer,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.legality import Verdict, verdict
 from agentrail.core.session.state import Phase
 from agentrail.core.session.step_context import is_gathering
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.transitions import Verdict, verdict
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import AgentAbort
 from agentrail.messages import PromptRef, SteerRef, Text
 from agentrail.testing.promises import PROMISES

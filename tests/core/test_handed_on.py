@@ -5,7 +5,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import StartStream
 from agentrail.core.session import machine
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import AgentAbort, CompactEnd
 from agentrail.messages import Text, UserMessage
 from agentrail.testing.scenario import read_scenario

@@ -8,8 +8,8 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import AbortCycle, Prompt, SignalId, TeardownFinished, ToolFinished
 from agentrail.core.session import machine
-from agentrail.core.session.agent_state import AgentSpec
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.agent_records import AgentSpec
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.events import (
     AbortReceipt,

@@ -13,7 +13,7 @@ from agentrail.core.session import machine
 from agentrail.core.session.state import Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.teardown import abort_by_plugin
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import (
     TERMINAL,
     ActionIgnored,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.values.history import History
-from agentrail.core.values.importing import NO_OUTPUT, Repair, import_messages
+from agentrail.core.values.import_history import NO_OUTPUT, Repair, import_messages
 from agentrail.messages import (
     AssistantMessage,
     CallId,

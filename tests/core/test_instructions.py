@@ -1,9 +1,9 @@
-"""Which files for agents count, how much of them is shown, and which directories a call touches: see `core/values/instructions.py`."""
+"""Which files for agents count, how much of them is shown, and which directories a call touches: see `core/values/instruction_order.py`."""
 
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.values.instructions import (
+from agentrail.core.values.instruction_order import (
     InstructionFile,
     fit_instructions,
     touched_directories,

@@ -8,8 +8,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from agentrail.core.values.known_secrets import REPLACEMENT, KnownSecrets, StreamedText
-from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, secret_forms_of
+from agentrail.core.values.secret_encodings import MIN_SECRET_CHARACTERS, secret_forms_of
+from agentrail.core.values.secret_scrubber import REPLACEMENT, KnownSecrets, StreamedText
 
 KEY = 'sk-live/+4711 "quoted" \\ <é>'
 # Some repeat themselves, some overlap, one stands in another, one begins as another ends.

@@ -13,8 +13,8 @@ from agentrail.core.protocol.signals import (
     ReplyQuery,
     Signal,
 )
-from agentrail.core.session.legality import LEGALITY, Verdict
 from agentrail.core.session.state import Phase
+from agentrail.core.session.transitions import LEGALITY, Verdict
 from tests.core.worlds import small_world
 from tests.thinned import each
 

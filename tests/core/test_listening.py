@@ -6,8 +6,8 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.protocol.request import ArgumentsDelta, TextDelta, ToolCallStarted
 from agentrail.core.protocol.signals import ChunksArrived, Prompt, SignalId, StreamStarted
-from agentrail.core.session.projection import snapshot_of
-from agentrail.core.session.tags import visible_so_far
+from agentrail.core.session.inline_tags import visible_so_far
+from agentrail.core.session.views import snapshot_of
 from agentrail.events import MessageDelta
 from agentrail.messages import PromptRef, Text
 from tests.core.worlds import completed, new_session, walk

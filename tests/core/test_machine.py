@@ -14,10 +14,10 @@ from agentrail.core.protocol.signals import (
     StopSession,
     TeardownFinished,
 )
-from agentrail.core.session import legality, machine
+from agentrail.core.session import machine, transitions
 from agentrail.core.session.cycle import MAX_ASKERS
-from agentrail.core.session.legality import Cell, Verdict
 from agentrail.core.session.state import Phase
+from agentrail.core.session.transitions import Cell, Verdict
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import HistoryError, InternalError, MailboxFull
 from agentrail.events import AbortReceipt, AgentStart
@@ -91,7 +91,7 @@ def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused(late):
 def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
     """As many calls may be put off as a session postpones; one more is told MailboxFull, and those before it wait on."""
     cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
-    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, StatusQuery: cells})
+    monkeypatch.setattr(transitions, "LEGALITY", {**transitions.LEGALITY, StatusQuery: cells})
     full = run(StatusQuery(at_ms=1, signal_id=SignalId(f"q{n}")) for n in range(machine.MAX_POSTPONED))
     state, (refusal,) = machine.step(full, StatusQuery(at_ms=1, signal_id=SignalId("one more")))
     assert isinstance(refusal, Refuse)
@@ -102,7 +102,7 @@ def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
 def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypatch):
     """What is thrown away must have had a caller who hears of it; a table that postpones a notice is wrong."""
     cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
-    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, SessionBegan: cells})
+    monkeypatch.setattr(transitions, "LEGALITY", {**transitions.LEGALITY, SessionBegan: cells})
     state = run(SessionBegan(at_ms=1) for _ in range(machine.MAX_POSTPONED))
     with pytest.raises(InternalError, match="nobody waits for this SessionBegan"):
         machine.step(state, SessionBegan(at_ms=1))

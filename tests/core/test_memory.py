@@ -19,7 +19,7 @@ from agentrail.core.protocol.signals import (
     SignalId,
     ToolFinished,
 )
-from agentrail.core.session import compaction
+from agentrail.core.session import compaction_run
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.history import GrowingSet, Log
 from agentrail.core.values.toolbox import read_call
@@ -96,7 +96,7 @@ def cycle(state: SessionState, number: int) -> SessionState:
 @pytest.mark.at(87)
 def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
     """After 200 cycles with summaries it holds no more than after 50, and about as many ids of calls as it may."""
-    monkeypatch.setattr(compaction, "MAX_CALL_IDS", 40)
+    monkeypatch.setattr(compaction_run, "MAX_CALL_IDS", 40)
     state, sizes = new_session(), []
     for number in range(200):
         state = cycle(state, number)
@@ -107,7 +107,7 @@ def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
 
 def test_the_id_of_a_survivor_is_not_forgotten(monkeypatch):
     """Its result is still to come, however much was summarised since: a new call of its id gets another one."""
-    monkeypatch.setattr(compaction, "MAX_CALL_IDS", 4)
+    monkeypatch.setattr(compaction_run, "MAX_CALL_IDS", 4)
     said = (Text(text=LETTERS),)
     state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], new_session())
     state = run([completed(request_of(state), read_call("slow", "deploy", "{}"))], state)

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from agentrail.core.session.next_request import MAX_MESSAGES_NAMED, next_request_of
+from agentrail.core.session.request_preview import MAX_MESSAGES_NAMED, next_request_of
 from agentrail.core.values.history import History
 from agentrail.messages import AssistantMessage, Text, UserMessage
 from tests.core import worlds

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.context import (
+from agentrail.core.policy.request_context import (
     FRESH_MESSAGES,
     KEPT_CHARACTERS,
     MAX_ARGUMENT_CHARACTERS,

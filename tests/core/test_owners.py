@@ -18,8 +18,7 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.legality import AWAITED_BY
-from agentrail.core.session.owners import (
+from agentrail.core.session.effect_owners import (
     OfAgent,
     OfAgentWait,
     OfChild,
@@ -34,7 +33,8 @@ from agentrail.core.session.owners import (
 )
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.transitions import AWAITED_BY
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined

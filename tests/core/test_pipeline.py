@@ -10,8 +10,8 @@ from agentrail import messages as messages_module, plugins as p
 from agentrail.abc import Secret
 from agentrail.core.protocol.actions import MATRIX, SHORT_CIRCUITS, Treatment
 from agentrail.core.protocol.hooks import HOOKS
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import Decision, Switch, Unfit
+from agentrail.core.stack.hook_outcome import Decision, Switch, Unfit
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import (
     end,
     explain_hook,

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from agentrail.core.journal.replaying import state_at
+from agentrail.core.journal.replay import state_at
 from agentrail.core.session.plain_state import plain_state
 from agentrail.core.session.state import SessionData
 from tests.core.journal.golden_journals import SOURCES, guarded

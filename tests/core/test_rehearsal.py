@@ -7,7 +7,7 @@ from agentrail import plugins as p
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import ChangePlugins, Prompt, SessionBegan, SignalId
 from agentrail.core.session import machine
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.rehearsal import rehearsal_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import PluginError

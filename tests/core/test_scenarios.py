@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from agentrail.core.protocol.signals import AbortCycle, StopSession
-from agentrail.core.session.legality import LEGALITY, Verdict
 from agentrail.core.session.state import Phase
+from agentrail.core.session.transitions import LEGALITY, Verdict
 from agentrail.events import Event
 from agentrail.testing.scenario import run_scenario
 from tests.thinned import each

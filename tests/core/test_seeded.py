@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.values.seeded import SeededRandom
+from agentrail.core.values.seeded_random import SeededRandom
 
 
 @given(seed=st.integers(), stop=st.integers(1, 50))

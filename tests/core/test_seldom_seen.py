@@ -21,9 +21,9 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session import machine
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.values.memory_text import show_memories
 from agentrail.core.values.patterns import effort_of
-from agentrail.core.values.remembered import show_memories
 from agentrail.core.values.toolbox import parse_arguments, read_call
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd

@@ -5,7 +5,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget, Ledger, ReservationId, Spent, lend_at_most, spent_since
-from agentrail.core.policy.context import CompactionPlan
+from agentrail.core.policy.request_context import CompactionPlan
 from agentrail.core.protocol.actions import ReadFile
 from agentrail.core.protocol.effects import (
     CancelPluginRequest,
@@ -17,12 +17,12 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import GoOn, Prompt, Restarted, SignalId, StatusQuery, UpdatePluginOpts
-from agentrail.core.session import batch, call_gates, cycle, hooking, machine, recovery
+from agentrail.core.session import batch, call_approval, cycle, machine, plugin_hooks, recovery
+from agentrail.core.session.effect_owners import OfPluginRequest, OfSummary, OfSurvivor
 from agentrail.core.session.open_calls import CallState, HostCheck
-from agentrail.core.session.owners import OfPluginRequest, OfSummary, OfSurvivor
 from agentrail.core.session.state import BreakOff, Compaction, Cycle, DoubtfulCalls, Phase
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.errors import PluginError
@@ -157,10 +157,10 @@ def test_an_edit_goes_on_where_no_plugin_listens():
         id=ApprovalId("a1"), call_id=CallId("c1"), tool="read", arguments={}, requested_at_ms=1,
         arguments_hash="x", path=(),
     )  # fmt: skip
-    edited, abort = call_gates.check_decided(step, call, asked, is_edited=True)
+    edited, abort = call_approval.check_decided(step, call, asked, is_edited=True)
     assert abort is None
     assert edited.bound_to is not None
-    let, abort = call_gates._behind_the_host(step, edited, HostCheck(wanted=None))  # noqa: SLF001 - its own door
+    let, abort = call_approval._behind_the_host(step, edited, HostCheck(wanted=None))  # noqa: SLF001 - its own door
     assert (let, abort) == (edited, None)
 
 
@@ -168,7 +168,7 @@ def test_a_plugin_hears_that_its_request_of_an_older_version_is_lost():
     """Such a state does not say what was asked for."""
     stack, states = load_stack([Diary])
     step = drafted(machine.new_session(config(), TOOLS, stack, states))
-    hooking.request_again(step, EffectId("e1"), OfPluginRequest("Diary", "t"))
+    plugin_hooks.request_again(step, EffectId("e1"), OfPluginRequest("Diary", "t"))
     assert step.data.plugin_states["Diary"] == "RequestFailed"
 
 
@@ -272,7 +272,7 @@ def test_a_session_that_began_before_a_drift_is_not_started_again():
     step = drafted(with_open(new_session()), doubtful=doubts)
     answered = batch._spawn(step, state)  # noqa: SLF001 - its own door
     assert answered.result is not None
-    assert answered.result.text == batch.calls.OUTCOME_UNKNOWN
+    assert answered.result.text == batch.call_results.OUTCOME_UNKNOWN
     decision = recovery._of_call(step.data, state, has_begun=False)  # noqa: SLF001 - as above
     assert decision.decision == "unknown"
     assert recovery._of_call(step.data, state, has_begun=True).decision == "resumed"  # noqa: SLF001 - as above

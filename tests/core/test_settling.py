@@ -21,7 +21,7 @@ from agentrail.core.protocol.signals import (
     ToolEmitted,
     ToolFinished,
 )
-from agentrail.core.wire.settling import MAX_BITS, settled
+from agentrail.core.wire.normalize import MAX_BITS, settled
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError
 from agentrail.messages import QuestionRef

@@ -21,9 +21,9 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
 )
 from agentrail.core.session.machine import new_session as make_session
-from agentrail.core.session.projection import status_of
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.views import status_of
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd

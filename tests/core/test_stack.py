@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from tests.core.plugin_rig import Says
 

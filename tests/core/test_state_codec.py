@@ -29,7 +29,7 @@ from agentrail.core.session.state_codec import (
     encode_stack,
     encode_toolbox,
 )
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.history import History
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import CodecError, PluginError

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentrail.core.policy.context import Outgoing, outgoing
+from agentrail.core.policy.request_context import Outgoing, outgoing
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     Prompt,
@@ -13,10 +13,10 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.budget import count_tokens, fixed_of
-from agentrail.core.session.legality import LEGALITY
-from agentrail.core.session.projection import request_of
+from agentrail.core.session.reservations import count_tokens, fixed_of
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.transitions import LEGALITY
+from agentrail.core.session.views import request_of
 from agentrail.core.values.toolbox import read_call
 from agentrail.messages import AssistantMessage, PromptRef, Text, UserMessage
 from agentrail.testing.promises.observed_step import comparable

@@ -24,7 +24,7 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentResumed, AgentSuspended

@@ -22,10 +22,10 @@ from agentrail.core.protocol.signals import (
     ToolAsked,
     ToolFinished,
 )
-from agentrail.core.values.known_secrets import REPLACEMENT, KnownSecrets
+from agentrail.core.values.secret_scrubber import REPLACEMENT, KnownSecrets
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.core.wire.codec import decode_signal, encode_signal
-from agentrail.core.wire.withholding import withheld
+from agentrail.core.wire.redaction import withheld
 from agentrail.events import Envelope, MessageDelta
 from agentrail.frozen import FrozenDict, FrozenList, frozen_json
 from agentrail.messages import (

@@ -12,8 +12,8 @@ from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import FileText, FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.session import machine
-from agentrail.core.session.agent_state import AgentSpec
-from agentrail.core.session.owners import (
+from agentrail.core.session.agent_records import AgentSpec
+from agentrail.core.session.effect_owners import (
     OfChild,
     OfContext,
     OfDrain,

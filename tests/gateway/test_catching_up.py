@@ -6,7 +6,7 @@ import pytest
 import trio
 from attrs import evolve
 
-from agentrail.core.session.projection import Snapshot
+from agentrail.core.session.views import Snapshot
 from agentrail.events import Envelope, MaxTurnsReached
 from agentrail.gateway import socket_connection
 from agentrail.gateway.socket_connection import MAX_REPLAY_BYTES, ReplaySocket, send_past

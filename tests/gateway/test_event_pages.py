@@ -7,8 +7,8 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
+from agentrail.core.journal.rewound_events import counts, range_after, range_before
 from agentrail.core.journal.timeline import timeline_of
-from agentrail.core.journal.undone import counts, range_after, range_before
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Envelope, PluginEvent
 from agentrail.gateway.event_pages import CUT, MAX_PAGE_BYTES, MAX_VALUE_BYTES, encode_event_page

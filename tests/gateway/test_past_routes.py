@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
-from agentrail.core.journal.replaying import explain_journal
+from agentrail.core.journal.replay import explain_journal
+from agentrail.core.journal.step_explanation import ExplainedStep, lines_of_step
 from agentrail.host import Principal
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
 from agentrail.runtime.tree_secrets import knowing

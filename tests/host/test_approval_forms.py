@@ -4,11 +4,11 @@ import hashlib
 
 import pytest
 
-from agentrail.core.session.asked_forms import (
+from agentrail.core.session.approval_details import (
     rule_id_of,
     words_of_rule,
 )
-from agentrail.core.session.rules import rule_of
+from agentrail.core.session.approval_rules import rule_of
 from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
 from agentrail.host.approval_preview import (

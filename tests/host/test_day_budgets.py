@@ -8,7 +8,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.spending import ATTO, Spending, SpentAmount
+from agentrail.core.journal.usage import ATTO, Spending, SpentAmount
 from agentrail.errors import DayBudgetSpent, OptionError
 from agentrail.host.host_options import HostOptions
 from agentrail.host.quotas import (

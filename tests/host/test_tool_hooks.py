@@ -8,7 +8,7 @@ import trio.testing
 
 from agentrail import plugins as p
 from agentrail.abc import NO_HOST, Error, HostCall, Ok
-from agentrail.core.journal.replaying import replay
+from agentrail.core.journal.replay import replay
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
 from agentrail.host.hook_payloads import Allow, BeforeToolCall, Deny
 from agentrail.host.plugin_chain import open_hook_runner, tool_hooks

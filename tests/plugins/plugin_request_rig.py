@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import Outcome, PluginRequest
+from agentrail.core.stack.hook_outcome import Outcome, PluginRequest
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import deliver, run_hook
-from agentrail.core.values.notes import new_notes, topics_of, with_notes
+from agentrail.core.values.notes_markdown import new_notes, topics_of, with_notes
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.messages import (

@@ -3,8 +3,8 @@
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import Outcome
+from agentrail.core.stack.hook_outcome import Outcome
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.core.stack.plugin_changes import decide_update
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolCall

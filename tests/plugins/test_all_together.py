@@ -9,7 +9,7 @@ import agentrail
 from agentrail import plugins as p
 from agentrail.abc import MemoryOwner, Ok, TagFilter
 from agentrail.core.protocol.hooks import HOOKS
-from agentrail.core.values.notes import topics_of
+from agentrail.core.values.notes_markdown import topics_of
 from agentrail.errors import CycleAborted
 from agentrail.events import (
     TERMINAL,

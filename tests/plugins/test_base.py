@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from tests.core.plugin_rig import CTX, EVENTS
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 from tests.core.plugin_rig import CTX

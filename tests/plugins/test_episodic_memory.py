@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.abc import MemoryEntry
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import SessionId
 from agentrail.plugins.episodes import MAX_EPISODE_CHARACTERS, id_of_episode, show_episodes, text_of_episode

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.protocol.hooks import HOOKS
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import PluginEvent
 from agentrail.plugins.event_logger import EventLogger

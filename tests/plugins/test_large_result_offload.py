@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.plugins.large_result_offload import PREVIEW_BYTES, LargeResultOffload
 from agentrail.testing.check_plugin import check_plugin

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.values.notes import notes_about
+from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.values.notes_markdown import notes_about
 from agentrail.errors import PluginError
 from agentrail.events import MemoryFlushed
 from agentrail.plugins.memory_flush import TOPIC, MemoryFlush

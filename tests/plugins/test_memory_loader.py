@@ -5,9 +5,9 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.protocol.actions import malformed
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import PluginRequest
-from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
+from agentrail.core.stack.hook_outcome import PluginRequest
+from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.values.instruction_order import MAX_FILE_CHARACTERS
 from agentrail.errors import PluginError
 from agentrail.messages import ToolResult
 from agentrail.plugins.memory_loader import MemoryLoader

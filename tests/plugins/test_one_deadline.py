@@ -6,10 +6,10 @@ import trio
 
 from agentrail import open_supervisor
 from agentrail.core.protocol.effects import Publish, SetTimer
+from agentrail.core.protocol.signal_base import SignalId
 from agentrail.core.protocol.signals import Prompt, SessionBegan
-from agentrail.core.protocol.stamped import SignalId
 from agentrail.core.session import machine
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import AgentSuspended, ApprovalRequired
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
 from agentrail.plugins import HumanApproval, Permissions

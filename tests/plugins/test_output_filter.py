@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ContentPolicyViolated
 from agentrail.plugins.output_filter import OutputFilter

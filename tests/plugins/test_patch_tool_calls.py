@@ -7,8 +7,8 @@ from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Prompt, SignalId
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.values.importing import NO_RESULT, import_messages
+from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.values.import_history import NO_RESULT, import_messages
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import PluginEvent
 from agentrail.messages import PromptRef, SessionId, Text

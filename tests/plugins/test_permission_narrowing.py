@@ -4,14 +4,14 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.narrowing import (
+from agentrail.core.stack.inherited_stack import (
     hidden_tools,
     narrow_stack,
     narrows,
     options_shown,
     replace_unsafe,
 )
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import thawed
 from agentrail.plugins.permission_policy import LISTS, MODES, join, read_scope

@@ -6,7 +6,7 @@ from hypothesis import example, given, strategies as st
 
 import agentrail
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ApprovalRequired, ToolBlocked
 from agentrail.frozen import frozen_json, thawed

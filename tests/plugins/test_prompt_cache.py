@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.policy.context import tokens_of
-from agentrail.core.stack.loading import load_stack
-from agentrail.core.values.importing import import_messages
+from agentrail.core.policy.request_context import tokens_of
+from agentrail.core.stack.loaded_stack import load_stack
+from agentrail.core.values.import_history import import_messages
 from agentrail.errors import PluginError
 from agentrail.messages import AssistantMessage, ToolMessage
 from agentrail.plugins.prompt_cache import PromptCache

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, ToolResult
 from agentrail.plugins.skill_guard import SkillGuard

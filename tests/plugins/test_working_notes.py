@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.plugins.auto_recall import AutoRecall
 from agentrail.plugins.working_notes import MAX_SHOWN_TOPICS, WorkingNotes, show_index

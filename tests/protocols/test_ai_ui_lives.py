@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from agentrail.core.protocol.effects import Publish
-from agentrail.core.session.projection import snapshot_of
-from agentrail.core.session.tags import visible_in
+from agentrail.core.session.inline_tags import visible_in
+from agentrail.core.session.views import snapshot_of
 from agentrail.events import (
     AgentAbort,
     AgentEnd,

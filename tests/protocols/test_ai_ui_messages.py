@@ -1,6 +1,6 @@
 """What a client says, read and decided: nothing that it sends raises, and nothing but an answer to what waits decides anything."""
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.events import Approval, PendingClientCall, Question
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId, TokenUsage
 from agentrail.protocols.ai_ui_messages import (

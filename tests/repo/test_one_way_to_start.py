@@ -54,7 +54,7 @@ def _takes(node: ast.AST, module: str, names: tuple[str, ...]) -> bool:
             return False
 
 
-FOLDING = "agentrail.core.journal.folding"
+FOLDING = "agentrail.core.journal.fold"
 
 
 @pytest.mark.check  # goes through all of the package

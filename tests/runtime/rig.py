@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 import trio
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.events import Event
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.session_handle import Session

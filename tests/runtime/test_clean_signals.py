@@ -17,7 +17,7 @@ from agentrail.core.protocol.signals import (
     ToolProgressed,
 )
 from agentrail.core.session.machine import step
-from agentrail.core.values.known_secrets import REPLACEMENT as SAID, KnownSecrets
+from agentrail.core.values.secret_scrubber import REPLACEMENT as SAID, KnownSecrets
 from agentrail.errors import ErrorInfo
 from agentrail.messages import PromptRef, Text, TokenUsage
 from agentrail.runtime.signal_scrubber import SignalCleaner

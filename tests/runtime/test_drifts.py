@@ -4,9 +4,9 @@ import pytest
 import trio
 
 from agentrail.abc.store import Filters
-from agentrail.core.journal.folding import Sources
+from agentrail.core.journal.fold import Sources
 from agentrail.core.journal.record import decode_drifted
-from agentrail.core.journal.replaying import replay
+from agentrail.core.journal.replay import replay
 from agentrail.errors import JournalDrifted, OptionError
 from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.messages import ToolMessage

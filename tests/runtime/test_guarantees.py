@@ -8,7 +8,7 @@ import trio
 
 from agentrail.abc import HostHooks, HostVerdict
 from agentrail.abc.store import Append, Opening
-from agentrail.core.journal.folding import Sources, fold_journal
+from agentrail.core.journal.fold import Sources, fold_journal
 from agentrail.core.protocol.request import TextDelta
 from agentrail.errors import StoreUnavailable
 from agentrail.events import AgentEnd, ToolBlocked

@@ -7,7 +7,7 @@ import agentrail
 from agentrail import plugins as p
 from agentrail.abc import FileBytes
 from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
-from agentrail.core.values.instructions import InstructionFile
+from agentrail.core.values.instruction_order import InstructionFile
 from agentrail.errors import SandboxError
 from agentrail.messages import UserMessage
 from agentrail.otp.exits import keep

@@ -5,7 +5,7 @@ import trio
 from attrs import define
 
 from agentrail.abc import Ok
-from agentrail.core.session.projection import LiveText
+from agentrail.core.session.views import LiveText
 from agentrail.errors import ProviderError
 from agentrail.events import (
     AgentEnd,

@@ -6,7 +6,7 @@ import trio
 
 from agentrail.abc import Ok
 from agentrail.core.policy.budget import Budget
-from agentrail.core.session.branching import NOT_IN_THIS_BRANCH
+from agentrail.core.session.fork import NOT_IN_THIS_BRANCH
 from agentrail.errors import (
     OptionError,
     SessionNotFound,

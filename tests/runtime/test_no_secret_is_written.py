@@ -18,7 +18,7 @@ from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import MAX_RESULT_BYTES, Secret
 from agentrail.cli.sessions_command import show_session, trace
 from agentrail.cli.store_access import StorePlace
-from agentrail.core.values.secret_forms import secret_forms_of
+from agentrail.core.values.secret_encodings import secret_forms_of
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import AgentrailError, CycleFailed, ProviderError, Unrevivable
 from agentrail.events import AgentEnd, AskUser, MessageDelta, SessionParked, ToolExecutionEnd

@@ -10,7 +10,7 @@ from agentrail.abc import MemoryOwner
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.capabilities import memory_capability
 from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
-from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of
+from agentrail.core.values.notes_markdown import USUAL_TOPIC, notes_about, topics_of
 from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current

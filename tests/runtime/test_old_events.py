@@ -76,7 +76,7 @@ async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
 
             monkeypatch.setattr(inner, "read", other)
             if why == "another history":
-                monkeypatch.setattr("agentrail.core.journal.folding.fits_behind", lambda _hash, _record: True)
+                monkeypatch.setattr("agentrail.core.journal.fold.fits_behind", lambda _hash, _record: True)
         async with session.subscribe(after=1) as events:
             lost = await anext(events)
         assert isinstance(lost, EventsLost)

@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.core.wire.codec import decode_signal, encode_signal
-from agentrail.core.wire.settling import settled
+from agentrail.core.wire.normalize import settled
 from agentrail.errors import CodecError, ProtocolError
 from agentrail.messages import AssistantMessage, CallId, Text, TokenUsage, ToolCall
 from agentrail.runtime.model_lookup import is_plain, readable

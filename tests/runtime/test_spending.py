@@ -9,7 +9,7 @@ import trio
 
 from agentrail import open_supervisor
 from agentrail.abc import Capabilities
-from agentrail.core.journal.spending import ATTO, Spending, SpentAmount, add_up, atto_of, usd_of
+from agentrail.core.journal.usage import ATTO, Spending, SpentAmount, add_up, atto_of, usd_of
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.errors import OptionError, Overloaded
 from agentrail.events import CompactEnd

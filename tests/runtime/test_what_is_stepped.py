@@ -10,7 +10,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.protocol.signals import Signal
 from agentrail.core.wire.codec import decode_signal, encode_signal
-from agentrail.core.wire.settling import settled
+from agentrail.core.wire.normalize import settled
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import Text
 from agentrail.testing.models import ScriptedModel, says

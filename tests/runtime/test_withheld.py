@@ -8,7 +8,7 @@ import structlog
 
 from agentrail.abc import Secret
 from agentrail.abc.held_secrets import keys_in, secrets_held_by, secrets_in_variables
-from agentrail.core.values.known_secrets import REPLACEMENT as SAID
+from agentrail.core.values.secret_scrubber import REPLACEMENT as SAID
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import OptionError
 from agentrail.logs import Logger

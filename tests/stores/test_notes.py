@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.abc import MemoryOwner
-from agentrail.core.values.notes import (
+from agentrail.core.values.notes_markdown import (
     MAX_NOTES_BYTES,
     NoteTopic,
     fault_of_topic,

@@ -3,7 +3,7 @@
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.journal.recording import Recorder
+from agentrail.core.journal.recorder import Recorder
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.faulty_store import FaultyStore

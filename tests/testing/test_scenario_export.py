@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from agentrail import tool
-from agentrail.core.journal.folding import Sources, first_state, walk
-from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.fold import Sources, first_state, walk
+from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol import signals as s
@@ -13,7 +13,7 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session import machine
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import Erased, ErrorInfo, OptionError
 from agentrail.events import AgentEnd, ApprovalRequired

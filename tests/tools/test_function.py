@@ -9,7 +9,7 @@ import pytest
 
 from agentrail import outside
 from agentrail.abc import Error, Ok, ToolUpdate
-from agentrail.core.protocol.changes import UpdateContext
+from agentrail.core.protocol.tool_changes import UpdateContext
 from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.errors import ToolContractError, ToolDefinitionError
 from agentrail.tools.function import tool

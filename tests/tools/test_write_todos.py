@@ -3,7 +3,7 @@
 import pytest
 
 from agentrail.abc import Error, ToolUpdate
-from agentrail.core.protocol.changes import UpdateTodos
+from agentrail.core.protocol.tool_changes import UpdateTodos
 from agentrail.tools.write_todos import write_todos
 from tests.tools.rig import CTX
 

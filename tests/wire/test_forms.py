@@ -8,7 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail.abc import Secret
 from agentrail.core.policy.budget import BudgetLeft
-from agentrail.core.session.projection import (
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.views import (
     ChildSession,
     ContextLength,
     LiveText,
@@ -18,7 +19,6 @@ from agentrail.core.session.projection import (
     Snapshot,
     Status,
 )
-from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Approval, PendingClientCall, Question, Todo
 from agentrail.events.values import ChildReceipt, LeftBehind

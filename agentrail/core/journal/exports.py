@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from agentrail.core.journal.lines import decode_line, encode_line
+from agentrail.core.journal.jsonl import decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, blobs_of, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId

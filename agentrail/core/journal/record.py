@@ -1,6 +1,6 @@
 """Records and their bodies. A record is one line of a session's journal, numbered without gaps and chained by hashes. Pure.
 
-This module only defines the form. `recording` decides which signals are recorded, and `folding` restores a state
+This module only defines the form. `recorder` decides which signals are recorded, and `fold` restores a state
 from a journal.
 """
 
@@ -23,7 +23,7 @@ from agentrail.core.session.state_codec import (
     encode_toolbox,
 )
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
-from agentrail.core.stack.loading import Ask, call_handler as plainly
+from agentrail.core.stack.loaded_stack import Ask, call_handler as plainly
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId
 from agentrail.structs import Value, decoder_of

@@ -13,7 +13,7 @@ import msgspec
 from attrs import define, field
 
 from agentrail import errors
-from agentrail.core.journal.folding import Walked
+from agentrail.core.journal.fold import Walked
 from agentrail.core.protocol.effects import Publish
 from agentrail.events import (
     AgentAbort,

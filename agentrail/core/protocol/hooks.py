@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import force_setattr
 
-from agentrail.core.values.instructions import InstructionFile
-from agentrail.core.values.notes import NoteTopic
+from agentrail.core.values.instruction_order import InstructionFile
+from agentrail.core.values.notes_markdown import NoteTopic
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import (

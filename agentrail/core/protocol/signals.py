@@ -14,17 +14,17 @@ from msgspec.structs import force_setattr
 
 from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.hooks import RequestResult
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, EffectId, ModelFacts
-from agentrail.core.protocol.stamped import (
+from agentrail.core.protocol.signal_base import (
     Asked as Asked,
     EffectOutcome as EffectOutcome,
     FinalOutcome as FinalOutcome,
     SignalId as SignalId,
     Stamped as Stamped,
 )
+from agentrail.core.protocol.tool_changes import Change
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, Event, ToolSourceState

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import CloseAgent, StartAgent
 from agentrail.core.protocol.signals import AgentCommand
-from agentrail.core.session import agent_state, agents, calls
-from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait
-from agentrail.core.session.budget import lend_to_agent
+from agentrail.core.session import agent_pool, agent_records, call_results
+from agentrail.core.session.agent_records import AgentSpec, AgentState, AgentWait
 from agentrail.core.session.cycle import take_handoff
+from agentrail.core.session.effect_owners import OfAgent
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfAgent
+from agentrail.core.session.reservations import lend_to_agent
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import CallId
@@ -47,7 +47,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def take_call(step: StepContext, state: CallState) -> CallState:
     """Carry out a call that the session answers itself."""
-    state = calls.publish_start(step, state)
+    state = call_results.publish_start(step, state)
     match state.call.name:
         case "spawn_agent":
             return _spawn(step, state)
@@ -57,9 +57,9 @@ def take_call(step: StepContext, state: CallState) -> CallState:
             return _wait(step, state)
         case "close_agent":
             return _close(step, state)
-        case agent_state.HANDOFF_TOOL:
+        case agent_records.HANDOFF_TOOL:
             return take_handoff(step, state)
-        case agent_state.SLEEP_TOOL:
+        case agent_records.SLEEP_TOOL:
             return _sleep(step, state)
         case name:
             return _refused(step, state, f"No session answers a call of {name!r}.")
@@ -131,7 +131,7 @@ def _start(step: StepContext, spec: AgentSpec, new: AgentState) -> _Answer:
     if cycle is not None:
         team = replace(team, cycle=cycle.ref, started=_started(step) + 1)
     step.data.agents = replace(team, names=team.names.added(new.name))
-    agents.put_agent(step, replace(new, loan=new.effect_id))
+    agent_pool.put_agent(step, replace(new, loan=new.effect_id))
     step.start(
         StartAgent(
             effect_id=new.effect_id,
@@ -168,11 +168,11 @@ def _limit_fault(step: StepContext) -> str | None:
             f"Agents may work {limits.max_depth} deep, and this session is as deep already: do it yourself."
         )
     if len(alive) >= limits.max_agents:
-        return f"{len(alive)} agents are alive, at most {limits.max_agents} may be: {agents.standing_of(alive)}. Close one first."
+        return f"{len(alive)} agents are alive, at most {limits.max_agents} may be: {agent_pool.standing_of(alive)}. Close one first."
     if _started(step) >= limits.max_agents_total:
         return (
             f"{limits.max_agents_total} agents were started in this cycle, and no more may be. "
-            f"Alive: {agents.standing_of(alive)}."
+            f"Alive: {agent_pool.standing_of(alive)}."
         )
     return None
 
@@ -206,9 +206,9 @@ def _sent(step: StepContext, name: str, text: str) -> _Answer:
     if agent.status == "working":
         if len(agent.inputs) >= MAX_INPUTS:
             return _Answer(fault=f"{MAX_INPUTS} inputs wait for {name} already: wait until it is idle.")
-        agents.put_agent(step, replace(agent, inputs=(*agent.inputs, text)))
+        agent_pool.put_agent(step, replace(agent, inputs=(*agent.inputs, text)))
         return _Answer(name=name, text=f"{name} is at work, and reads this when it is idle.")
-    refused = agents.prompt_agent(step, agent, text)
+    refused = agent_pool.prompt_agent(step, agent, text)
     if refused is not None:
         return _Answer(fault=refused.message)
     return _Answer(name=name, text=f"{name} works on.")
@@ -264,7 +264,7 @@ def _closed(step: StepContext, name: str, reason: str, *, is_now: bool) -> _Answ
         return _Answer(fault=_not_there(step, name, agent))
     is_now = is_now or agent.status == "idle"
     if agent.status in {"working", "idle"} or (agent.status == "closing" and is_now):
-        agents.put_agent(step, replace(agent, status="stopping" if is_now else "closing", inputs=()))
+        agent_pool.put_agent(step, replace(agent, status="stopping" if is_now else "closing", inputs=()))
         if is_now:
             step.ask(CloseAgent(effect_id=agent.effect_id, reason=reason or "closed"))
     return _Answer(name=name)
@@ -272,17 +272,17 @@ def _closed(step: StepContext, name: str, reason: str, *, is_now: bool) -> _Answ
 
 def _await(step: StepContext, state: CallState, wait: AgentWait) -> CallState:
     """Start the wait of a call, unless its condition is met already."""
-    calls.put(step, replace(state, stage="awaiting"))
-    agents.open_wait(step, wait)
-    agents.decide_waits(step)
-    return calls.one_of_batch(step, state.call.call_id)
+    call_results.put(step, replace(state, stage="awaiting"))
+    agent_pool.open_wait(step, wait)
+    agent_pool.decide_waits(step)
+    return call_results.one_of_batch(step, state.call.call_id)
 
 
 def _not_there(step: StepContext, name: str, known: AgentState | None) -> str:
     how = "never was one" if known is None else f"it is {known.status}"
     if known is None and name in step.data.agents.names:
         how = "it ended long ago"
-    return f"There is no agent {name!r:.80} to work with, {how}. Alive: {agents.standing_of(step.data.agents.alive)}."
+    return f"There is no agent {name!r:.80} to work with, {how}. Alive: {agent_pool.standing_of(step.data.agents.alive)}."
 
 
 def _text(state: CallState, key: str) -> str:
@@ -295,8 +295,8 @@ def _told(step: StepContext, state: CallState, answer: _Answer) -> CallState:
 
 
 def _done(step: StepContext, state: CallState, text: str) -> CallState:
-    return calls.answer(step, state, text, is_error=False)[0]
+    return call_results.answer(step, state, text, is_error=False)[0]
 
 
 def _refused(step: StepContext, state: CallState, text: str) -> CallState:
-    return calls.answer(step, state, text)[0]
+    return call_results.answer(step, state, text)[0]

@@ -39,19 +39,19 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import (
     agent_calls,
-    agents,
-    call_gates,
-    calls,
-    children,
-    holding,
+    agent_pool,
+    call_approval,
+    call_results,
+    child_sessions,
     interactions,
     late_values,
+    waiting_hooks,
 )
-from agentrail.core.session.budget import lend_to_child, settle_loan
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
-from agentrail.core.session.hooking import ask_plugins
+from agentrail.core.session.effect_owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
-from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
+from agentrail.core.session.plugin_hooks import ask_plugins
+from agentrail.core.session.reservations import lend_to_child, settle_loan
 from agentrail.core.session.state import BreakOff, Next, Phase
 from agentrail.core.session.step_context import StepContext, apply_changes, has_listeners
 from agentrail.core.stack.plugin_events import plugin_event
@@ -174,33 +174,33 @@ def _count_slots(step: StepContext) -> int:
 
 def _note_detached_end(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Publish the end of a detached call and add a note for the model."""
-    agents.add_note(step, _end_of(step, state, result))
+    agent_pool.add_note(step, _end_of(step, state, result))
 
 
 def _note_detached_or_wake(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Handle the end of a detached call that was not stopped: wake the session if configured, otherwise add a note."""
     words = _end_of(step, state, result)
     if step.data.config.wake_on_background_end:
-        agents.tell_or_wake(step, state.call.call_id, words)
+        agent_pool.tell_or_wake(step, state.call.call_id, words)
     else:
-        agents.add_note(step, words)
+        agent_pool.add_note(step, words)
 
 
 def _end_of(step: StepContext, state: CallState, result: ToolResult) -> str:
     """Publish the end of a detached call and return the note for the model."""
-    calls.publish_end(step, state, result)
+    call_results.publish_end(step, state, result)
     words = result.words
     if words.startswith("[") and words.endswith("]"):
         words = words[1:-1]
-    if len(words) > agents.MAX_NOTE_CHARACTERS:
-        words = f"{words[: agents.MAX_NOTE_CHARACTERS]}…"
+    if len(words) > agent_pool.MAX_NOTE_CHARACTERS:
+        words = f"{words[: agent_pool.MAX_NOTE_CHARACTERS]}…"
     call = state.call
     return f"[{call.name}, call {call.call_id}, is over in the background: {words}]"
 
 
 def detached_gone(step: StepContext, state: CallState, why: str = _GONE_WITH_ITS_PROCESS) -> None:
     """Report a detached call that was lost without an end."""
-    _note_detached_end(step, state, calls.result_of(state, why))
+    _note_detached_end(step, state, call_results.result_of(state, why))
 
 
 def detached_gone_in_a_branch(step: StepContext) -> None:
@@ -212,7 +212,7 @@ def detached_gone_in_a_branch(step: StepContext) -> None:
 
 def note_detached_stop(step: StepContext, state: CallState, text: str) -> CallState:
     """Return a detached call marked as stopping, with a note for the model."""
-    result = calls.result_of(state, text)
+    result = call_results.result_of(state, text)
     _note_detached_end(step, state, result)
     return replace(state, stage="stopping", result=result)
 
@@ -235,12 +235,12 @@ def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -
         match _validated(step, state, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
                 passed = msgspec.structs.replace(state, arguments=arguments)
-                judged, abort = call_gates.check_call(step, passed)
-                calls.put(step, put_to_people(step, judged))
+                judged, abort = call_approval.check_call(step, passed)
+                call_results.put(step, put_to_people(step, judged))
                 if abort is not None:
                     return BreakOff(abort)
             case Refused() as refusal:
-                calls.put(step, _refused(step, state, refusal))
+                call_results.put(step, _refused(step, state, refusal))
             case _ as never:
                 assert_never(never)
     return continue_batch(step)
@@ -276,7 +276,7 @@ def tool_progressed(step: StepContext, signal: ToolProgressed) -> None:
     """Publish the progress of a running tool."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
-    call = calls.one_of_batch(step, owner.call_id).call
+    call = call_results.one_of_batch(step, owner.call_id).call
     step.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
 
 
@@ -297,13 +297,13 @@ def tool_asked(step: StepContext, signal: ToolAsked) -> None:
     elif (fault := interactions.fault_of_question(signal.schema, signal.url)) is not None:
         step.refuse(signal.signal_id, ToolContractError(f"ask_user: {fault}"))
     else:
-        interactions.ask_for_tool(step, calls.one_of_batch(step, owner.call_id), signal)
+        interactions.ask_for_tool(step, call_results.one_of_batch(step, owner.call_id), signal)
 
 
 def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
     """Record the result of a call of the batch. The last one starts the next turn."""
     _settle(step, signal)
-    state = calls.one_of_batch(step, call_id)
+    state = call_results.one_of_batch(step, call_id)
     if step.data.interactions:
         interactions.withdraw(step, state.call.call_id)
     abort = None
@@ -313,11 +313,11 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
             _fill_slots(step)  # its slot is free during the pause
             return phase
     apply_changes(step, signal.changes)
-    result, also = after_tool(step, calls.finished_result(state, signal))
+    result, also = after_tool(step, call_results.finished_result(state, signal))
     abort = also if abort is None else abort  # the first one wins
-    calls.publish_end(step, state, result)
-    calls.publish_metrics(step, state, signal)
-    calls.put(step, call_gates.report_call(step, state, result, signal))
+    call_results.publish_end(step, state, result)
+    call_results.publish_metrics(step, state, signal)
+    call_results.put(step, call_approval.report_call(step, state, result, signal))
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
@@ -325,41 +325,41 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
     """Record the early answer of a call that continues in the background. Its end becomes a note."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
-    state = calls.one_of_batch(step, owner.call_id)
+    state = call_results.one_of_batch(step, owner.call_id)
     if not _has_detached_room(step):
         killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=_TOO_MANY_DETACHED[1:-1])
-        calls.drain(step, stop_call(step, state, _TOO_MANY_DETACHED, killed))
+        call_results.drain(step, stop_call(step, state, _TOO_MANY_DETACHED, killed))
         return continue_batch(step)
     interactions.withdraw(step, state.call.call_id)
     step.hand_over(signal.effect_id, OfSurvivor(state.call.call_id))
     step.data.survivors = (*step.data.survivors, msgspec.structs.replace(state, detached=True))
-    result, abort = after_tool(step, calls.detached_result(state, signal))
-    calls.publish_answer(step, result)
-    calls.publish_metrics(step, state, signal)
-    calls.put(step, call_gates.report_call(step, state, result, signal))
+    result, abort = after_tool(step, call_results.detached_result(state, signal))
+    call_results.publish_answer(step, result)
+    call_results.publish_metrics(step, state, signal)
+    call_results.put(step, call_approval.report_call(step, state, result, signal))
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
 def host_judged(step: StepContext, signal: HostJudged, call_id: CallId) -> Next:
     """Continue a call after the host's verdict."""
-    judged, abort = call_gates.take_verdict(step, calls.one_of_batch(step, call_id), signal)
-    calls.put(step, put_to_people(step, judged))
+    judged, abort = call_approval.take_verdict(step, call_results.one_of_batch(step, call_id), signal)
+    call_results.put(step, put_to_people(step, judged))
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
 def host_told(step: StepContext, phase: Phase, signal: HostTold, call_id: CallId) -> Next:
     """Continue the batch that waited until the host was notified of a call. A batch that was aborted did not wait."""
-    state = calls.find_call(step, call_id)
+    state = call_results.find_call(step, call_id)
     if state is None or state.effect_id != signal.effect_id:
         return phase
-    calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+    call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
     return continue_batch(step)
 
 
 def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
     """Remove a call that was answered when it was stopped. If it still took effect, the model is informed."""
     _settle(step, signal)
-    state = calls.find_call(step, call_id)
+    state = call_results.find_call(step, call_id)
     # The owner of the open effect tells whose value this is.
     value = None if signal.value is None else msgspec.structs.replace(signal.value, call_id=call_id)
     # A detached call may still belong to the batch, where it is answered.
@@ -371,7 +371,7 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
     done = msgspec.structs.replace(state, stage="done", effect_id=None)
     if value is not None:
         done = msgspec.structs.replace(done, result=late_values.publish_effect(step, value))
-    calls.put(step, done)
+    call_results.put(step, done)
     return continue_batch(step)
 
 
@@ -380,14 +380,14 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     _settle(step, signal)
     state = next(call for call in step.data.survivors if call.call.call_id == call_id)
     apply_changes(step, signal.changes)
-    result = calls.finished_result(state, signal)
+    result = call_results.finished_result(state, signal)
     if state.detached:
         _note_detached_or_wake(step, state, result)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
-    calls.publish_end(step, state, result)
-    calls.publish_metrics(step, state, signal)
-    call_gates.report_call(step, state, result, signal)
+    call_results.publish_end(step, state, result)
+    call_results.publish_metrics(step, state, signal)
+    call_approval.report_call(step, state, result, signal)
     _take_note(
         step, f"[The call of {state.call.name} that was still running at the abort has ended: {result.words}]"
     )
@@ -410,19 +410,19 @@ def child_ended(step: StepContext, phase: Phase, signal: ToolFinished) -> Phase:
 
 def agent_idled(step: StepContext, phase: Phase, signal: AgentIdled, name: str) -> Next:
     """Handle the end of an agent's cycle. A call of the batch may have waited for it."""
-    agents.idled(step, name, signal)
+    agent_pool.idled(step, name, signal)
     return _fill_freed_slots(step, phase)
 
 
 def agent_ended(step: StepContext, phase: Phase, signal: AgentEnded, name: str) -> Next:
     """Handle the end of an agent. A call of the batch may have waited for it."""
-    agents.ended(step, name, signal)
+    agent_pool.ended(step, name, signal)
     return _fill_freed_slots(step, phase)
 
 
 def wait_is_over(step: StepContext, call_id: CallId) -> Next:
     """Answer a call that has waited for agents until its time limit."""
-    agents.expire_wait(step, call_id)
+    agent_pool.expire_wait(step, call_id)
     return continue_batch(step)
 
 
@@ -442,11 +442,11 @@ def after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str |
 
 def pause_is_over(step: StepContext, call_id: CallId) -> Next:
     """Queue a failed call for a slot again after its pause."""
-    state = calls.one_of_batch(step, call_id)
+    state = call_results.one_of_batch(step, call_id)
     again = msgspec.structs.replace(
         state, stage="waiting", effect_id=None, attempt=state.attempt + 1, due_at_ms=0
     )
-    calls.put(step, again)
+    call_results.put(step, again)
     return continue_batch(step)
 
 
@@ -472,13 +472,13 @@ def drained(step: StepContext, phase: Phase) -> Next:
     step.data.survivors = tuple(state for state in step.data.survivors if state.stage != "stopping")
     for state in step.data.batch:
         if state.stage == "stopping":
-            calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+            call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
     return _fill_freed_slots(step, phase)
 
 
 def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
     """Stop one call in any stage. The other calls of its batch continue."""
-    state = calls.find_call(step, signal.call_id)
+    state = call_results.find_call(step, signal.call_id)
     survivor = next(
         (one for one in step.data.survivors if one.call.call_id == signal.call_id and one.stage == "running"),
         None,
@@ -499,7 +499,7 @@ def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
             step, interactions.of_call(step, state.call.call_id), "aborted", "abort"
         )
     killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason)
-    calls.drain(step, stop_call(step, state, text, killed))
+    call_results.drain(step, stop_call(step, state, text, killed))
     step.reply(signal.signal_id, None)
     return decided(step, "tool_rejected", resume=step.cycle.resume)
 
@@ -513,7 +513,7 @@ def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
     if released:
         interactions.end_wait(step, trigger)
     for state in released:
-        calls.put(step, put_to_people(step, state))
+        call_results.put(step, put_to_people(step, state))
     batch = step.data.batch
     if step.suspended and (batch.has_any(GOES_ON_BY_ITSELF) or batch.count("done") == len(batch)):
         interactions.end_wait(step, trigger)
@@ -529,16 +529,16 @@ def stop_call(step: StepContext, state: CallState, text: str, *between: Event) -
         step.cancel(ClearTimer(effect_id=state.effect_id))
     interactions.withdraw(step, state.call.call_id)
     if state.stage == "awaiting":
-        agents.withdraw_wait(step, state.call.call_id)
-    done, _ = calls.answer(step, state, text, *between)
+        agent_pool.withdraw_wait(step, state.call.call_id)
+    done, _ = call_results.answer(step, state, text, *between)
     if state.stage == "checking" and state.effect_id is not None:
         step.cancel(CancelPluginRequest(effect_id=state.effect_id))
-        calls.put(step, done)
+        call_results.put(step, done)
         return (state.effect_id,)
     if state.stage != "running" or state.effect_id is None:
-        calls.put(step, done)
+        call_results.put(step, done)
         return ()
-    calls.put(step, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))
+    call_results.put(step, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))
     step.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
     return (state.effect_id,)
 
@@ -561,17 +561,17 @@ def skip_for_steering(step: StepContext) -> None:
     """Skip calls because of a steer. Immune calls that need no user finish, and calls that wait for agents are answered."""
     attempts: list[EffectId] = []
     if step.data.agents.waits:
-        agents.wake_waits(step)
+        agent_pool.wake_waits(step)
     for state in step.data.batch:
         if state.stage == "asking":
             interaction = interactions.of_call(step, state.call.call_id)
             interactions.close_interaction(step, interaction, "superseded", "superseded")
-        elif state.stage == "awaiting" or state.result is not None or calls.is_immune(step, state):
+        elif state.stage == "awaiting" or state.result is not None or call_results.is_immune(step, state):
             continue
         name, call_id = state.call.name, state.call.call_id
         skipped = ToolSkippedForSteering(name=name, call_id=call_id, reason=_SKIPPED)
         attempts += stop_call(step, state, _SKIPPED, skipped)
-    calls.drain(step, tuple(attempts))
+    call_results.drain(step, tuple(attempts))
 
 
 def into_history(step: StepContext) -> None:
@@ -587,7 +587,7 @@ def _close(step: StepContext) -> Next:
     notes, abort = _look_for_loops(step, batch)
     if abort is None and has_listeners(step, AfterToolBatch):
         results = tuple(state.result for state in batch if state.result is not None)
-        outcome = holding.ask_behind_batch(step, AfterToolBatch(results=results), notes)
+        outcome = waiting_hooks.ask_behind_batch(step, AfterToolBatch(results=results), notes)
         if step.data.held is not None:
             return Phase.RUNNING
         abort = outcome.abort
@@ -617,15 +617,15 @@ def put_to_people(step: StepContext, state: CallState) -> CallState:
         return state
     is_as_shown = state.bound_to in (None, hash_arguments(state.arguments))
     if not is_as_shown:
-        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
+        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
     for_client = spec.answered_by == "client"
     misfit = None
     if not for_client:
         arguments = state.arguments
         misfit = interactions.fault_of_question(arguments.get("schema"), arguments.get("url"))
     if misfit is not None:
-        return calls.answer(step, state, f'Invalid arguments for "{state.call.name}": {misfit}')[0]
-    started = calls.publish_start(step, state)
+        return call_results.answer(step, state, f'Invalid arguments for "{state.call.name}": {misfit}')[0]
+    started = call_results.publish_start(step, state)
     seconds = spec.timeout_seconds
     timeout_ms = step.data.config.question_timeout_ms if seconds is None else round(seconds * 1000)
     if for_client:
@@ -638,7 +638,7 @@ def put_to_people(step: StepContext, state: CallState) -> CallState:
 def _refused(step: StepContext, state: CallState, refusal: Refused) -> CallState:
     call = state.call
     unknown = [ToolCallUnknown(name=call.name, call_id=call.call_id)] if refusal.unknown else []
-    return calls.answer(step, state, refusal.text, *unknown)[0]
+    return call_results.answer(step, state, refusal.text, *unknown)[0]
 
 
 def _fill_freed_slots(step: StepContext, phase: Phase) -> Next:
@@ -654,12 +654,12 @@ def _fill_slots(step: StepContext) -> None:
         free = max(free, 1)
     while (state := step.data.batch.next_waiting()) is not None:
         if state.is_of_machine:
-            calls.put(step, _answer_ourselves(step, state))
+            call_results.put(step, _answer_ourselves(step, state))
             continue
         if free <= 0:
             return
         begun = _begin(step, state)
-        calls.put(step, begun)
+        call_results.put(step, begun)
         free -= begun.stage == "running"
 
 
@@ -673,7 +673,7 @@ def _begin(step: StepContext, state: CallState) -> CallState:
 def _answer_ourselves(step: StepContext, state: CallState) -> CallState:
     """Answer a call from the session's own data, or make it wait for agents. It takes no slot."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
-        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
+        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
     return agent_calls.take_call(step, state)
 
 
@@ -684,14 +684,14 @@ def _run(step: StepContext, state: CallState) -> CallState:
     is_known = state.bound_to is None and state.arguments_hash
     arguments_hash = state.arguments_hash if is_known else hash_arguments(state.arguments)
     if state.bound_to not in (None, arguments_hash):
-        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
-    if calls.began_before_drift(step.data, state):
-        return calls.answer(step, state, calls.OUTCOME_UNKNOWN)[0]
+        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
+    if call_results.began_before_drift(step.data, state):
+        return call_results.answer(step, state, call_results.OUTCOME_UNKNOWN)[0]
     effect_id = step.mint("t")
     operation_id = state.operation_id or operation_id_of(
         config.session_id, step.data.minted, call.name, arguments_hash
     )
-    calls.publish_start(step, state)
+    call_results.publish_start(step, state)
     step.start(
         RunTool(
             effect_id=effect_id,
@@ -726,19 +726,19 @@ def _run(step: StepContext, state: CallState) -> CallState:
 def _spawn(step: StepContext, state: CallState) -> CallState:
     """Start the child session of a call with its share of the budget. Without budget left, answer the call at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
-        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
-    if calls.began_before_drift(step.data, state):
-        return calls.answer(step, state, calls.OUTCOME_UNKNOWN)[0]
-    kind = children.kind_of_child(state)
-    fault = children.kind_fault(step, kind) or children.depth_fault(step)
+        return call_results.answer(step, state, ARGUMENTS_CHANGED)[0]
+    if call_results.began_before_drift(step.data, state):
+        return call_results.answer(step, state, call_results.OUTCOME_UNKNOWN)[0]
+    kind = child_sessions.kind_of_child(state)
+    fault = child_sessions.kind_fault(step, kind) or child_sessions.depth_fault(step)
     if fault is not None:
-        return calls.answer(step, state, fault)[0]
+        return call_results.answer(step, state, fault)[0]
     effect_id = step.mint("t")
-    budget = lend_to_child(step, effect_id, children.shares(step))
+    budget = lend_to_child(step, effect_id, child_sessions.shares(step))
     if isinstance(budget, ErrorInfo):
         step.unmint()
-        return calls.answer(step, state, budget.message)[0]
-    started = calls.publish_start(step, state)
+        return call_results.answer(step, state, budget.message)[0]
+    started = call_results.publish_start(step, state)
     call = state.call
     step.start(
         SpawnChild(
@@ -780,7 +780,7 @@ def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[b
 def _wait_to_retry(step: StepContext, state: CallState) -> None:
     timer = step.mint("w")
     step.start(SetTimer(effect_id=timer, at_ms=state.due_at_ms), OfRetry(state.call.call_id))
-    calls.put(step, msgspec.structs.replace(state, effect_id=timer))
+    call_results.put(step, msgspec.structs.replace(state, effect_id=timer))
 
 
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
@@ -789,8 +789,8 @@ def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) 
         _stop_at_work(step, state, note_detached_stop(step, state, text))
         return
     step.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
-    result = calls.result_of(state, text)
-    calls.publish_end(step, state, result)
+    result = call_results.result_of(state, text)
+    call_results.publish_end(step, state, result)
     _take_note(step, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]")
     _stop_at_work(step, state, msgspec.structs.replace(state, stage="stopping", result=result))
 
@@ -799,7 +799,7 @@ def _stop_at_work(step: StepContext, state: CallState, stopping: CallState) -> N
     step.data.survivors = tuple(stopping if one is state else one for one in step.data.survivors)
     assert state.effect_id is not None  # noqa: S101 - a survivor runs
     step.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
-    calls.drain(step, (state.effect_id,))
+    call_results.drain(step, (state.effect_id,))
 
 
 def _take_note(step: StepContext, note: str) -> None:
@@ -808,7 +808,7 @@ def _take_note(step: StepContext, note: str) -> None:
 
 def survivor_ended(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Publish the end of a call spared by an abort, and add a note before the next prompt."""
-    calls.publish_end(step, state, result)
+    call_results.publish_end(step, state, result)
     _take_note(
         step, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
     )

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.protocol.signals import AnswerCall
-from agentrail.core.session import batch, calls, interactions
+from agentrail.core.session import batch, call_results, interactions
 from agentrail.core.session.state import BreakOff, Interaction, Next, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import AgentrailError, InvalidResponse
@@ -30,10 +30,10 @@ def answer_call(step: StepContext, phase: Phase, signal: AnswerCall) -> Next:
         step.refuse(signal.signal_id, error)
         return phase
     interactions.close_interaction(step, interaction, "approved", "client")
-    state = calls.one_of_batch(step, interaction.asked.call_id)
-    result, abort = batch.after_tool(step, calls.finished_result(state, signal))
-    calls.publish_end(step, state, result)
-    calls.put(step, msgspec.structs.replace(state, stage="done", result=result))
+    state = call_results.one_of_batch(step, interaction.asked.call_id)
+    result, abort = batch.after_tool(step, call_results.finished_result(state, signal))
+    call_results.publish_end(step, state, result)
+    call_results.put(step, msgspec.structs.replace(state, stage="done", result=result))
     step.reply(signal.signal_id, None)
     if abort is not None:
         interactions.end_wait(step, "client_answer")

@@ -9,8 +9,8 @@ from typing import Final, Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from agentrail.core.policy.context import Outgoing, outgoing
 from agentrail.core.policy.patience import FIRST_REPORT_MS, StallClock, decide_stall
+from agentrail.core.policy.request_context import Outgoing, outgoing
 from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn, ResponseFormat, document_in
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.effects import CancelStream, SetTimer, StartStream, stall_timer_of
@@ -26,20 +26,14 @@ from agentrail.core.protocol.signals import (
     ToolSourceReported,
     UpdatePluginOpts,
 )
-from agentrail.core.session import agents, calls, compaction, holding
-from agentrail.core.session.agent_state import ActingAgent, AgentSpec
-from agentrail.core.session.budget import reserve_request
-from agentrail.core.session.hooking import ask_plugins, context_of
+from agentrail.core.session import agent_pool, call_results, compaction_run, waiting_hooks
+from agentrail.core.session.agent_records import ActingAgent, AgentSpec
+from agentrail.core.session.effect_owners import OfStallTimer, OfStream
+from agentrail.core.session.inline_tags import visible_text
 from agentrail.core.session.open_calls import NO_CALLS, CallState
-from agentrail.core.session.owners import OfStallTimer, OfStream
-from agentrail.core.session.projection import (
-    LAST_TURN_NOTE,
-    cycle_messages_of,
-    digest_of,
-    model_of,
-    request_of,
-)
+from agentrail.core.session.plugin_hooks import ask_plugins, context_of
 from agentrail.core.session.receipts import ToolsReceipt
+from agentrail.core.session.reservations import reserve_request
 from agentrail.core.session.state import (
     BreakOff,
     Cycle,
@@ -61,10 +55,16 @@ from agentrail.core.session.step_context import (
     say_queued,
     take_context,
 )
-from agentrail.core.session.tags import visible_text
-from agentrail.core.stack.loading import PluginEntry
-from agentrail.core.stack.narrowing import narrow_stack, replace_unsafe
-from agentrail.core.stack.outcome import Outcome
+from agentrail.core.session.views import (
+    LAST_TURN_NOTE,
+    cycle_messages_of,
+    digest_of,
+    model_of,
+    request_of,
+)
+from agentrail.core.stack.hook_outcome import Outcome
+from agentrail.core.stack.inherited_stack import narrow_stack, replace_unsafe
+from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.stack.plugin_changes import (
     ChangedStack,
     attach_plugin,
@@ -189,7 +189,7 @@ def _narrow(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
     step.data.plugin_states = changed.states
     for state in step.data.batch:
         if state.judged_by:
-            calls.put(step, msgspec.structs.replace(state, judged_by=()))
+            call_results.put(step, msgspec.structs.replace(state, judged_by=()))
     step.reply(signal.signal_id, None)
     return phase
 
@@ -280,7 +280,7 @@ def take_handoff(step: StepContext, state: CallState) -> CallState:
     except PluginError as error:
         return _refused(step, state, f"Nothing is handed over: {error}")
     step.data.acting = replace(data.acting, next=name, note=said)
-    return calls.answer(step, state, f"{name} goes on from here.", is_error=False)[0]
+    return call_results.answer(step, state, f"{name} goes on from here.", is_error=False)[0]
 
 
 def hand_over(step: StepContext, name: str) -> None:
@@ -357,7 +357,7 @@ def _take_tools(step: StepContext, tools: Toolbox, generation: int) -> None:
 
 
 def _refused(step: StepContext, state: CallState, text: str) -> CallState:
-    return calls.answer(step, state, text)[0]
+    return call_results.answer(step, state, text)[0]
 
 
 _NOT_ANSWERS: Final = frozenset({"max_turns", "not_resumed", "superseded"})
@@ -377,7 +377,7 @@ def start_next(step: StepContext) -> Next:
 def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome:
     """Ask the plugins about a prompt that is about to start. A plugin's request may hold it."""
     text = "\n".join(block.text for block in prompt.content if isinstance(block, Text))
-    return holding.ask_about_prompt(step, BeforePrompt(text=text, content=prompt.content), prompt)
+    return waiting_hooks.ask_about_prompt(step, BeforePrompt(text=text, content=prompt.content), prompt)
 
 
 def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
@@ -430,7 +430,7 @@ def start_without_words(step: StepContext, signal: GoOn) -> Next:
 
 def _say_notes(step: StepContext) -> None:
     """Add the output of survivors and background agents since then to the history."""
-    notes = tuple(Text(text=note) for note in (*step.data.notes, *agents.take_notes(step)))
+    notes = tuple(Text(text=note) for note in (*step.data.notes, *agent_pool.take_notes(step)))
     step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
     step.data.notes = ()
 
@@ -478,7 +478,7 @@ def begin_turn(step: StepContext) -> Next:
         hand_over(step, step.data.acting.next)
         before = step.cycle
     if step.data.agents.notes:
-        content = tuple(Text(text=note) for note in agents.take_notes(step))
+        content = tuple(Text(text=note) for note in agent_pool.take_notes(step))
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
     if step.data.steers:
         _apply_steers(step)
@@ -498,7 +498,7 @@ def ask_and_send(step: StepContext) -> Next:
         abort = _ask_about_request(step)
         if abort is not None:
             return BreakOff(abort)
-    return Phase.RUNNING if compaction.begin_compaction(step) else send_request(step)
+    return Phase.RUNNING if compaction_run.begin_compaction(step) else send_request(step)
 
 
 def _ask_about_request(step: StepContext) -> str | None:
@@ -547,7 +547,7 @@ def go_on_with_context(step: StepContext, signal: ContextGathered) -> Next:
         if abort is not None:
             return BreakOff(abort)
     if context.tokens or step.data.compact_asked is not None:
-        return Phase.RUNNING if compaction.begin_compaction(step) else send_request(step)
+        return Phase.RUNNING if compaction_run.begin_compaction(step) else send_request(step)
     return send_request(step)
 
 
@@ -618,7 +618,7 @@ def finish(step: StepContext, stop_reason: EndReason) -> Next:
     if turns_left and stop_reason != "superseded" and (step.data.steers or step.data.interventions):
         return begin_turn(step)
     if stop_reason not in _NOT_ANSWERS and has_listeners(step, BeforeFinish):
-        outcome = holding.ask_about_end(step, stop_reason)
+        outcome = waiting_hooks.ask_about_end(step, stop_reason)
         return Phase.RUNNING if step.data.held is not None else finish_checked(step, stop_reason, outcome)
     return _finish_answered(step, stop_reason)
 
@@ -667,8 +667,8 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
         step.reply(asker, ended.text)
     if step.data.steers:
         requeue_steers(step)
-    if step.data.agents.is_waking and agents.may_be_woken(step):
-        agents.wake_after_cycle(step)
+    if step.data.agents.is_waking and agent_pool.may_be_woken(step):
+        agent_pool.wake_after_cycle(step)
     return Phase.IDLE
 
 

@@ -11,11 +11,11 @@ import msgspec
 
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.signals import Approve, Asked, Decline, Reject, Respond
-from agentrail.core.session import batch, call_gates, calls, cycle, interactions
+from agentrail.core.session import batch, call_approval, call_results, cycle, interactions
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import BreakOff, Interaction, Next, Phase
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.values.forms import read_form
+from agentrail.core.values.question_forms import read_form
 from agentrail.errors import (
     AgentrailError,
     AnswerNotOffered,
@@ -62,12 +62,12 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
     is_edited = arguments is not None
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
-    calls.put(step, state)
+    call_results.put(step, state)
     always = signal.how == "always"
-    state, abort = call_gates.check_decided(step, state, asked, always=always, is_edited=is_edited)
-    calls.put(step, state)
+    state, abort = call_approval.check_decided(step, state, asked, always=always, is_edited=is_edited)
+    call_results.put(step, state)
     if always and state.stage == "waiting" and abort is None:
-        abort = call_gates.allow_from_now_on(step, state)
+        abort = call_approval.allow_from_now_on(step, state)
     step.reply(signal.signal_id, None)
     return _go_on(step, abort, resume=signal.auto_resume)
 
@@ -86,11 +86,11 @@ def resolve(
     state = interactions.released(_call_of(step, interaction), interaction)
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - a prompt can decide nothing else
-    calls.put(step, state)
-    state, abort = call_gates.check_decided(step, state, asked, always=decision == "always")
-    calls.put(step, state)
+    call_results.put(step, state)
+    state, abort = call_approval.check_decided(step, state, asked, always=decision == "always")
+    call_results.put(step, state)
     if decision == "always" and state.stage == "waiting" and abort is None:
-        abort = call_gates.allow_from_now_on(step, state)
+        abort = call_approval.allow_from_now_on(step, state)
     return _go_on(step, abort, resume=True)
 
 
@@ -180,7 +180,7 @@ def time_is_up(
     seconds = f"{(asked.expires_at_ms - asked.requested_at_ms) / 1000:g} s"
     if isinstance(asked, PendingClientCall):
         why = f"The client did not answer within {seconds}."
-        _answer(step, interaction, calls.in_doubt(_call_of(step, interaction), why))
+        _answer(step, interaction, call_results.in_doubt(_call_of(step, interaction), why))
     elif isinstance(asked, Question):
         text = f"The user did not answer within {seconds}. Go on with your best assumption and say which one it is."
         _answer(step, interaction, text, is_error=False)
@@ -196,7 +196,9 @@ def supersede(step: StepContext) -> None:
         state = _call_of(step, interaction)
         is_of_client = isinstance(interaction.asked, PendingClientCall)
         _answer(
-            step, interaction, calls.in_doubt(state, SUPERSEDED_AT_CLIENT) if is_of_client else SUPERSEDED
+            step,
+            interaction,
+            call_results.in_doubt(state, SUPERSEDED_AT_CLIENT) if is_of_client else SUPERSEDED,
         )
     batch.into_history(step)
     interactions.end_wait(step, "superseded")
@@ -251,7 +253,7 @@ def _command_of(interaction: Interaction) -> str | None:
 
 
 def _call_of(step: StepContext, interaction: Interaction) -> CallState:
-    state = calls.find_call(step, interaction.asked.call_id)
+    state = call_results.find_call(step, interaction.asked.call_id)
     assert state is not None  # noqa: S101 - each interaction belongs to a call that is asking
     return state
 
@@ -311,8 +313,8 @@ def _answer(
     details: JsonValue = None,
 ) -> None:
     state = _call_of(step, interaction)
-    done, _ = calls.answer(step, state, text, *between, is_error=is_error, details=details)
-    calls.put(step, done)
+    done, _ = call_results.answer(step, state, text, *between, is_error=is_error, details=details)
+    call_results.put(step, done)
 
 
 def _refuse(step: StepContext, phase: Phase, signal: Asked, error: AgentrailError) -> Phase:

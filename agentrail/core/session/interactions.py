@@ -14,12 +14,12 @@ from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolAsked
-from agentrail.core.session import calls, rules
+from agentrail.core.session import approval_rules, call_results
+from agentrail.core.session.effect_owners import OfInteraction
 from agentrail.core.session.open_calls import CallState, WantedApproval
-from agentrail.core.session.owners import OfInteraction
 from agentrail.core.session.state import Interaction, Resolved
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.values.forms import fault_of_form, fault_of_url
+from agentrail.core.values.question_forms import fault_of_form, fault_of_url
 from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
 from agentrail.events import (
     AgentResumed,
@@ -237,19 +237,19 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
     if approved.bound_to != hash_arguments(approved.arguments):
         return ()
     decided: list[Interaction] = []
-    rule = rules.allow(step, approved.call.name, approved.arguments)
+    rule = approval_rules.allow(step, approved.call.name, approved.arguments)
     step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact))
     for interaction in step.data.interactions:
         asked = interaction.asked
         if not isinstance(asked, Approval) or "always" not in asked.permission_options:
             continue
-        state = calls.one_of_batch(step, asked.call_id)
+        state = call_results.one_of_batch(step, asked.call_id)
         # The arguments shown are not those that the user wrote, and no rule covers them.
         if state.stage == "asking" and state.bound_to is not None:
             continue
-        if rules.is_allowed(step.data.rules, asked.tool, asked.arguments):
+        if approval_rules.is_allowed(step.data.rules, asked.tool, asked.arguments):
             close_interaction(step, interaction, "approved", "rule")
-            calls.put(step, released(state, interaction))
+            call_results.put(step, released(state, interaction))
             decided.append(interaction)
     return tuple(decided)
 

@@ -1,6 +1,6 @@
 """`step(state, signal) -> (state, effects)`: the only way to advance a session.
 
-`legality.py` holds the transition table and `TAKERS` maps each signal to its handler. Nothing else decides.
+`transitions.py` holds the transition table and `TAKERS` maps each signal to its handler. Nothing else decides.
 
 | | in a step | repeated if |
 |---|---|---|
@@ -39,22 +39,22 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import GoOn, Prompt, Steer
 from agentrail.core.session import (
     agent_calls,
-    agents,
+    agent_pool,
+    approval_rules,
     batch,
-    children,
+    child_sessions,
     client_calls,
-    compaction,
+    compaction_run,
     cycle,
     cycle as settings,
     decisions,
-    holding,
+    effect_owners,
     interactions,
-    owners,
     receipts,
     recovery,
     response,
-    rules,
     teardown,
+    waiting_hooks,
 )
 from agentrail.core.session.decisions import (
     find_approval_in_chat,
@@ -63,9 +63,7 @@ from agentrail.core.session.decisions import (
     resolve,
     supersede,
 )
-from agentrail.core.session.hooking import ask_plugins, plugin_request_finished
-from agentrail.core.session.legality import LEGALITY, Verdict, is_ephemeral_signal, verdict
-from agentrail.core.session.projection import snapshot_of, status_of
+from agentrail.core.session.plugin_hooks import ask_plugins, plugin_request_finished
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.session.recorded_calls import RecordedCalls
 from agentrail.core.session.state import (
@@ -88,9 +86,11 @@ from agentrail.core.session.step_context import (
     say_received,
     waiting_prompt,
 )
-from agentrail.core.stack.loading import EMPTY_STACK, NO_STATES, PluginStates, Stack
-from agentrail.core.stack.outcome import Injected, Outcome
-from agentrail.core.values.importing import import_messages
+from agentrail.core.session.transitions import LEGALITY, Verdict, is_ephemeral_signal, verdict
+from agentrail.core.session.views import snapshot_of, status_of
+from agentrail.core.stack.hook_outcome import Injected, Outcome
+from agentrail.core.stack.loaded_stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.values.import_history import import_messages
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import (
     CannotGoOn,
@@ -254,9 +254,11 @@ def settle_step(step: StepContext, after: Next) -> Phase:
         after = teardown.abort_by_plugin(step, after.reason)
     held = step.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (step.data.cycle is None):
-        holding.back_to_queue(step)  # judged while a cycle was suspended. That cycle has resumed or ended
+        waiting_hooks.back_to_queue(
+            step
+        )  # judged while a cycle was suspended. That cycle has resumed or ended
     if step.data.wishes or step.data.loans:
-        children.look_after(step)
+        child_sessions.look_after(step)
     if after is _IDLE:
         if step.data.updates:
             settings.apply_updates(step)
@@ -319,7 +321,7 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
         return _start_cycle(step, phase, prompt)
     if data.cycle is not None and phase is Phase.IDLE:
         if data.held is not None:
-            holding.back_to_queue(step)
+            waiting_hooks.back_to_queue(step)
         supersede(step)
     position = len(step.data.queue)
     step.data.queue = (*step.data.queue, prompt)
@@ -388,7 +390,7 @@ def continue_prompt(
 ) -> Next:
     """Continue a held prompt with the plugin's result, unless another hook holds it again."""
     waiting = step.data.interventions
-    outcome = holding.go_on_asking(step, result, is_late=is_late)
+    outcome = waiting_hooks.go_on_asking(step, result, is_late=is_late)
     return phase if step.data.held is not None else _checked_prompt(step, prompt, outcome, waiting)
 
 
@@ -450,7 +452,7 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
     if held is not None and held.notes is None and phase is Phase.RUNNING and cycle.has_turns_left(step):
         # Another turn follows whatever the plugin decides about this answer, so the session stops waiting for
         # it.
-        holding.decide_without(step)
+        waiting_hooks.decide_without(step)
         return cycle.begin_turn(step)
     return hear_steer(step) if step.data.batch else phase
 
@@ -557,10 +559,10 @@ def _give_steer_receipt(step: StepContext, signal: Steer, receipt: SteerReceipt)
 
 def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
     """Resume at the hook that was held."""
-    held = holding.now_held(step)
+    held = waiting_hooks.now_held(step)
     if held.prompt is not None:
         return continue_prompt(step, phase, held.prompt, result, is_late=is_late)
-    outcome = holding.go_on_asking(step, result, is_late=is_late)
+    outcome = waiting_hooks.go_on_asking(step, result, is_late=is_late)
     if step.data.held is not None:
         return phase
     if held.stop_reason is not None:
@@ -578,65 +580,69 @@ def _compact(step: StepContext, phase: Phase, signal: signals.Compact) -> Phase:
         step.data.compact_asked = signal.reason or "asked"
     step.reply(signal.signal_id, None)
     is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
-    return Phase.RUNNING if is_free and compaction.begin_compaction(step) else phase
+    return Phase.RUNNING if is_free and compaction_run.begin_compaction(step) else phase
 
 
 def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
     """Close a finished effect and resume its owner."""
     owner = step.ended(signal.effect_id)
     match owner, signal:
-        case owners.OfStream(), signals.ResponseCompleted():
+        case effect_owners.OfStream(), signals.ResponseCompleted():
             return response.completed(step, phase, signal)
-        case owners.OfCall(call_id), signals.ToolFinished():
+        case effect_owners.OfCall(call_id), signals.ToolFinished():
             return batch.call_finished(step, phase, signal, call_id)
-        case owners.OfStream(), signals.StreamFailed():
+        case effect_owners.OfStream(), signals.StreamFailed():
             return response.response_failed(step, phase, signal)
-        case owners.OfStallTimer(), signals.TimerFired():
+        case effect_owners.OfStallTimer(), signals.TimerFired():
             return response.look_at_silence(step, phase, signal)
-        case owners.OfPause(), signals.TimerFired():
+        case effect_owners.OfPause(), signals.TimerFired():
             return cycle.send_request(step)
-        case owners.OfRetry(call_id), signals.TimerFired():
+        case effect_owners.OfRetry(call_id), signals.TimerFired():
             return batch.pause_is_over(step, call_id)
-        case owners.OfStoppedCall(call_id), signals.ToolFinished():
+        case effect_owners.OfStoppedCall(call_id), signals.ToolFinished():
             return batch.stopped_call_ended(step, phase, signal, call_id)
-        case owners.OfSurvivor(call_id), signals.ToolFinished():
+        case effect_owners.OfSurvivor(call_id), signals.ToolFinished():
             return batch.survivor_finished(step, phase, signal, call_id)
-        case owners.OfChild(), signals.ToolFinished():
+        case effect_owners.OfChild(), signals.ToolFinished():
             return batch.child_ended(step, phase, signal)
-        case owners.OfLoan(), signals.ToolFinished():
+        case effect_owners.OfLoan(), signals.ToolFinished():
             return batch.loan_ended(step, phase, signal)
-        case owners.OfHostCheck(call_id), signals.HostJudged():
+        case effect_owners.OfHostCheck(call_id), signals.HostJudged():
             return batch.host_judged(step, signal, call_id)
-        case owners.OfHostReport(call_id), signals.HostTold():
+        case effect_owners.OfHostReport(call_id), signals.HostTold():
             return batch.host_told(step, phase, signal, call_id)
-        case owners.OfAgent(name), signals.AgentEnded():
+        case effect_owners.OfAgent(name), signals.AgentEnded():
             return batch.agent_ended(step, phase, signal, name)
-        case owners.OfAgentWait(call_id), signals.TimerFired():
+        case effect_owners.OfAgentWait(call_id), signals.TimerFired():
             return batch.wait_is_over(step, call_id)
-        case owners.OfInteraction(interaction_id), signals.TimerFired():
+        case effect_owners.OfInteraction(interaction_id), signals.TimerFired():
             return decisions.time_is_up(step, phase, interaction_id)
-        case owners.OfPluginRequest() as asked, signals.PluginRequestFinished():
+        case effect_owners.OfPluginRequest() as asked, signals.PluginRequestFinished():
             plugin_request_finished(step, asked, signal)
             return phase
-        case owners.OfContext(), signals.ContextGathered():
+        case effect_owners.OfContext(), signals.ContextGathered():
             return cycle.go_on_with_context(step, signal)
-        case owners.OfHeldHook(), signals.PluginRequestFinished():
+        case effect_owners.OfHeldHook(), signals.PluginRequestFinished():
             return _go_on_held(step, phase, signal.result)
-        case owners.OfHoldTimer(), signals.TimerFired():
+        case effect_owners.OfHoldTimer(), signals.TimerFired():
             # The usage of an abandoned request is unknown, so its whole reservation is booked.
-            return _go_on_held(step, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
-        case owners.OfSummary(), signals.ResponseCompleted():
-            compaction.summarised(step, signal.message.text, signal.usage)
+            return _go_on_held(
+                step, phase, RequestFailed(error=waiting_hooks.TOO_LATE, usage=None), is_late=True
+            )
+        case effect_owners.OfSummary(), signals.ResponseCompleted():
+            compaction_run.summarised(step, signal.message.text, signal.usage)
             return phase
-        case owners.OfSummary() | owners.OfTranscript(), signals.StreamFailed():
-            return cycle.go_on_after_compaction(step, compaction.go_on_without_summary(step, signal.usage))
-        case owners.OfSummaryTimer(), signals.TimerFired():
-            return cycle.go_on_after_compaction(step, compaction.stop_waiting(step))
-        case owners.OfTranscript(), signals.PluginRequestFinished():
-            return cycle.go_on_after_compaction(step, compaction.saved(step, signal.result))
-        case owners.OfDrain(), signals.TeardownFinished():
+        case effect_owners.OfSummary() | effect_owners.OfTranscript(), signals.StreamFailed():
+            return cycle.go_on_after_compaction(
+                step, compaction_run.go_on_without_summary(step, signal.usage)
+            )
+        case effect_owners.OfSummaryTimer(), signals.TimerFired():
+            return cycle.go_on_after_compaction(step, compaction_run.stop_waiting(step))
+        case effect_owners.OfTranscript(), signals.PluginRequestFinished():
+            return cycle.go_on_after_compaction(step, compaction_run.saved(step, signal.result))
+        case effect_owners.OfDrain(), signals.TeardownFinished():
             return batch.drained(step, phase)
-        case owners.OfTeardown(), signals.TeardownFinished():
+        case effect_owners.OfTeardown(), signals.TeardownFinished():
             teardown.teardown_settled(step, signal.receipt, signal.values)
             return phase
         case _:
@@ -646,7 +652,7 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
 
 def _agent_idled(step: StepContext, phase: Phase, signal: signals.AgentIdled) -> Next:
     owner = step.data.open.get(signal.effect_id)
-    assert isinstance(owner, owners.OfAgent)  # noqa: S101 - `verdict` dropped the signal otherwise
+    assert isinstance(owner, effect_owners.OfAgent)  # noqa: S101 - `verdict` dropped the signal otherwise
     return batch.agent_idled(step, phase, signal, owner.name)
 
 
@@ -666,49 +672,49 @@ def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> 
     owner = step.data.open.get(signal.owed_by)
     if owner is None:
         return phase
-    if isinstance(owner, owners.OfAgent):  # it still runs, and its messages would be dropped
+    if isinstance(owner, effect_owners.OfAgent):  # it still runs, and its messages would be dropped
         step.ask(KillTools(effect_ids=(signal.owed_by,)))
     return _ended(step, phase, _stand_in(owner, signal, signal.owed_by))
 
 
-def _stand_in(owner: owners.Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
+def _stand_in(owner: effect_owners.Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
     """Return an outcome in place of the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:
         # For a transcript, too, no summary: code that uses one may crash again.
-        case owners.OfStream() | owners.OfSummary() | owners.OfTranscript():
+        case effect_owners.OfStream() | effect_owners.OfSummary() | effect_owners.OfTranscript():
             return signals.StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
         case (
-            owners.OfCall()
-            | owners.OfSurvivor()
-            | owners.OfStoppedCall()
-            | owners.OfChild()
-            | owners.OfLoan()
+            effect_owners.OfCall()
+            | effect_owners.OfSurvivor()
+            | effect_owners.OfStoppedCall()
+            | effect_owners.OfChild()
+            | effect_owners.OfLoan()
         ):
             return signals.ToolFinished(
                 at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
             )
-        case owners.OfHostCheck():  # the verdict is unknown, and a call without permission does not run
+        case effect_owners.OfHostCheck():  # the verdict is unknown, and a call without permission does not run
             return signals.HostJudged(at_ms=at_ms, effect_id=effect_id, deny=f"Not run: {error.message}")
-        case owners.OfHostReport():
+        case effect_owners.OfHostReport():
             return signals.HostTold(at_ms=at_ms, effect_id=effect_id)
-        case owners.OfContext():  # same as a failed gathering
+        case effect_owners.OfContext():  # same as a failed gathering
             return signals.ContextGathered(at_ms=at_ms, effect_id=effect_id)
-        case owners.OfAgent():
+        case effect_owners.OfAgent():
             return signals.AgentEnded(at_ms=at_ms, effect_id=effect_id, reason=error.message, is_lost=True)
-        case owners.OfDrain() | owners.OfTeardown():
+        case effect_owners.OfDrain() | effect_owners.OfTeardown():
             return signals.TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
-        case owners.OfPluginRequest() | owners.OfHeldHook():
+        case effect_owners.OfPluginRequest() | effect_owners.OfHeldHook():
             result = RequestFailed(error=error, usage=None)
             return signals.PluginRequestFinished(at_ms=at_ms, effect_id=effect_id, result=result)
         case (
-            owners.OfStallTimer()
-            | owners.OfPause()
-            | owners.OfSummaryTimer()
-            | owners.OfRetry()
-            | owners.OfInteraction()
-            | owners.OfAgentWait()
-            | owners.OfHoldTimer()
+            effect_owners.OfStallTimer()
+            | effect_owners.OfPause()
+            | effect_owners.OfSummaryTimer()
+            | effect_owners.OfRetry()
+            | effect_owners.OfInteraction()
+            | effect_owners.OfAgentWait()
+            | effect_owners.OfHoldTimer()
         ):
             return signals.TimerFired(at_ms=at_ms, effect_id=effect_id)
         case _ as never:
@@ -788,11 +794,11 @@ _GIVEN: Final = dict(
         _by(signals.Reject, decisions.reject_call),
         _by(signals.Respond, decisions.answer_question),
         _by(signals.Decline, decisions.decline_question),
-        _staying(signals.RevokeRule, rules.revoke),
+        _staying(signals.RevokeRule, approval_rules.revoke),
         _staying(signals.AgentCommand, agent_calls.obey),
         _by(signals.AnswerCall, client_calls.answer_call),
         _staying(signals.ToolAsked, batch.tool_asked),
-        _staying(signals.ToolWantsChild, children.wanted),
+        _staying(signals.ToolWantsChild, child_sessions.wanted),
         _staying(signals.ChangeModel, settings.switch_model),
         _by(signals.UpdatePluginOpts, settings.update_plugin_opts),
         _staying(signals.ChangePlugins, settings.change_plugins),
@@ -804,15 +810,15 @@ _GIVEN: Final = dict(
         _by(signals.Recovered, recovery.recovered),
         _in_any(signals.Parked, teardown.parked),
         _by(signals.StepCrashed, _put_aside),
-        _staying(signals.BudgetLent, agents.lent),
+        _staying(signals.BudgetLent, agent_pool.lent),
         _staying(signals.PluginLagged, _plugin_lagged),
         _in_any(signals.StreamStarted, response.stream_started),
         _by(signals.ChunksArrived, response.arrived),
         _by(signals.ResponseCompleted, _ended),
         _by(signals.StreamFailed, _ended),
         _staying(signals.ToolProgressed, batch.tool_progressed),
-        _staying(signals.ChildStarted, children.child_started),
-        _staying(signals.ChildPublished, children.child_published),
+        _staying(signals.ChildStarted, child_sessions.child_started),
+        _staying(signals.ChildPublished, child_sessions.child_published),
         _staying(signals.ToolEmitted, batch.tool_emitted),
         _in_any(signals.ToolAnsweredEarly, batch.call_detached),
         _by(signals.ToolFinished, _ended),

@@ -13,10 +13,10 @@ import msgspec
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.actions import Abort, BlockTool, Continue, RequireApproval
 from agentrail.core.protocol.hooks import HookEvent
-from agentrail.core.session.agent_state import agent_wanted
+from agentrail.core.session.agent_records import agent_wanted
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.stack.loading import Ask, Member
-from agentrail.core.stack.outcome import Decision, Outcome
+from agentrail.core.stack.hook_outcome import Decision, Outcome
+from agentrail.core.stack.loaded_stack import Ask, Member
 from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 

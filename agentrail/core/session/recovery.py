@@ -16,26 +16,26 @@ from agentrail.core.protocol.hooks import SessionStarted
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session import (
-    agents,
+    agent_pool,
     batch,
-    call_gates,
-    calls,
-    compaction,
+    call_approval,
+    call_results,
+    compaction_run,
     cycle,
-    holding,
+    effect_owners,
     interactions,
-    owners,
     response,
+    waiting_hooks,
 )
-from agentrail.core.session.budget import settle_loan
-from agentrail.core.session.calls import OUTCOME_UNKNOWN
+from agentrail.core.session.call_results import OUTCOME_UNKNOWN
 from agentrail.core.session.decisions import time_is_up
-from agentrail.core.session.hooking import ask_plugins, request_again
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.projection import model_of
+from agentrail.core.session.plugin_hooks import ask_plugins, request_again
+from agentrail.core.session.reservations import settle_loan
 from agentrail.core.session.state import BreakOff, Interaction, Known, Next, Phase
 from agentrail.core.session.step_context import StepContext, forget_context, has_listeners
 from agentrail.core.session.teardown import end_at_once, teardown_settled
+from agentrail.core.session.views import model_of
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, RecoveryDecision, SessionParked, SessionRecovered
 from agentrail.messages import CallId
@@ -60,7 +60,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
         step.publish(SessionParked(reason=reason))
         return phase
     begun = frozenset(signal.open)
-    requests = tuple(owners.owned_by(data.open, owners.OfPluginRequest))
+    requests = tuple(effect_owners.owned_by(data.open, effect_owners.OfPluginRequest))
     step.publish(SessionRecovered(decisions=tuple(decisions_of(data, begun, step.at_ms))))
     if has_listeners(step, SessionStarted):
         abort = ask_plugins(step, SessionStarted(recovered=True)).abort
@@ -101,65 +101,65 @@ def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterato
 
 
 def _decision(
-    data: Known, effect_id: EffectId, owner: owners.Owner, *, has_begun: bool, at_ms: int
+    data: Known, effect_id: EffectId, owner: effect_owners.Owner, *, has_begun: bool, at_ms: int
 ) -> RecoveryDecision | None:
     """Look up the decision. None for a timer that belongs to another effect and is decided with it."""
     match owner:
-        case owners.OfStream():
+        case effect_owners.OfStream():
             model = data.stream.model if data.stream is not None else ""
             return RecoveryDecision(open="request", id=effect_id, name=model, decision="sent_again")
-        case owners.OfSummary():
+        case effect_owners.OfSummary():
             name = model_of(data).model
             return RecoveryDecision(open="request", id=effect_id, name=name, decision="sent_again")
-        case owners.OfStallTimer() | owners.OfSummaryTimer() | owners.OfHoldTimer():
+        case effect_owners.OfStallTimer() | effect_owners.OfSummaryTimer() | effect_owners.OfHoldTimer():
             return None
-        case owners.OfPause():
+        case effect_owners.OfPause():
             return RecoveryDecision(open="timer", id=effect_id, decision="kept")
-        case owners.OfRetry(call_id):
+        case effect_owners.OfRetry(call_id):
             name = _name_of(data, call_id)
             return RecoveryDecision(open="timer", id=effect_id, name=name, decision="kept")
-        case owners.OfTranscript():
+        case effect_owners.OfTranscript():
             return RecoveryDecision(open="plugin_request", id=effect_id, decision="run_again")
-        case owners.OfPluginRequest(by=by, wanted=wanted):
+        case effect_owners.OfPluginRequest(by=by, wanted=wanted):
             return RecoveryDecision(
                 open="plugin_request",
                 id=effect_id,
                 name=by,
                 decision="given_up" if wanted is None or data.stopping is not None else "run_again",
             )
-        case owners.OfContext():
+        case effect_owners.OfContext():
             return RecoveryDecision(open="context", id=effect_id, decision="sent_again")
-        case owners.OfHeldHook():
+        case effect_owners.OfHeldHook():
             waiting = data.held.outcome.waiting if data.held is not None else None
             by = waiting.plugin_request.by if waiting is not None else ""
             return RecoveryDecision(open="plugin_request", id=effect_id, name=by, decision="run_again")
-        case owners.OfCall(call_id):
+        case effect_owners.OfCall(call_id):
             state = data.batch.find(call_id)
             assert state is not None  # noqa: S101 - the owner of an open effect has its call
             return _of_call(data, state, has_begun=has_begun)
-        case owners.OfSurvivor(call_id):
+        case effect_owners.OfSurvivor(call_id):
             survivor = next(one for one in data.survivors if one.call.call_id == call_id)
             return _of_survivor(data, survivor, has_begun=has_begun)
-        case owners.OfStoppedCall(call_id):
+        case effect_owners.OfStoppedCall(call_id):
             name = _name_of(data, call_id)
             return RecoveryDecision(open="tool", id=call_id, name=name, decision="given_up")
-        case owners.OfHostCheck(call_id):
+        case effect_owners.OfHostCheck(call_id):
             name = _name_of(data, call_id)
             return RecoveryDecision(open="host", id=call_id, name=name, decision="sent_again")
-        case owners.OfHostReport(call_id):
+        case effect_owners.OfHostReport(call_id):
             name = _name_of(data, call_id)
             return RecoveryDecision(open="host", id=call_id, name=name, decision="given_up")
-        case owners.OfChild() | owners.OfLoan():
+        case effect_owners.OfChild() | effect_owners.OfLoan():
             return RecoveryDecision(open="child", id=effect_id, decision="given_up")
-        case owners.OfAgent(name):
+        case effect_owners.OfAgent(name):
             return RecoveryDecision(open="child", id=effect_id, name=name, decision="resumed")
-        case owners.OfAgentWait(call_id):
+        case effect_owners.OfAgentWait(call_id):
             name = _name_of(data, call_id)
             return RecoveryDecision(open="timer", id=effect_id, name=name, decision="kept")
-        case owners.OfInteraction(interaction_id):
+        case effect_owners.OfInteraction(interaction_id):
             asked = next(one for one in data.interactions if one.id == interaction_id)
             return _of_interaction(asked, at_ms)
-        case owners.OfDrain() | owners.OfTeardown():
+        case effect_owners.OfDrain() | effect_owners.OfTeardown():
             return RecoveryDecision(open="teardown", id=effect_id, decision="given_up")
         case _ as never:
             assert_never(never)
@@ -179,7 +179,7 @@ def _of_survivor(data: Known, state: CallState, *, has_begun: bool) -> RecoveryD
 def _of_call(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecision:
     """Decide about a running call by its tool's effect class, if it has begun."""
     call = state.call
-    if calls.began_before_drift(data, state) and not (state.wants_child and has_begun):
+    if call_results.began_before_drift(data, state) and not (state.wants_child and has_begun):
         return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="unknown")
     if not has_begun:
         return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="begun")
@@ -213,9 +213,14 @@ def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
 def _forget_what_stopped(step: StepContext) -> None:
     """Stop waiting for stopped work, and for children of tools or of abandoned calls: all of it is lost."""
     data = step.data
-    for effect_id, _ in owners.owned_by(data.open, owners.OfDrain):
+    for effect_id, _ in effect_owners.owned_by(data.open, effect_owners.OfDrain):
         step.ended(effect_id)
-    gone = (owners.OfStoppedCall, owners.OfHostReport, owners.OfChild, owners.OfLoan)
+    gone = (
+        effect_owners.OfStoppedCall,
+        effect_owners.OfHostReport,
+        effect_owners.OfChild,
+        effect_owners.OfLoan,
+    )
     for effect_id, owner in tuple(data.open.items()):
         if isinstance(owner, gone):
             step.ended(effect_id)
@@ -223,7 +228,7 @@ def _forget_what_stopped(step: StepContext) -> None:
     data.survivors = tuple(state for state in data.survivors if state.stage != "stopping")
     for state in data.batch:
         if state.stage in {"stopping", "reporting"}:
-            calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+            call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
 
 
 def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[EffectId]) -> None:
@@ -242,13 +247,13 @@ def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[Effe
         return
     if decision in {"unknown", "given_up"}:
         text = OUTCOME_UNKNOWN if has_begun or decision == "unknown" else NEVER_BEGAN
-        batch.survivor_ended(step, state, calls.result_of(state, text))
+        batch.survivor_ended(step, state, call_results.result_of(state, text))
         return
     anew = batch.run_anew(step, state, has_begun=has_begun)
     if anew.effect_id is None:  # answered: the arguments to run are not those that the user approved
         batch.survivor_left(step, call_id)
         return
-    step.hand_over(anew.effect_id, owners.OfSurvivor(call_id))
+    step.hand_over(anew.effect_id, effect_owners.OfSurvivor(call_id))
     step.data.survivors = tuple(anew if one is state else one for one in step.data.survivors)
 
 
@@ -256,7 +261,7 @@ def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId
     if state.stage == "pausing":
         batch.pause_call_anew(step, state)
     if state.stage == "checking":
-        calls.put(step, call_gates.ask_host_anew(step, state))
+        call_results.put(step, call_approval.ask_host_anew(step, state))
     if state.stage != "running" or state.effect_id is None:
         return
     has_begun = state.effect_id in begun
@@ -268,19 +273,19 @@ def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId
     step.ended(state.effect_id)
     settle_loan(step, state.effect_id, None if has_begun else NOTHING_SPENT)
     if decision == "unknown":
-        calls.put(step, calls.answer(step, state, OUTCOME_UNKNOWN)[0])
+        call_results.put(step, call_results.answer(step, state, OUTCOME_UNKNOWN)[0])
     elif state.wants_child:  # it gets its share of the budget with its slot
-        calls.put(step, msgspec.structs.replace(state, stage="waiting", effect_id=None))
+        call_results.put(step, msgspec.structs.replace(state, stage="waiting", effect_id=None))
     else:
-        calls.put(step, batch.run_anew(step, state, has_begun=has_begun))
+        call_results.put(step, batch.run_anew(step, state, has_begun=has_begun))
 
 
 def _recover_agents(step: StepContext) -> None:
     """Reconnect to all agents and the calls that wait for them. Each agent was restored before this session."""
     for effect_id, owner in tuple(step.data.open.items()):
-        if isinstance(owner, owners.OfAgent | owners.OfAgentWait):
+        if isinstance(owner, effect_owners.OfAgent | effect_owners.OfAgentWait):
             step.ended(effect_id)
-    agents.restart_all(step)
+    agent_pool.restart_all(step)
 
 
 def _resume(step: StepContext, state: CallState, effect_id: EffectId) -> None:
@@ -296,7 +301,7 @@ def _go_on(step: StepContext, phase: Phase, expired: tuple[Interaction, ...]) ->
     if forget_context(step):
         return cycle.send_request(step)
     if data.held is not None:
-        holding.ask_anew(step)
+        waiting_hooks.ask_anew(step)
     if data.compaction is not None:
         return _compact(step)
     if data.stream is not None and data.stream.pausing:
@@ -319,11 +324,11 @@ def _compact(step: StepContext) -> Next:
     running = step.data.compaction
     assert running is not None  # noqa: S101 - the caller checked it
     if running.summary is not None:
-        compaction.save_anew(step)
+        compaction_run.save_anew(step)
         return Phase.RUNNING
-    if compaction.summarise_anew(step):
+    if compaction_run.summarise_anew(step):
         return Phase.RUNNING
-    return cycle.go_on_after_compaction(step, compaction.give_up(step))
+    return cycle.go_on_after_compaction(step, compaction_run.give_up(step))
 
 
 def _is_expired(interaction: Interaction, at_ms: int) -> bool:

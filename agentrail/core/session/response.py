@@ -24,16 +24,16 @@ from agentrail.core.protocol.signals import (
     StreamStarted,
     TimerFired,
 )
-from agentrail.core.session import compaction
+from agentrail.core.session import compaction_run
 from agentrail.core.session.batch import begin_batch
-from agentrail.core.session.budget import learn_from, spend, spend_lost, spend_on_failure
 from agentrail.core.session.cycle import ask_and_send, fail, finish, look, note_chunk, send_request
-from agentrail.core.session.hooking import apply_outcome, consult
-from agentrail.core.session.owners import OfPause
-from agentrail.core.session.projection import model_of, models_of
+from agentrail.core.session.effect_owners import OfPause
+from agentrail.core.session.inline_tags import append_text, flush, publish_tags
+from agentrail.core.session.plugin_hooks import apply_outcome, consult
+from agentrail.core.session.reservations import learn_from, spend, spend_lost, spend_on_failure
 from agentrail.core.session.state import BreakOff, Next, Phase, Stream
 from agentrail.core.session.step_context import StepContext, has_listeners
-from agentrail.core.session.tags import append_text, flush, publish_tags
+from agentrail.core.session.views import model_of, models_of
 from agentrail.errors import ErrorInfo
 from agentrail.errors.advice import Advice, advise, with_advice
 from agentrail.events import (
@@ -200,12 +200,12 @@ def _try_again(
             step.data.stream = None
             return (
                 Phase.RUNNING
-                if compaction.begin_compaction(step, error=error)
-                else fail(step, compaction.overflowed(step, error))
+                if compaction_run.begin_compaction(step, error=error)
+                else fail(step, compaction_run.overflowed(step, error))
             )
         case GiveUp(final):
             is_overflow = error.code == "context_overflow"
-            return fail(step, compaction.overflowed(step, final) if is_overflow else final)
+            return fail(step, compaction_run.overflowed(step, final) if is_overflow else final)
         case _ as never:
             assert_never(never)
 

@@ -15,14 +15,14 @@ from msgspec.structs import force_setattr
 
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.policy.calls import LoopHistory
-from agentrail.core.policy.context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
 from agentrail.core.policy.patience import Attempts, StallClock
 from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.policy.request_context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.protocol.signals import Signal, SignalId, ToolWantsChild
-from agentrail.core.session.agent_state import (
+from agentrail.core.session.agent_records import (
     ITSELF,
     NO_AGENTS,
     ActingAgent,
@@ -30,12 +30,12 @@ from agentrail.core.session.agent_state import (
     Agents,
     AgentSpec,
 )
+from agentrail.core.session.effect_owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls
-from agentrail.core.session.owners import NOTHING_OPEN, OpenEffects
-from agentrail.core.stack.loading import EMPTY_STACK, NO_STATES, PluginStates, Stack
-from agentrail.core.stack.outcome import Injected, Outcome
+from agentrail.core.stack.hook_outcome import Injected, Outcome
+from agentrail.core.stack.loaded_stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.values.history import GrowingSet, History, Log
-from agentrail.core.values.importing import Repair
+from agentrail.core.values.import_history import Repair
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, ApprovalStatus, DecidedBy, EndReason, PendingClientCall, Question, Todo

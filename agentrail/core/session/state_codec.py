@@ -34,7 +34,7 @@ from agentrail.core.session.state_shapes import (
     Writing,
     unwritable,
 )
-from agentrail.core.stack.loading import Ask, PluginStates, Stack, call_handler as plainly
+from agentrail.core.stack.loaded_stack import Ask, PluginStates, Stack, call_handler as plainly
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, Shape, brief_of, expected_kind, step_down, written

@@ -19,7 +19,8 @@ from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.stack import plugin_state
-from agentrail.core.stack.loading import (
+from agentrail.core.stack.hook_outcome import Decision
+from agentrail.core.stack.loaded_stack import (
     Ask,
     Member,
     PluginStates,
@@ -30,10 +31,9 @@ from agentrail.core.stack.loading import (
     fault_of_state,
     restored_member,
 )
-from agentrail.core.stack.outcome import Decision
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import checked_code, plugin_origin
-from agentrail.core.values.foreign import Raised, attempt
+from agentrail.core.values.foreign_calls import Raised, attempt
 from agentrail.core.values.history import GrowingSet, History, Log
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event, encode_signal

@@ -11,7 +11,6 @@ from typing import Final, assert_never, final
 
 from msgspec.structs import astuple, replace
 
-from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.effects import (
     Awaited,
     Cancel,
@@ -29,7 +28,8 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.hooks import Hook
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ContextGathered, Prompt, SignalId, Steer
-from agentrail.core.session.owners import (
+from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.session.effect_owners import (
     NOTHING_OPEN,
     OfContext,
     OfLoan,

@@ -22,17 +22,16 @@ from agentrail.core.protocol.signals import (
     StopSession,
 )
 from agentrail.core.session import (
-    agents,
+    agent_pool,
     batch,
-    calls,
-    compaction,
-    holding,
-    hooking,
+    call_results,
+    compaction_run,
     interactions,
     late_values,
+    plugin_hooks,
+    waiting_hooks,
 )
 from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
-from agentrail.core.session.budget import spend_lost, spend_what_is_out
 from agentrail.core.session.cycle import (
     MAX_ASKERS,
     after_turn,
@@ -42,13 +41,14 @@ from agentrail.core.session.cycle import (
     refuse_askers,
     requeue_steers,
 )
-from agentrail.core.session.hooking import ask_plugins
+from agentrail.core.session.effect_owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
+from agentrail.core.session.inline_tags import flush
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
-from agentrail.core.session.projection import model_of
+from agentrail.core.session.plugin_hooks import ask_plugins
+from agentrail.core.session.reservations import spend_lost, spend_what_is_out
 from agentrail.core.session.state import Ended, Known, Next, Phase, TeardownState
 from agentrail.core.session.step_context import StepContext, cancel_gathering, has_listeners, is_gathering
-from agentrail.core.session.tags import flush
+from agentrail.core.session.views import model_of
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
     AbortReceipt,
@@ -83,7 +83,7 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
         requeue_steers(step)
     if signal.clear_queue:
         drop_queue(step, CycleAborted(signal.reason))
-    receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
+    receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=call_results.survivors_of(step))
     if step.data.teardown is None:
         step.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
@@ -106,7 +106,7 @@ def _part_from_held(step: StepContext, ref: PromptRef) -> None:
         and held.prompt is not None
         and ref in {cycle.ref, held.prompt.ref}
     ):
-        holding.back_to_queue(step)
+        waiting_hooks.back_to_queue(step)
 
 
 def _is_at_work(data: Known, ref: PromptRef) -> bool:
@@ -122,7 +122,7 @@ def _take_back(step: StepContext, signal: AbortCycle, ref: PromptRef) -> None:
             step.publish(PromptDropped(ref=ref, content=prompt.content))
             refuse_askers(step, prompt, CycleAborted(signal.reason))
     step.data.queue = tuple(prompt for prompt in step.data.queue if prompt.ref != ref)
-    step.reply(signal.signal_id, AbortReceipt(survivors=calls.survivors_of(step)))
+    step.reply(signal.signal_id, AbortReceipt(survivors=call_results.survivors_of(step)))
 
 
 def abort_by_plugin(step: StepContext, reason: str) -> Phase:
@@ -134,7 +134,9 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
     committed, unknown = _break_off(step, reason, "killable")
     requeue_steers(step)
     if step.data.teardown is None:
-        receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
+        receipt = AbortReceipt(
+            committed=committed, unknown=unknown, survivors=call_results.survivors_of(step)
+        )
         step.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
@@ -187,12 +189,12 @@ def finish_session(step: StepContext) -> None:
     """Publish the last event and answer the callers that wait for the end."""
     if has_listeners(step, SessionEnding):
         ask_plugins(step, SessionEnding())
-    hooking.tell_session_ending(step)
+    plugin_hooks.tell_session_ending(step)
     data = step.data
     reason = data.stopping or ""
     spend_what_is_out(step)
     if data.agents.has_any:
-        agents.forget_all(step, reason)
+        agent_pool.forget_all(step, reason)
     step.give_up_all()
     step.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
@@ -213,13 +215,13 @@ def restarted(step: StepContext, signal: Restarted) -> Next:
     step.give_up_all()
     interactions.rearm(step)
     if step.data.agents.has_any:
-        agents.restart_all(step)
+        agent_pool.restart_all(step)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
-    holding.forget_suspended(step)
+    waiting_hooks.forget_suspended(step)
     _forget_what_ran(step, agents_go_on=True)
-    hooking.plugin_requests_lost(step, lost, error)
+    plugin_hooks.plugin_requests_lost(step, lost, error)
     if has_listeners(step, SessionStarted):
         abort = ask_plugins(step, SessionStarted(recovered=True)).abort
         if abort is not None:
@@ -242,7 +244,7 @@ def parked(step: StepContext, signal: Parked) -> Phase:
 def end_at_once(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
     """End a session without running work. No teardown is needed."""
     step.give_up_all()
-    holding.forget_suspended(step)
+    waiting_hooks.forget_suspended(step)
     _forget_what_ran(step)
     return _end(step, reason, error)
 
@@ -252,7 +254,7 @@ def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
     if step.data.agents.has_any:
-        agents.forget_all(step, reason)
+        agent_pool.forget_all(step, reason)
     _fail_cycle(step, error)
     drop_queue(step, SessionDown(step.data.config.session_id, reason))
     step.data.stopping = reason
@@ -263,12 +265,12 @@ def _forget_what_ran(step: StepContext, *, agents_go_on: bool = False) -> None:
     """End the survivors and teardowns of a lost actor, since they will send no more outcomes."""
     kept = step.data.agents.alive if agents_go_on else ()
     spend_what_is_out(step, keep=[state.loan for state in kept if state.loan is not None])
-    compaction.forget_compaction(step)
+    compaction_run.forget_compaction(step)
     for state in step.data.survivors:
         if state.result is None and state.detached:
             batch.detached_gone(step, state)
         elif state.result is None:
-            calls.publish_end(step, state, calls.result_of(state, _CRASHED_WHILE_IT_RAN))
+            call_results.publish_end(step, state, call_results.result_of(state, _CRASHED_WHILE_IT_RAN))
     step.data.survivors = ()
     if step.data.teardown is not None:
         teardown_settled(step, AbortReceipt())
@@ -278,10 +280,10 @@ def _answer_what_ran(step: StepContext) -> None:
     """Answer the calls that died with the actor. Calls that wait for the user keep waiting."""
     for state in step.data.batch:
         if state.result is not None:
-            calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+            call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
         elif state.stage not in {"asking", "awaiting"}:
             text = NEVER_RAN if state.stage in {"checking", "waiting"} else _CRASHED_WHILE_IT_RAN
-            calls.put(step, calls.answer(step, state, text)[0])
+            call_results.put(step, call_results.answer(step, state, text)[0])
 
 
 def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
@@ -290,7 +292,7 @@ def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
     if step.data.batch:
         for state in step.data.batch:
             if state.stage in {"asking", "awaiting"}:
-                calls.put(step, calls.answer(step, state, STOPPED)[0])
+                call_results.put(step, call_results.answer(step, state, STOPPED)[0])
         _answer_what_ran(step)
         into_history(step)
     interactions.end_wait(step, "stop")
@@ -308,7 +310,7 @@ def _break_off(
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     if step.data.compaction is not None:
-        stopped = compaction.cancel_compaction(step)
+        stopped = compaction_run.cancel_compaction(step)
     elif step.data.stream is not None:
         stopped = _stop_stream(step)
     elif is_gathering(step.data):
@@ -330,7 +332,7 @@ def _break_off(
     for asker in askers:
         step.refuse(asker, CycleAborted(reason))
     if children:
-        stopped += agents.stop_all(step)
+        stopped += agent_pool.stop_all(step)
     if kill == "all":
         of_detached, doubtful = _stop_detached(step, reason)
         stopped, unknown = stopped + of_detached, unknown + doubtful
@@ -345,8 +347,8 @@ def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
 
 def _stop_holding(step: StepContext, reason: str | None) -> tuple[EffectId, ...]:
     """Cancel a held hook. A prompt that was being judged is refused."""
-    prompt = holding.now_held(step).prompt
-    stopped = holding.cancel_suspended(step)
+    prompt = waiting_hooks.now_held(step).prompt
+    stopped = waiting_hooks.cancel_suspended(step)
     if prompt is not None:
         step.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
         refuse_askers(step, prompt, CycleAborted(reason))
@@ -381,7 +383,9 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
     }
     at_client = (
         tuple(
-            state for state in step.data.batch if state.call.call_id in of_client and calls.is_doubtful(state)
+            state
+            for state in step.data.batch
+            if state.call.call_id in of_client and call_results.is_doubtful(state)
         )
         if of_client
         else ()
@@ -395,14 +399,14 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
             spared.append(state)
             assert state.effect_id is not None  # noqa: S101 - a running call has an effect
             step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
-            answered = calls.result_of(state, late_values.STILL_RUNNING)
-            calls.put(step, msgspec.structs.replace(state, result=answered))
+            answered = call_results.result_of(state, late_values.STILL_RUNNING)
+            call_results.put(step, msgspec.structs.replace(state, result=answered))
             continue
         call = state.call
         happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]
         ended += stop_call(step, state, text, *(happened if state.stage == "running" else ()))
     stopping = tuple(state for state in step.data.batch if state.stage == "stopping")
-    calls.kill(step, ended)
+    call_results.kill(step, ended)
     step.data.survivors = (*step.data.survivors, *spared)
     into_history(step)
     ids, unknown = _left_to_teardown(step, stopping)
@@ -429,17 +433,17 @@ def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopp
     ids = tuple(state.effect_id for state in states if state.effect_id is not None)
     for effect_id in ids:
         step.give_up(effect_id)
-    return ids, _ids_of(tuple(state for state in states if calls.is_doubtful(state)))
+    return ids, _ids_of(tuple(state for state in states if call_results.is_doubtful(state)))
 
 
 def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
-    return kill == "none" or (kill == "killable" and calls.is_immune(step, state))
+    return kill == "none" or (kill == "killable" and call_results.is_immune(step, state))
 
 
 def _stop_rest(step: StepContext) -> None:
     """Stop survivors and background agents, which outlive cycles."""
     survivors = step.data.survivors
-    of_agents = agents.stop_all(step)
+    of_agents = agent_pool.stop_all(step)
     if not survivors and not of_agents:
         return
     ids, unknown = _left_to_teardown(step, survivors)
@@ -451,7 +455,7 @@ def _stop_rest(step: StepContext) -> None:
         if not state.detached:
             reason = step.data.stopping or "stopped"
             step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=reason))
-        calls.publish_end(step, state, calls.result_of(state, "[Stopped: the session ended]"))
+        call_results.publish_end(step, state, call_results.result_of(state, "[Stopped: the session ended]"))
     step.data.survivors = ()
     if ids:
         step.ask(KillTools(effect_ids=ids))
@@ -473,7 +477,7 @@ def _begin_teardown(
         Teardown(
             effect_id=effect_id,
             stopped=stopped,
-            survivors=calls.survivors_of(step),
+            survivors=call_results.survivors_of(step),
             committed=committed,
             unknown=unknown,
         ),

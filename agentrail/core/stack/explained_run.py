@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.core.stack.explanation import LAST_WINS, ExplainedAnswer, Explanation
-from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.core.stack.hook_outcome import Outcome, Unfit
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject

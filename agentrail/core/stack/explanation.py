@@ -21,8 +21,8 @@ from agentrail.core.protocol.actions import (
     SwitchModel,
 )
 from agentrail.core.protocol.hooks import HookEvent
-from agentrail.core.stack.loading import Member, Stack
-from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.core.stack.hook_outcome import Outcome, Unfit
+from agentrail.core.stack.loaded_stack import Member, Stack
 from agentrail.errors import ErrorInfo
 
 LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse, ReplaceMessages)

@@ -59,8 +59,7 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.protocol.request import CachePoint
 from agentrail.core.stack.explanation import Explanation, RunListener, listener_of, told_of
-from agentrail.core.stack.loading import Member, PluginStates, Stack, attempt_as, fault_of_state
-from agentrail.core.stack.outcome import (
+from agentrail.core.stack.hook_outcome import (
     NO_CONTEXT,
     Decision,
     Injected,
@@ -70,10 +69,11 @@ from agentrail.core.stack.outcome import (
     Waiting,
     switch_of,
 )
+from agentrail.core.stack.loaded_stack import Member, PluginStates, Stack, attempt_as, fault_of_state
 from agentrail.core.stack.plugin import Context
 from agentrail.core.stack.plugin_events import emitted_event
 from agentrail.core.stack.plugin_state import unstorable
-from agentrail.core.values.foreign import Raised, attempt
+from agentrail.core.values.foreign_calls import Raised, attempt
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugins import Announcement

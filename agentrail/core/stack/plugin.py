@@ -12,8 +12,8 @@ import msgspec
 from agentrail.core.protocol.actions import ActionType
 from agentrail.core.protocol.hooks import Hook, HookEvent
 from agentrail.core.stack.plugin_state import StateType
-from agentrail.core.values.importing import Repair
-from agentrail.core.values.seeded import SeededRandom
+from agentrail.core.values.import_history import Repair
+from agentrail.core.values.seeded_random import SeededRandom
 from agentrail.messages import JsonObject, Message, SessionId
 
 SAFETY_BELOW: Final = 100

@@ -14,7 +14,8 @@ import msgspec
 
 from agentrail.core.protocol.actions import Abort
 from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, HookEvent
-from agentrail.core.stack.loading import (
+from agentrail.core.stack.hook_outcome import Outcome
+from agentrail.core.stack.loaded_stack import (
     Member,
     PluginEntry,
     PluginStates,
@@ -24,11 +25,10 @@ from agentrail.core.stack.loading import (
     fault_of_state,
     load_plugin,
 )
-from agentrail.core.stack.outcome import Outcome
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.core.stack.plugin_state import loses
-from agentrail.core.values.foreign import Raised, attempt_with_options
+from agentrail.core.values.foreign_calls import Raised, attempt_with_options
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import Event, PluginFailed, PluginOptsUpdated
 from agentrail.frozen import FrozenDict, frozen_json

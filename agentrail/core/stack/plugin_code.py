@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.stack.loading import Ask, PluginEntry, attempt_as, sound_plugin
+from agentrail.core.stack.loaded_stack import Ask, PluginEntry, attempt_as, sound_plugin
 from agentrail.core.stack.plugin import Plugin
-from agentrail.core.values.foreign import Raised
+from agentrail.core.values.foreign_calls import Raised
 from agentrail.errors import PluginError
 
 

@@ -23,7 +23,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import ChildPublished, Signal
-from agentrail.core.wire.settling import mended_text
+from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import CodecError, OptionError, ToolContractError
 from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
 from agentrail.events.union import SubagentsEvent

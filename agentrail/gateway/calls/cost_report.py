@@ -2,7 +2,7 @@
 
 from msgspec import UNSET
 
-from agentrail.core.journal.spending import SpentAmount, usd_of
+from agentrail.core.journal.usage import SpentAmount, usd_of
 from agentrail.errors import OptionError
 from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from agentrail import outside
-from agentrail.core.journal.call_story import TELL_OF_CALLS, CallStory, call_in, story_of_call
+from agentrail.core.journal.call_history import TELL_OF_CALLS, CallStory, call_in, story_of_call
 from agentrail.core.journal.timeline import Timeline, TimelineSpan
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.events import KINDS, Event, ResponseComplete

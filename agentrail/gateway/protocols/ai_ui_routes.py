@@ -12,7 +12,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail.abc import Error, Ok
-from agentrail.core.session.projection import Status
+from agentrail.core.session.views import Status
 from agentrail.errors import ProfileMismatch, SessionUnknown, SubscriberTooSlow
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart, Event, EventsLost
 from agentrail.gateway.chat_routes import headers_of

@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, ToolProcess
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused
 from agentrail.gateway.error_responses import CallRefused
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend

@@ -19,12 +19,12 @@ from agentrail.core.protocol.signals import (
     TeardownFinished,
     ToolFinished,
 )
-from agentrail.core.session import tags
+from agentrail.core.session import inline_tags
 from agentrail.core.session.cycle import format_of
-from agentrail.core.session.owners import OfStoppedCall, OfTeardown
-from agentrail.core.session.projection import status_of
+from agentrail.core.session.effect_owners import OfStoppedCall, OfTeardown
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import is_ephemeral
+from agentrail.core.session.views import status_of
 from agentrail.events import (
     TERMINAL,
     AgentAbort,
@@ -251,14 +251,14 @@ def people_see_what_is_said_without_tags(seen: Seen) -> None:
     if was is now:  # no text, or no stream
         assert not deltas
         return
-    shown = tags.visible_so_far(was, seen.before.data.config) if was is not None else ""
+    shown = inline_tags.visible_so_far(was, seen.before.data.config) if was is not None else ""
     if was is not None and now is not None and was.effect_id == now.effect_id:
-        assert shown + deltas == tags.visible_so_far(now, seen.after.data.config)
+        assert shown + deltas == inline_tags.visible_so_far(now, seen.after.data.config)
         assert now.reader == TagReader().fed("".join(now.text))[0]
     elif was is not None and isinstance(seen.signal, AbortCycle | StopSession):
-        assert shown + deltas == tags.visible_text("".join(was.text), seen.before.data.config)
+        assert shown + deltas == inline_tags.visible_text("".join(was.text), seen.before.data.config)
     elif was is not None and isinstance(seen.signal, ResponseCompleted):
-        whole = tags.visible_text("".join(was.text), seen.before.data.config)
+        whole = inline_tags.visible_text("".join(was.text), seen.before.data.config)
         assert shown + deltas in (whole, shown)  # an empty response is withdrawn
     else:
         assert not deltas

@@ -38,12 +38,12 @@ from agentrail.core.protocol.signals import (
     ToolAnsweredEarly,
     ToolFinished,
 )
-from agentrail.core.session import owners
-from agentrail.core.session.calls import OUTCOME_UNKNOWN
-from agentrail.core.session.legality import is_ephemeral_signal, is_late_ephemeral
+from agentrail.core.session import effect_owners
+from agentrail.core.session.call_results import OUTCOME_UNKNOWN
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.recovery import MAX_RECOVERIES
 from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.session.transitions import is_ephemeral_signal, is_late_ephemeral
 from agentrail.events import (
     AgentAbort,
     AgentStart,
@@ -410,31 +410,35 @@ def _is_once(call: CallState) -> bool:
     return call.spec is None or call.spec.effect_class == "once"
 
 
-def _decided_as(effect_id: EffectId, owner: owners.Owner) -> tuple[bool, str] | None:
+def _decided_as(effect_id: EffectId, owner: effect_owners.Owner) -> tuple[bool, str] | None:
     """Return the name under which an open effect is decided, and whether as a call. None: it is decided with another effect."""
     match owner:
-        case owners.OfStallTimer() | owners.OfSummaryTimer() | owners.OfHoldTimer():
+        case effect_owners.OfStallTimer() | effect_owners.OfSummaryTimer() | effect_owners.OfHoldTimer():
             return None
-        case owners.OfCall(call_id) | owners.OfSurvivor(call_id) | owners.OfStoppedCall(call_id):
+        case (
+            effect_owners.OfCall(call_id)
+            | effect_owners.OfSurvivor(call_id)
+            | effect_owners.OfStoppedCall(call_id)
+        ):
             return True, call_id
-        case owners.OfHostCheck(call_id) | owners.OfHostReport(call_id):
+        case effect_owners.OfHostCheck(call_id) | effect_owners.OfHostReport(call_id):
             return False, call_id
-        case owners.OfChild() | owners.OfLoan() | owners.OfAgent():
+        case effect_owners.OfChild() | effect_owners.OfLoan() | effect_owners.OfAgent():
             return True, effect_id
-        case owners.OfInteraction(interaction_id):
+        case effect_owners.OfInteraction(interaction_id):
             return False, interaction_id
         case (
-            owners.OfStream()
-            | owners.OfSummary()
-            | owners.OfPause()
-            | owners.OfRetry()
-            | owners.OfTranscript()
-            | owners.OfPluginRequest()
-            | owners.OfContext()
-            | owners.OfHeldHook()
-            | owners.OfAgentWait()
-            | owners.OfDrain()
-            | owners.OfTeardown()
+            effect_owners.OfStream()
+            | effect_owners.OfSummary()
+            | effect_owners.OfPause()
+            | effect_owners.OfRetry()
+            | effect_owners.OfTranscript()
+            | effect_owners.OfPluginRequest()
+            | effect_owners.OfContext()
+            | effect_owners.OfHeldHook()
+            | effect_owners.OfAgentWait()
+            | effect_owners.OfDrain()
+            | effect_owners.OfTeardown()
         ):
             return False, effect_id
         case _ as never:

@@ -7,7 +7,7 @@ from attrs import frozen
 from agentrail.core.protocol.effects import Effect, Publish, Refuse
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal
-from agentrail.core.session.owners import (
+from agentrail.core.session.effect_owners import (
     OfChild,
     OfDrain,
     OfHeldHook,

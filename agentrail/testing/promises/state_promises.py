@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from agentrail.core.protocol.effects import End, RunTool, StartStream, stall_timer_of
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import RevokeRule, StepCrashed
-from agentrail.core.session import machine, owners
+from agentrail.core.session import effect_owners, machine
 from agentrail.core.session.batch import GOES_ON_BY_ITSELF, MAX_DETACHED
 from agentrail.core.session.interactions import MAX_RESOLVED
-from agentrail.core.session.legality import LEGALITY
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import is_gathering
+from agentrail.core.session.transitions import LEGALITY
 from agentrail.events import AgentChanged, SessionEnd
 from agentrail.messages import CallId, ToolMessage, UserMessage
 from agentrail.testing.promises.observed_step import Seen, comparable, open_effects, teardowns_of
@@ -69,7 +69,7 @@ def hold_is_as_written(seen: Seen) -> None:
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
-        assert isinstance(data.open.get(held.effect_id), owners.OfHeldHook)
+        assert isinstance(data.open.get(held.effect_id), effect_owners.OfHeldHook)
         assert sum(one is not None for one in (held.prompt, held.stop_reason, held.notes)) == 1
         assert held.notes is None or not data.batch
         before_one = data.cycle is None and state.phase is Phase.RUNNING
@@ -81,56 +81,63 @@ def hold_is_as_written(seen: Seen) -> None:
 def owners_are_as_written(seen: Seen) -> None:
     """Each id in `open` is named by the field that its owner describes, and each id named by a field is in `open`."""
     data = seen.after.data
-    named: dict[EffectId | None, owners.Owner] = {}
+    named: dict[EffectId | None, effect_owners.Owner] = {}
     if data.stream is not None and data.stream.pausing:
-        named[data.stream.effect_id] = owners.OfPause()
+        named[data.stream.effect_id] = effect_owners.OfPause()
     elif data.stream is not None:
         named |= {
-            data.stream.effect_id: owners.OfStream(),
-            stall_timer_of(data.stream.effect_id): owners.OfStallTimer(),
+            data.stream.effect_id: effect_owners.OfStream(),
+            stall_timer_of(data.stream.effect_id): effect_owners.OfStallTimer(),
         }
     if data.compaction is not None and data.compaction.summary is None:
-        named[data.compaction.effect_id] = owners.OfSummary()
-        named[stall_timer_of(data.compaction.effect_id)] = owners.OfSummaryTimer()
+        named[data.compaction.effect_id] = effect_owners.OfSummary()
+        named[stall_timer_of(data.compaction.effect_id)] = effect_owners.OfSummaryTimer()
     elif data.compaction is not None:
-        named[data.compaction.effect_id] = owners.OfTranscript()
+        named[data.compaction.effect_id] = effect_owners.OfTranscript()
     if data.cycle is not None and data.cycle.context is not None and data.cycle.context.is_open:
-        named[data.cycle.context.effect_id] = owners.OfContext()
-    named |= {effect_id: owners.OfLoan() for effect_id in data.loans}
-    for effect_id, owner in owners.owned_by(data.open, owners.OfChild):
+        named[data.cycle.context.effect_id] = effect_owners.OfContext()
+    named |= {effect_id: effect_owners.OfLoan() for effect_id in data.loans}
+    for effect_id, owner in effect_owners.owned_by(data.open, effect_owners.OfChild):
         assert effect_id in data.loans
-        assert isinstance(data.open.get(owner.attempt), owners.OfCall | owners.OfSurvivor)
+        assert isinstance(data.open.get(owner.attempt), effect_owners.OfCall | effect_owners.OfSurvivor)
         named[effect_id] = owner
     for call in data.batch:
         call_id = call.call.call_id
         match call.stage:
             case "stopping":
-                named[call.effect_id] = owners.OfStoppedCall(call_id)
+                named[call.effect_id] = effect_owners.OfStoppedCall(call_id)
             case "pausing":
-                named[call.effect_id] = owners.OfRetry(call_id)
+                named[call.effect_id] = effect_owners.OfRetry(call_id)
             case "checking":
-                named[call.effect_id] = owners.OfHostCheck(call_id)
+                named[call.effect_id] = effect_owners.OfHostCheck(call_id)
             case "reporting":
-                named[call.effect_id] = owners.OfHostReport(call_id)
+                named[call.effect_id] = effect_owners.OfHostReport(call_id)
             case _:
-                named[call.effect_id] = owners.OfCall(call_id)
+                named[call.effect_id] = effect_owners.OfCall(call_id)
     for call in data.survivors:
         call_id = call.call.call_id
         is_stopped = call.stage == "stopping"
-        named[call.effect_id] = owners.OfStoppedCall(call_id) if is_stopped else owners.OfSurvivor(call_id)
-    named |= {one.timer: owners.OfInteraction(one.id) for one in data.interactions}
-    named |= {one.timer: owners.OfAgentWait(one.call_id) for one in data.agents.waits}
-    named |= {agent.effect_id: owners.OfAgent(agent.name) for agent in data.agents.alive}
+        named[call.effect_id] = (
+            effect_owners.OfStoppedCall(call_id) if is_stopped else effect_owners.OfSurvivor(call_id)
+        )
+    named |= {one.timer: effect_owners.OfInteraction(one.id) for one in data.interactions}
+    named |= {one.timer: effect_owners.OfAgentWait(one.call_id) for one in data.agents.waits}
+    named |= {agent.effect_id: effect_owners.OfAgent(agent.name) for agent in data.agents.alive}
     if data.held is not None:
-        named |= {data.held.effect_id: owners.OfHeldHook(), data.held.timer: owners.OfHoldTimer()}
+        named |= {
+            data.held.effect_id: effect_owners.OfHeldHook(),
+            data.held.timer: effect_owners.OfHoldTimer(),
+        }
     if data.teardown is not None:
-        named[data.teardown.effect_id] = owners.OfTeardown()
+        named[data.teardown.effect_id] = effect_owners.OfTeardown()
     known = {effect_id: owner for effect_id, owner in named.items() if effect_id is not None}
     # A report of a call in a batch is named by that call. A report of a stopped or surviving call is named by none.
     of_nobody = {
         effect_id
         for effect_id, owner in data.open.items()
-        if isinstance(owner, owners.OfPluginRequest | owners.OfDrain | owners.OfHostReport)
+        if isinstance(
+            owner, effect_owners.OfPluginRequest | effect_owners.OfDrain | effect_owners.OfHostReport
+        )
         and effect_id not in known
     }
     assert known == {effect_id: owner for effect_id, owner in data.open.items() if effect_id not in of_nobody}

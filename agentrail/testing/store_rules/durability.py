@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 
 from agentrail.abc.store import Append, Erasure, Filters, Node, Standing
-from agentrail.core.journal.erasing import closing_record
+from agentrail.core.journal.erasure import closing_record
 from agentrail.core.journal.record import (
     CLOSED,
     ERASED,

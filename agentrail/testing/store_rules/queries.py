@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing
-from agentrail.core.values.offered import offers
+from agentrail.core.values.port_members import offers
 from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, expect_same, session_ids
 

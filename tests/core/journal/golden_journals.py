@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from agentrail.core.journal.erasing import USER_FORGOTTEN, closing_record, erased_record
-from agentrail.core.journal.folding import Sources, fold_journal
-from agentrail.core.journal.lines import encode_journal
+from agentrail.core.journal.erasure import USER_FORGOTTEN, closing_record, erased_record
+from agentrail.core.journal.fold import Sources, fold_journal
+from agentrail.core.journal.jsonl import encode_journal
 from agentrail.core.journal.record import (
     ClosedBody,
     Draft,
@@ -28,7 +28,7 @@ from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state_codec import encode_session
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule

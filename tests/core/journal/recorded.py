@@ -6,21 +6,21 @@ from typing import Any, Final
 import msgspec
 from attrs import field, mutable
 
-from agentrail.core.journal.folding import Folded, Sources, Walked, first_state, fold_journal, walk
+from agentrail.core.journal.fold import Folded, Sources, Walked, first_state, fold_journal, walk
 from agentrail.core.journal.record import NO_HASH, Draft, Record, Tail, hash_of, sealed, tail_of
-from agentrail.core.journal.recording import Recorder, opened_draft
+from agentrail.core.journal.recorder import Recorder, opened_draft
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Effect, Publish, RunTool
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import TextDelta
 from agentrail.core.protocol.signals import Signal
+from agentrail.core.session.effect_owners import OfTeardown
 from agentrail.core.session.machine import step
-from agentrail.core.session.owners import OfTeardown
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.state_codec import encode_session
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.wire.codec import encode_event
-from agentrail.core.wire.settling import settled
+from agentrail.core.wire.normalize import settled
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (
     AssistantMessage,

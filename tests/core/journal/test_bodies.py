@@ -23,7 +23,7 @@ from agentrail.core.journal.record import (
     split_blobs,
 )
 from agentrail.core.session.machine import new_session
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId, Text, UserMessage
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.branches import calls_behind, past_turns, turns_in
-from agentrail.core.journal.folding import first_state, fold_journal, walk
-from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.fold import first_state, fold_journal, walk
+from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
-from agentrail.core.journal.recording import opened_draft
-from agentrail.core.journal.replaying import state_at
+from agentrail.core.journal.recorder import opened_draft
+from agentrail.core.journal.replay import state_at
+from agentrail.core.journal.turn_index import calls_behind, past_turns, turns_in
 from agentrail.core.protocol.effects import RunTool
-from agentrail.core.session.branching import config_of_fork, forked_state, without_what_was_open
+from agentrail.core.session.fork import config_of_fork, forked_state, without_what_was_open
 from agentrail.core.session.state import Phase
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import SessionId

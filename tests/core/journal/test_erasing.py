@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core.journal.erasing import USER_FORGOTTEN, closing_record, erased_record, is_erased
-from agentrail.core.journal.folding import fold_journal
-from agentrail.core.journal.lines import encode_journal, read_journal
+from agentrail.core.journal.erasure import USER_FORGOTTEN, closing_record, erased_record, is_erased
+from agentrail.core.journal.fold import fold_journal
+from agentrail.core.journal.jsonl import encode_journal, read_journal
 from agentrail.core.journal.record import Draft, Tail, decode_erased, first_broken, sealed
 from agentrail.errors import Erased
 

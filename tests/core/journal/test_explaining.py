@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
-from agentrail.core.journal.folding import Sources
-from agentrail.core.journal.replaying import explain_journal, explain_steps
+from agentrail.core.journal.fold import Sources
+from agentrail.core.journal.replay import explain_journal, explain_steps
+from agentrail.core.journal.step_explanation import ExplainedStep, lines_of_step
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.machine import new_session
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.core.journal.recorded import Told, call, plain_life, resealed
 from tests.core.worlds import TOOLS, config

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.journal.record import Draft, Tail, sealed, split_blobs
 from agentrail.errors import CodecError, JournalCorrupt
 from tests.core.journal.golden_journals import FOLDER

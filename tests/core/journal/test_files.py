@@ -1,6 +1,6 @@
 """What a journal says of files: written notes, read back, and what they come to behind a record."""
 
-from agentrail.core.journal.files import (
+from agentrail.core.journal.file_changes import (
     FILES_EVENT,
     FileNote,
     FileState,
@@ -11,7 +11,7 @@ from agentrail.core.journal.files import (
     note_of,
     payload_of,
 )
-from agentrail.core.journal.folding import no_blobs
+from agentrail.core.journal.fold import no_blobs
 from agentrail.core.journal.record import Draft, Tail, sealed, taken_draft
 from agentrail.core.journal.recorded_steps import encode_signal_body
 from agentrail.core.protocol.signals import ChildPublished, ToolEmitted, ToolFinished

@@ -5,7 +5,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from agentrail.core.journal.folding import Sources, fold, fold_journal, rewound_state, walk
+from agentrail.core.journal.fold import Sources, fold, fold_journal, rewound_state, walk
 from agentrail.core.journal.record import (
     Draft,
     DriftedBody,
@@ -19,8 +19,8 @@ from agentrail.core.journal.record import (
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.session.branching import without_what_was_open
-from agentrail.core.session.owners import OfCall
+from agentrail.core.session.effect_owners import OfCall
+from agentrail.core.session.fork import without_what_was_open
 from agentrail.core.session.state import Phase
 from agentrail.core.wire.codec import encode_signal
 from agentrail.errors import CodecError, JournalCorrupt, OptionError

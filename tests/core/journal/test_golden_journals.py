@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from agentrail.core.journal.folding import fold, fold_journal
-from agentrail.core.journal.lines import encode_journal, read_journal
+from agentrail.core.journal.fold import fold, fold_journal
+from agentrail.core.journal.jsonl import encode_journal, read_journal
 from agentrail.core.journal.record import OWN_KINDS, decode_erased, first_broken, tail_of
-from agentrail.core.journal.replaying import replay, state_at, where_they_part
+from agentrail.core.journal.replay import replay, state_at, where_they_part
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session.state import SEMANTICS
 from agentrail.errors import Erased

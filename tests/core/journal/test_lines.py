@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from agentrail.core.journal.lines import decode_line, encode_journal, encode_line, read_journal
+from agentrail.core.journal.jsonl import decode_line, encode_journal, encode_line, read_journal
 from agentrail.core.journal.record import Tail, tail_of
 from agentrail.errors import CodecError
 from tests.core.journal.golden_journals import FOLDER

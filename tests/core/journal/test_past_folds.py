@@ -6,18 +6,18 @@ from typing import get_args
 import msgspec
 import pytest
 
-from agentrail.core.journal.call_story import story_of_call
-from agentrail.core.journal.explaining import ExplainedSignal, ExplainedStep, lines_of_step
+from agentrail.core.journal.call_history import story_of_call
 from agentrail.core.journal.record import REWOUND, Record, RewoundBody
-from agentrail.core.journal.spending import spendings_of_usage
+from agentrail.core.journal.rewound_events import UndoneEvents
+from agentrail.core.journal.step_explanation import ExplainedSignal, ExplainedStep, lines_of_step
 from agentrail.core.journal.timeline import timeline_of
-from agentrail.core.journal.undone import UndoneEvents
-from agentrail.core.policy.context import fixed_tokens_of, outgoing, tokens_of
-from agentrail.core.session.next_request import _head_of, next_request_of
-from agentrail.core.session.projection import model_of, system_prompt_of
-from agentrail.core.session.rules import allow
+from agentrail.core.journal.usage import spendings_of_usage
+from agentrail.core.policy.request_context import fixed_tokens_of, outgoing, tokens_of
+from agentrail.core.session.approval_rules import allow
+from agentrail.core.session.request_preview import _head_of, next_request_of
 from agentrail.core.session.state import PromptMode
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.views import model_of, system_prompt_of
 from agentrail.core.stack.explained_run import _plain
 from agentrail.core.stack.explanation import RunListener
 from agentrail.core.values.history import History

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal import folding
-from agentrail.core.journal.branches import CallBehind, _note_end
-from agentrail.core.journal.folding import NO_SOURCES, Walked
+from agentrail.core.journal import fold
+from agentrail.core.journal.fold import NO_SOURCES, Walked
+from agentrail.core.journal.turn_index import CallBehind, _note_end
 from agentrail.core.policy.calls import Refused, hash_arguments
 from agentrail.core.protocol.actions import Abort, BlockTool, RequireApproval
 from agentrail.core.protocol.effects import Publish
@@ -14,7 +14,7 @@ from agentrail.core.session.batch import _validated
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.recorded_calls import DIGITS, GUESSES, RecordedCalls, began_call
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.outcome import Decision, Outcome
+from agentrail.core.stack.hook_outcome import Decision, Outcome
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.errors import InternalError
 from agentrail.events import ToolTookEffect
@@ -115,7 +115,7 @@ def test_a_guess_with_which_a_step_crashes_is_passed_over(monkeypatch):
     told.complete("I look.", call(path="a"))
     place = max(record.seq for record in told.life.records if "run_tool" in record.does)
     lost = resealed(told.life.records, {place: {"does": ""}})
-    tried, real = [], folding.step
+    tried, real = [], fold.step
 
     def step(state, signal, recorded=None):
         if recorded is None:
@@ -126,9 +126,9 @@ def test_a_guess_with_which_a_step_crashes_is_passed_over(monkeypatch):
             raise InternalError(message)
         return real(state, signal, recorded)
 
-    monkeypatch.setattr(folding, "step", step)
+    monkeypatch.setattr(fold, "step", step)
     sources = msgspec.structs.replace(told.life.sources(), keeps_verdicts=True)
-    folded = folding.fold_journal(lost, sources)
+    folded = fold.fold_journal(lost, sources)
     assert tried == list(GUESSES)
     assert folded.drift is not None
     assert folded.drift.first == place
@@ -138,7 +138,7 @@ def test_a_record_without_a_signal_was_caused_by_no_plugin():
     """Nothing was stepped there."""
     told = Told(new_session())
     walked = Walked(record=told.life.records[0], before=told.life.start, signal=None, after=told.life.start)
-    assert folding._last_asked(walked, NO_SOURCES) == ""  # noqa: SLF001 - its own door
+    assert fold._last_asked(walked, NO_SOURCES) == ""  # noqa: SLF001 - its own door
 
 
 @pytest.mark.parametrize(("is_error", "outcome"), [(False, "done"), (True, "failed")])

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.folding import Sources
+from agentrail.core.journal.fold import Sources
 from agentrail.core.journal.record import Draft, taken_draft
-from agentrail.core.journal.replaying import explain_journal, replay, state_at, where_they_part
+from agentrail.core.journal.replay import explain_journal, replay, state_at, where_they_part
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state_codec import encode_session

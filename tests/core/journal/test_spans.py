@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agentrail.core.journal.folding import first_state, walk
-from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.fold import first_state, walk
+from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.protocol.effects import Publish
 from agentrail.errors import ErrorInfo

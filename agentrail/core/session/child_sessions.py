@@ -12,12 +12,12 @@ import msgspec
 from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
-from agentrail.core.session import agents, calls, rules
-from agentrail.core.session.agent_state import GENERAL_PURPOSE, agent_wanted, find_agent, kinds_of
-from agentrail.core.session.budget import lend_to_child
+from agentrail.core.session import agent_pool, approval_rules, call_results
+from agentrail.core.session.agent_records import GENERAL_PURPOSE, agent_wanted, find_agent, kinds_of
 from agentrail.core.session.cycle import MAX_ASKERS
+from agentrail.core.session.effect_owners import OfAgent, OfCall, OfChild, OfSurvivor
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfAgent, OfCall, OfChild, OfSurvivor
+from agentrail.core.session.reservations import lend_to_child
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.values.sources import more_sources, sources_in
 from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, OptionError
@@ -104,7 +104,7 @@ def child_started(step: StepContext, signal: ChildStarted) -> None:
     state = _of(step, signal)
     called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
     if step.data.batch.find(state.call.call_id) is state:
-        calls.put(step, called)
+        call_results.put(step, called)
     step.data.survivors = tuple(called if one is state else one for one in step.data.survivors)
     description = signal.description
     if description is None:
@@ -121,7 +121,7 @@ def child_published(step: StepContext, signal: ChildPublished) -> None:
     state = _of(step, signal)
     child_id = signal.child_id or state.child_ids[0]  # a child reports its start before any event
     inner = signal.event
-    rules.hear_of_child(step, inner)
+    approval_rules.hear_of_child(step, inner)
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call.call_id, child_id=child_id, depth=depth, event=inner))
 
@@ -130,7 +130,7 @@ def _agent_started(step: StepContext, name: str, signal: ChildStarted) -> None:
     state = step.data.agents.find(name)
     # An agent that survived a crash of this session has started before.
     if state is not None and state.child_id is None:
-        agents.put_agent(step, msgspec.structs.replace(state, child_id=signal.child_id))
+        agent_pool.put_agent(step, msgspec.structs.replace(state, child_id=signal.child_id))
         step.publish(SubagentStart(child_id=signal.child_id, call_id=state.call_id, description=state.task))
 
 
@@ -139,11 +139,11 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
     if state is None or state.child_id is None:
         return
     inner = signal.event
-    rules.hear_of_child(step, inner)
+    approval_rules.hear_of_child(step, inner)
     # After a crash of this session, only later events are passed on.
     if inner.meta is not None and inner.meta.seq > state.seen:
         sources = more_sources(state.sources, sources_said_by(inner))
-        agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq, sources=sources))
+        agent_pool.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq, sources=sources))
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call_id, child_id=state.child_id, depth=depth, event=inner))
 
@@ -218,7 +218,7 @@ def _running(step: StepContext, attempt: EffectId) -> CallState | None:
     """Return the call of a running attempt, in the batch or among the survivors."""
     match step.data.open.get(attempt):
         case OfCall(call_id):
-            return calls.one_of_batch(step, call_id)
+            return call_results.one_of_batch(step, call_id)
         case OfSurvivor(call_id):
             return next(one for one in step.data.survivors if one.call.call_id == call_id)
         case _:

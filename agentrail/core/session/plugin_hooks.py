@@ -24,12 +24,12 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import PluginRequestFinished
-from agentrail.core.session.budget import book, book_lost_question, reserve_plugin_request
-from agentrail.core.session.owners import OfHeldHook, OfPluginRequest
-from agentrail.core.session.projection import model_of
+from agentrail.core.session.effect_owners import OfHeldHook, OfPluginRequest
 from agentrail.core.session.recorded_calls import lenient_ask
+from agentrail.core.session.reservations import book, book_lost_question, reserve_plugin_request
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.outcome import Outcome, PluginRequest, Switch
+from agentrail.core.session.views import model_of
+from agentrail.core.stack.hook_outcome import Outcome, PluginRequest, Switch
 from agentrail.core.stack.pipeline import (
     Fit,
     deliver,
@@ -40,7 +40,7 @@ from agentrail.core.stack.pipeline import (
     run_hook,
 )
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.seeded import SeededRandom
+from agentrail.core.values.seeded_random import SeededRandom
 from agentrail.errors import ErrorInfo
 from agentrail.events import ModelSwitched
 from agentrail.frozen import frozen_json

@@ -20,9 +20,9 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from agentrail.core.policy.budget import Budget
-from agentrail.core.protocol.stamped import Stamped
-from agentrail.core.values.known_secrets import KnownSecrets
-from agentrail.core.wire.settling import MINTED
+from agentrail.core.protocol.signal_base import Stamped
+from agentrail.core.values.secret_scrubber import KnownSecrets
+from agentrail.core.wire.normalize import MINTED
 from agentrail.events import Envelope
 from agentrail.frozen import FrozenDict, FrozenList, frozen_value
 from agentrail.messages import AssistantMessage, Image, Text, Thinking

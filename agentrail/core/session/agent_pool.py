@@ -23,10 +23,10 @@ from agentrail.core.protocol.effects import (
 )
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import AgentEnded, AgentIdled, BudgetLent
-from agentrail.core.session import calls
-from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait, find_agent
-from agentrail.core.session.budget import lend_to_agent, raise_budget, settle_agent
-from agentrail.core.session.owners import OfAgent, OfAgentWait
+from agentrail.core.session import call_results
+from agentrail.core.session.agent_records import AgentSpec, AgentState, AgentWait, find_agent
+from agentrail.core.session.effect_owners import OfAgent, OfAgentWait
+from agentrail.core.session.reservations import lend_to_agent, raise_budget, settle_agent
 from agentrail.core.session.state import QueuedPrompt
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.values.sources import more_sources
@@ -202,7 +202,7 @@ def wake_waits(step: StepContext) -> None:
         if wait.until == "time":
             _wake_sleeper(step, wait)
             continue
-        if calls.one_of_batch(step, wait.call_id).call.name != "wait_agents":
+        if call_results.one_of_batch(step, wait.call_id).call.name != "wait_agents":
             continue
         late = _late(step, wait)
         _close_wait(step, wait)
@@ -288,7 +288,7 @@ def _wake_sleeper(step: StepContext, wait: AgentWait) -> None:
 
 def _seconds(step: StepContext, wait: AgentWait) -> float:
     """Return the duration of a call of `sleep`, in seconds. No other call waits for a time alone."""
-    seconds: float = calls.one_of_batch(step, wait.call_id).arguments["seconds"]  # type: ignore[assignment]  # as its schema says
+    seconds: float = call_results.one_of_batch(step, wait.call_id).arguments["seconds"]  # type: ignore[assignment]  # as its schema says
     return seconds
 
 
@@ -312,13 +312,13 @@ def _close_wait(step: StepContext, wait: AgentWait) -> None:
 
 
 def _answer(step: StepContext, wait: AgentWait, text: str) -> None:
-    state = calls.one_of_batch(step, wait.call_id)
+    state = call_results.one_of_batch(step, wait.call_id)
     read: tuple[str, ...] = ()
     for name in wait.names:
         agent = step.data.agents.find(name)
         read = more_sources(read, () if agent is None else agent.sources)
     details: JsonValue = {"sources": list(read)} if read else None
-    calls.put(step, calls.answer(step, state, text, is_error=False, details=details)[0])
+    call_results.put(step, call_results.answer(step, state, text, is_error=False, details=details)[0])
 
 
 def _report(name: str, state: AgentState | None) -> str:

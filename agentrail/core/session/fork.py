@@ -10,7 +10,14 @@ from typing import Final
 import msgspec
 
 from agentrail.core.policy.budget import Ledger, spent_of
-from agentrail.core.session import agents, batch, calls, compaction, cycle as settings, interactions
+from agentrail.core.session import (
+    agent_pool,
+    batch,
+    call_results,
+    compaction_run,
+    cycle as settings,
+    interactions,
+)
 from agentrail.core.session.batch import into_history
 from agentrail.core.session.cycle import close_cycle
 from agentrail.core.session.state import SEMANTICS, Phase, SessionConfig, SessionData, SessionState
@@ -38,10 +45,10 @@ def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
     data.survivors = ()
     data.teardown = data.stopping = None
     data.stoppers = ()
-    compaction.forget_compaction(step)
+    compaction_run.forget_compaction(step)
     for interaction in data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
-    agents.forget_all(step, REASON)
+    agent_pool.forget_all(step, REASON)
     if data.ledger is not None:
         data.ledger = msgspec.structs.replace(data.ledger, open=())
     data.loans = data.wishes = ()
@@ -86,9 +93,9 @@ def _end_cycle(step: StepContext) -> None:
     if step.data.batch:
         for state in step.data.batch:
             if state.result is not None:
-                calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+                call_results.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
             else:
-                calls.put(step, calls.answer(step, state, NOT_IN_THIS_BRANCH)[0])
+                call_results.put(step, call_results.answer(step, state, NOT_IN_THIS_BRANCH)[0])
         into_history(step)
     interactions.end_wait(step, "stop")
     close_cycle(step, "aborted", reason=REASON)

@@ -14,7 +14,7 @@ from typing import Final, final
 import msgspec
 from msgspec import Raw
 
-from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.fold import Drift
 from agentrail.core.journal.record import (
     CLOSED,
     DRIFTED,
@@ -31,10 +31,10 @@ from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import Chunk, EffectId
 from agentrail.core.protocol.signals import Signal
-from agentrail.core.session.legality import is_ephemeral_signal
+from agentrail.core.session.inline_tags import tags_at_end
 from agentrail.core.session.state import Phase, SessionState, Stream
 from agentrail.core.session.state_codec import encode_session
-from agentrail.core.session.tags import tags_at_end
+from agentrail.core.session.transitions import is_ephemeral_signal
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.messages import SessionId
 

@@ -11,8 +11,8 @@ import msgspec
 from agentrail.core.protocol.effects import KillTools, Teardown
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import AnswerCall, ToolAnsweredEarly, ToolFinished
+from agentrail.core.session.effect_owners import OfDrain, OfStoppedCall
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfDrain, OfStoppedCall
 from agentrail.core.session.recorded_calls import began_call
 from agentrail.core.session.state import Known
 from agentrail.core.session.step_context import StepContext

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.session.rules import covers, program_family_of, rule_of, sorted_rules
+from agentrail.core.session.approval_rules import covers, program_family_of, rule_of, sorted_rules
 from agentrail.core.session.state import Known, Rule
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import Approval

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.policy.calls import call_ids_of
-from agentrail.core.policy.context import (
+from agentrail.core.policy.request_context import (
     SUMMARY_TOKENS,
     Compacted,
     CompactionLimits,
@@ -33,7 +33,9 @@ from agentrail.core.protocol.actions import Skip, WriteFile
 from agentrail.core.protocol.effects import CancelStream, RunPluginRequest, StartStream
 from agentrail.core.protocol.hooks import BeforeCompact, FileWritten, RequestResult
 from agentrail.core.protocol.request import EffectId, ModelRequest
-from agentrail.core.session.budget import (
+from agentrail.core.session.effect_owners import OfSummary, OfSummaryTimer, OfTranscript
+from agentrail.core.session.plugin_hooks import ask_plugins
+from agentrail.core.session.reservations import (
     book,
     book_lost,
     count_handed,
@@ -41,12 +43,10 @@ from agentrail.core.session.budget import (
     fixed_of,
     reserve_request,
 )
-from agentrail.core.session.hooking import ask_plugins
-from agentrail.core.session.owners import OfSummary, OfSummaryTimer, OfTranscript
-from agentrail.core.session.projection import model_of, request_of
 from agentrail.core.session.state import Compaction
 from agentrail.core.session.step_context import StepContext, context_tokens, has_listeners
-from agentrail.core.stack.outcome import Outcome
+from agentrail.core.session.views import model_of, request_of
+from agentrail.core.stack.hook_outcome import Outcome
 from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import ErrorInfo

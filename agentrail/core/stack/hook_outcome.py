@@ -28,7 +28,7 @@ from agentrail.core.protocol.hooks import (
     BeforeTool,
     HookEvent,
 )
-from agentrail.core.stack.loading import PluginStates
+from agentrail.core.stack.loaded_stack import PluginStates
 from agentrail.events import Event
 from agentrail.frozen import frozen_or_none
 from agentrail.messages import AssistantMessage, JsonObject, Message, ToolResult

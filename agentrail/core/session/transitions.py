@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from agentrail.core.protocol import signals
-from agentrail.core.session import owners
+from agentrail.core.session import effect_owners
 from agentrail.core.session.state import Known, Phase, SessionState
 from agentrail.core.session.step_context import is_ephemeral
 
@@ -96,40 +96,40 @@ _CALLS: Final[Mapping[type[signals.Signal], _Row]] = {
     signals.StepCrashed:   _ANYTHING,
     signals.Parked:        _OVER,
 }
-_OUTCOMES: Final[Mapping[type[Any], tuple[_Row, tuple[type[owners.Owner], ...]]]] = {
+_OUTCOMES: Final[Mapping[type[Any], tuple[_Row, tuple[type[effect_owners.Owner], ...]]]] = {
     # Of a request. The whole answer may arrive at once, so RUNNING accepts it too.
-    signals.StreamStarted:     (_row(_D, "RS",  _D,     _D), (owners.OfStream,)),
-    signals.ChunksArrived:     (_row(_D, _D,    "S",    _D), (owners.OfStream,)),
-    signals.ResponseCompleted: (_row(_D, "REI", "SERI", _D), (owners.OfStream, owners.OfSummary)),
-    signals.StreamFailed:      (_row(_D, "RI",  "SRI",  _D), (owners.OfStream, owners.OfSummary)),
-    signals.ContextGathered:   (_row(_D, "RI",  _D,     _D), (owners.OfContext,)),  # it may exceed the remaining budget
+    signals.StreamStarted:     (_row(_D, "RS",  _D,     _D), (effect_owners.OfStream,)),
+    signals.ChunksArrived:     (_row(_D, _D,    "S",    _D), (effect_owners.OfStream,)),
+    signals.ResponseCompleted: (_row(_D, "REI", "SERI", _D), (effect_owners.OfStream, effect_owners.OfSummary)),
+    signals.StreamFailed:      (_row(_D, "RI",  "SRI",  _D), (effect_owners.OfStream, effect_owners.OfSummary)),
+    signals.ContextGathered:   (_row(_D, "RI",  _D,     _D), (effect_owners.OfContext,)),  # it may exceed the remaining budget
     # Of a call. Output of a survivor belongs to no cycle, but its end counts, and may wake the session.
-    signals.ToolProgressed:    (_row(_D, _D,    _D,     "E"), (owners.OfCall,)),
-    signals.ToolEmitted:       (_row(_D, _D,    _D,     "E"), (owners.OfCall,)),
-    signals.ToolAnsweredEarly: (_row(_D, _D,    _D,     "ERI"), (owners.OfCall,)),
-    signals.ToolFinished:      (_GOES_ON, (owners.OfCall, owners.OfSurvivor, owners.OfStoppedCall, owners.OfChild, owners.OfLoan)),
-    signals.HostJudged:        (_row(_D, _D,    _D,     "ERI"), (owners.OfHostCheck,)),  # a call that waits for the host has a batch
-    signals.HostTold:          (_row("I", "R",  "S",    "ERI"), (owners.OfHostReport,)),  # an abort does not wait for it
+    signals.ToolProgressed:    (_row(_D, _D,    _D,     "E"), (effect_owners.OfCall,)),
+    signals.ToolEmitted:       (_row(_D, _D,    _D,     "E"), (effect_owners.OfCall,)),
+    signals.ToolAnsweredEarly: (_row(_D, _D,    _D,     "ERI"), (effect_owners.OfCall,)),
+    signals.ToolFinished:      (_GOES_ON, (effect_owners.OfCall, effect_owners.OfSurvivor, effect_owners.OfStoppedCall, effect_owners.OfChild, effect_owners.OfLoan)),
+    signals.HostJudged:        (_row(_D, _D,    _D,     "ERI"), (effect_owners.OfHostCheck,)),  # a call that waits for the host has a batch
+    signals.HostTold:          (_row("I", "R",  "S",    "ERI"), (effect_owners.OfHostReport,)),  # an abort does not wait for it
     # Of a child or an agent. Both can outlive a cycle.
-    signals.ChildStarted:      (_ALWAYS, (owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent)),
-    signals.ChildPublished:    (_ALWAYS, (owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent)),
-    signals.AgentIdled:        (_GOES_ON, (owners.OfAgent,)),
-    signals.AgentEnded:        (_GOES_ON, (owners.OfAgent,)),
+    signals.ChildStarted:      (_ALWAYS, (effect_owners.OfCall, effect_owners.OfSurvivor, effect_owners.OfChild, effect_owners.OfAgent)),
+    signals.ChildPublished:    (_ALWAYS, (effect_owners.OfCall, effect_owners.OfSurvivor, effect_owners.OfChild, effect_owners.OfAgent)),
+    signals.AgentIdled:        (_GOES_ON, (effect_owners.OfAgent,)),
+    signals.AgentEnded:        (_GOES_ON, (effect_owners.OfAgent,)),
     # Of plugins, which may make requests at any time, of timers, and of a teardown, after an abort in idle or for
     # calls stopped in any phase.
-    signals.PluginRequestFinished: (_row("IRE", "RI", "S", "E"), (owners.OfTranscript, owners.OfPluginRequest, owners.OfHeldHook)),
+    signals.PluginRequestFinished: (_row("IRE", "RI", "S", "E"), (effect_owners.OfTranscript, effect_owners.OfPluginRequest, effect_owners.OfHeldHook)),
     signals.TimerFired:        (_ANYTHING, (
-        owners.OfStallTimer, owners.OfPause, owners.OfSummaryTimer, owners.OfRetry,
-        owners.OfInteraction, owners.OfAgentWait, owners.OfHoldTimer,
+        effect_owners.OfStallTimer, effect_owners.OfPause, effect_owners.OfSummaryTimer, effect_owners.OfRetry,
+        effect_owners.OfInteraction, effect_owners.OfAgentWait, effect_owners.OfHoldTimer,
     )),
-    signals.TeardownFinished:  (_GOES_ON, (owners.OfDrain, owners.OfTeardown)),
+    signals.TeardownFinished:  (_GOES_ON, (effect_owners.OfDrain, effect_owners.OfTeardown)),
 }
 # fmt: on
 LEGALITY: Final[Mapping[type[signals.Signal], _Row]] = MappingProxyType(
     {**_CALLS, **{kind: row for kind, (row, _) in _OUTCOMES.items()}}
 )
-AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[owners.Owner]]]] = MappingProxyType(
-    {kind: frozenset(whose) for kind, (_, whose) in _OUTCOMES.items()}
+AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[effect_owners.Owner]]]] = (
+    MappingProxyType({kind: frozenset(whose) for kind, (_, whose) in _OUTCOMES.items()})
 )
 """The owners that expect each class of outcome. From any other owner, it is late or a bug in the shell."""
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.journal.folding import Walked
+from agentrail.core.journal.fold import Walked
 from agentrail.core.protocol.signals import Signal
-from agentrail.core.session.projection import model_of
+from agentrail.core.session.views import model_of
 from agentrail.messages import TokenUsage
 from agentrail.structs import Value
 

@@ -17,12 +17,12 @@ from agentrail.core.protocol.actions import BlockTool, RequireApproval
 from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool
 from agentrail.core.protocol.signals import HostJudged, ToolAnsweredEarly, ToolFinished
-from agentrail.core.session import calls, interactions, rules
-from agentrail.core.session.hooking import apply_outcome, ask_plugins, consult
+from agentrail.core.session import approval_rules, call_results, interactions
+from agentrail.core.session.effect_owners import OfHostCheck, OfHostReport
 from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
-from agentrail.core.session.owners import OfHostCheck, OfHostReport
+from agentrail.core.session.plugin_hooks import apply_outcome, ask_plugins, consult
 from agentrail.core.session.step_context import StepContext, has_listeners
-from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.core.stack.hook_outcome import Outcome, Unfit
 from agentrail.core.stack.pipeline import Fit
 from agentrail.events import Approval, ToolBlocked
 from agentrail.frozen import same_json
@@ -79,7 +79,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
     if signal.deny is not None:
         reason = signal.deny or _DENIED
         blocked = ToolBlocked(name=state.call.name, call_id=state.call.call_id, reason=reason, by=signal.by)
-        return calls.answer(step, state, reason, blocked)[0], None
+        return call_results.answer(step, state, reason, blocked)[0], None
     wanted_arguments = state.arguments if signal.arguments is None else signal.arguments
     fitted = wanted_arguments if signal.arguments is None else _fit_of(state)(wanted_arguments)
     if isinstance(fitted, str):
@@ -188,8 +188,8 @@ def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
     for interaction in interactions.allow_always(step, approved):
         asked = interaction.asked
         assert isinstance(asked, Approval)  # noqa: S101 - a rule decides nothing else
-        state, why = check_decided(step, calls.one_of_batch(step, asked.call_id), asked)
-        calls.put(step, state)
+        state, why = check_decided(step, call_results.one_of_batch(step, asked.call_id), asked)
+        call_results.put(step, state)
         abort = abort or why
     return abort
 
@@ -250,9 +250,9 @@ def _as_judged(
             blocked = ToolBlocked(
                 name=call.name, call_id=call.call_id, reason=reason, by=decision.by, approved=is_approved
             )
-            return calls.answer(step, state, reason, blocked)[0]
+            return call_results.answer(step, state, reason, blocked)[0]
         case Unfit(text=text):
-            return calls.answer(step, state, f'Invalid arguments for "{call.name}": {text}')[0]
+            return call_results.answer(step, state, f'Invalid arguments for "{call.name}": {text}')[0]
         case RequireApproval() if step.data.semantics:
             return msgspec.structs.replace(state, judged_by=tuple(sorted(outcome.seen_by)))
         case _:
@@ -295,7 +295,9 @@ def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> 
     """Whether a rule allows a call. It counts only if the answer *always* is accepted. A fold reads it from the record."""
     if step.recorded is not None:
         return step.recorded.has_begun(state)
-    return "always" in wanted.options and rules.is_allowed(step.data.rules, state.call.name, state.arguments)
+    return "always" in wanted.options and approval_rules.is_allowed(
+        step.data.rules, state.call.name, state.arguments
+    )
 
 
 def _show_again(step: StepContext, state: CallState, wanted: WantedApproval, changed_by: str) -> CallState:
@@ -320,7 +322,7 @@ def _unfit(step: StepContext, state: CallState, fault: str, changed_by: str) -> 
     text = (
         f'Invalid arguments for "{state.call.name}": {fault} (the arguments were rewritten by {changed_by!r})'
     )
-    return calls.answer(step, state, text)[0]
+    return call_results.answer(step, state, text)[0]
 
 
 def _fit_of(state: CallState) -> Fit:

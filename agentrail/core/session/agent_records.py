@@ -1,6 +1,6 @@
 """Agents, as data: the agents that a session may use, and the state of those in the background.
 
-`agents` makes the decisions about them. This module contains no logic that runs an agent.
+`agent_pool` makes the decisions about them. This module contains no logic that runs an agent.
 """
 
 from typing import Final, Literal, TypeAlias

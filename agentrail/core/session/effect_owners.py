@@ -3,7 +3,7 @@
 `SessionData.open` holds exactly these ids: requested effects whose outcome has not arrived, that were not cancelled
 or abandoned. An owner only states the purpose of the effect. Other details are in its fields.
 
-`legality` lists the outcomes that each owner expects, and the one `match` of `machine` handles them. Only
+`transitions` lists the outcomes that each owner expects, and the one `match` of `machine` handles them. Only
 `StepContext` adds and removes owners, in the call that requests the effect or cancels it.
 """
 

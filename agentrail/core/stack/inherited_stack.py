@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.stack.loading import (
+from agentrail.core.stack.loaded_stack import (
     Member,
     PluginEntry,
     PluginStates,
@@ -25,7 +25,7 @@ from agentrail.core.stack.loading import (
 )
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.stack.plugin_state import loses
-from agentrail.core.values.foreign import Raised
+from agentrail.core.values.foreign_calls import Raised
 from agentrail.errors import PluginError
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject

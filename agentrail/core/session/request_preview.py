@@ -12,15 +12,15 @@ from typing import Final, Literal, TypeAlias, assert_never
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.core.policy.context import fixed_tokens_of, outgoing, tokens_of
-from agentrail.core.session.projection import (
+from agentrail.core.policy.request_context import fixed_tokens_of, outgoing, tokens_of
+from agentrail.core.session.state import Known
+from agentrail.core.session.views import (
     model_of,
     offered_tools_of,
     own_prompt_of,
     system_prompt_of,
     system_sections_of,
 )
-from agentrail.core.session.state import Known
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.frozen import canonical_json
 from agentrail.messages import (

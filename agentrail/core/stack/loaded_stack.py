@@ -25,7 +25,7 @@ from agentrail.core.protocol.actions import (
 from agentrail.core.protocol.hooks import HOOKS, Hook, HookEvent
 from agentrail.core.stack.plugin import SAFETY_BELOW, Context, OnError, Plugin
 from agentrail.core.stack.plugin_state import StateType, classes_of, loses
-from agentrail.core.values.foreign import WRONG_OPTIONS, Raised, attempt, attempt_with_options
+from agentrail.core.values.foreign_calls import WRONG_OPTIONS, Raised, attempt, attempt_with_options
 from agentrail.errors import PluginError
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject

@@ -6,10 +6,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agentrail.core.journal.folding import Walked
+from agentrail.core.journal.fold import Walked
 from agentrail.core.journal.record import REWOUND, Record, decode_rewound
 from agentrail.core.protocol.effects import Effect, Publish, RunTool, SpawnChild
-from agentrail.core.session.asked_forms import summary_of
+from agentrail.core.session.approval_details import summary_of
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import SessionState
 from agentrail.events import (

@@ -10,10 +10,10 @@ from attrs import field, frozen
 from agentrail.core.policy.budget import BudgetLeft, budget_left
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
+from agentrail.core.session.inline_tags import visible_so_far
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Known, Phase, QueuedPrompt
-from agentrail.core.session.tags import visible_so_far
-from agentrail.core.stack.narrowing import hidden_tools, options_shown
+from agentrail.core.stack.inherited_stack import hidden_tools, options_shown
 from agentrail.core.values.toolbox import EffectClass, Toolbox
 from agentrail.events import Approval, PendingClientCall, Question, Todo
 from agentrail.messages import (

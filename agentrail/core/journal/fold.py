@@ -45,13 +45,13 @@ from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered, Signal
-from agentrail.core.session.branching import without_what_was_open
+from agentrail.core.session.fork import without_what_was_open
 from agentrail.core.session.machine import step
 from agentrail.core.session.recorded_calls import GUESSES, BeganCall, RecordedCalls, began_in
 from agentrail.core.session.state import DoubtfulCalls, SessionState
 from agentrail.core.session.state_codec import decode_session
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
-from agentrail.core.stack.loading import Ask, Member, call_handler as plainly
+from agentrail.core.stack.loaded_stack import Ask, Member, call_handler as plainly
 from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import CodecError, Erased, InternalError, JournalCorrupt, OptionError

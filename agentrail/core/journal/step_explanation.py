@@ -1,6 +1,6 @@
 """One record of a journal, explained for users: its input, the plugins called, their result, and the decisions. Pure.
 
-One value for every presentation: a command prints `lines_of_step`, a route sends the value. `replaying` iterates
+One value for every presentation: a command prints `lines_of_step`, a route sends the value. `replay` iterates
 over the journal.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.journal.folding import Walked, drift_of
+from agentrail.core.journal.fold import Walked, drift_of
 from agentrail.core.journal.recorded_steps import outline
 from agentrail.core.protocol.effects import Effect, Publish
 from agentrail.core.protocol.signals import EffectOutcome

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, secret_forms_of
+from agentrail.core.values.secret_encodings import MIN_SECRET_CHARACTERS, secret_forms_of
 
 REPLACEMENT: Final = "Secret(…)"
 """The replacement of a secret."""

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.core.journal.explaining import ExplainedStep, explained_step, lines_of_step
-from agentrail.core.journal.folding import (
+from agentrail.core.journal.fold import (
     NO_SOURCES,
     Drift,
     Sources,
@@ -26,6 +25,7 @@ from agentrail.core.journal.folding import (
 )
 from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record, Tail, decode_opened, join_blobs
 from agentrail.core.journal.recorded_steps import effects_named, whole_body
+from agentrail.core.journal.step_explanation import ExplainedStep, explained_step, lines_of_step
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
@@ -34,7 +34,7 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import begun_in, encode_session
 from agentrail.core.stack.explained_run import ExplainedRun, explained_run
 from agentrail.core.stack.explanation import Explanation
-from agentrail.core.stack.loading import Ask, Member
+from agentrail.core.stack.loaded_stack import Ask, Member
 from agentrail.core.stack.plugin import Context
 from agentrail.errors import OptionError
 

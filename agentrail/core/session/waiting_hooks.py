@@ -14,17 +14,17 @@ from agentrail.core.protocol.actions import Wanted
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, SetTimer
 from agentrail.core.protocol.hooks import AfterToolBatch, BeforeFinish, BeforePrompt, RequestResult
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.session.hooking import (
+from agentrail.core.session.effect_owners import OfHeldHook, OfHoldTimer
+from agentrail.core.session.plugin_hooks import (
     apply_decision,
     ask_further,
     ask_patiently,
     book_plugin_request,
     open_plugin_request,
 )
-from agentrail.core.session.owners import OfHeldHook, OfHoldTimer
 from agentrail.core.session.state import QueuedPrompt, SuspendedHook
 from agentrail.core.session.step_context import StepContext, say_queued
-from agentrail.core.stack.outcome import Outcome
+from agentrail.core.stack.hook_outcome import Outcome
 from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason
 

@@ -21,12 +21,12 @@ from agentrail.core.policy.budget import (
     settle,
     take_back,
 )
-from agentrail.core.policy.context import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
+from agentrail.core.policy.request_context import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.session.projection import model_of, models_of, system_prompt_of
 from agentrail.core.session.state import Known, Phase
 from agentrail.core.session.step_context import StepContext, context_tokens
+from agentrail.core.session.views import model_of, models_of, system_prompt_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo
 from agentrail.messages import Message, Text, TokenUsage, UserMessage

@@ -22,7 +22,7 @@ from msgspec.structs import fields, replace
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.request import TextDelta
-from agentrail.core.protocol.stamped import Stamped
+from agentrail.core.protocol.signal_base import Stamped
 from agentrail.events import Envelope
 from agentrail.frozen import FrozenDict, FrozenList, frozen_value
 from agentrail.messages import AssistantMessage, Text, TokenUsage, ToolCall
