@@ -240,11 +240,11 @@ def api_page(page: str) -> str:
     for module in modules.split():
         names = [one for one in public_names() if one.module == module]
         lines += [] if alone else [f"## `{module}`", ""]
-        lines += [f"Imported from `{module}`: {_said_of(module)}", ""]
+        lines += [f"Import from `{module}`. {_said_of(module)}", ""]
         others = [one for one in names if not one.own]
         if module in ELSEWHERE:
             lines += [
-                f"Most of it has [a page of its own](../{ELSEWHERE[module]}); here stands the rest.",
+                f"[Its own page](../{ELSEWHERE[module]}) describes the other names.",
                 "",
             ]
         elif others:
