@@ -261,11 +261,9 @@ def api_page(page: str) -> str:
 
 
 def _said_of(module: str) -> str:
-    """The first sentence of a module, as the end of one of ours."""
+    """Return the first sentence of a module."""
     said = (inspect.getdoc(import_module(module)) or "").split("\n\n", maxsplit=1)[0]
-    said = " ".join(said.split()).split(". ", maxsplit=1)[0].removesuffix(".")
-    first = said.split(" ", maxsplit=1)[0]
-    return f"{said if first[1:2].isupper() or first == 'agentrail' else said[:1].lower() + said[1:]}."
+    return f"{' '.join(said.split()).split('. ', maxsplit=1)[0].removesuffix('.')}."
 
 
 def link_from(home: str, page: str) -> str:
