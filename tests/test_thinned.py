@@ -3,7 +3,7 @@
 import pytest
 
 from tests import thinned
-from tests.thinned import each, first, paired, sampled
+from tests.thinned import each, first, paired, sample, sampled
 
 ASKED: list[int] = []
 
@@ -39,6 +39,14 @@ def test_a_sample_has_all_at_night(is_nightly, values, monkeypatch):
     assert "".join(cell.values[0] for cell in sampled(first("abcdefg", 1), every=4)) == values.replace(
         "cf", "f"
     )
+
+
+@pytest.mark.parametrize(("is_nightly", "values"), [(False, "adg"), (True, "abcdefghij")])
+def test_a_sample_is_spread_evenly(is_nightly, values, monkeypatch):
+    """A second run has the same one, and no more is wanted than there is."""
+    monkeypatch.setattr(thinned, "IS_NIGHTLY", is_nightly)
+    assert "".join(sample("abcdefghij", 3)) == values
+    assert sample("abc", 5) == "abc"
 
 
 @each(("number", "double"), [(1, 2), (2, 4), (3, 6)])

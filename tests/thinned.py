@@ -4,9 +4,11 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 IS_NIGHTLY: Final = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 """Whether `make nightly` runs, which has what CI only samples."""
@@ -52,6 +54,13 @@ def sampled(cells: Sequence[Any], every: int = 3) -> list[Any]:
     marked = [cell for cell in cells if cell.marks]
     dropped = [] if IS_NIGHTLY else [cell for place, cell in enumerate(marked) if place % every]
     return [cell for cell in cells if cell not in dropped]
+
+
+def sample(values: Sequence[T], many: int) -> Sequence[T]:
+    """Return so many values, spread evenly over all of them; in `make nightly`, all."""
+    if IS_NIGHTLY or many >= len(values):
+        return values
+    return [values[place * len(values) // many] for place in range(many)]
 
 
 def each(names: str | tuple[str, ...], values: Iterable[Any], *, label: Callable[[Any], str] = repr) -> Any:

@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
-import pytest
 from attrs import frozen
 
 from agentrail.core.policy.budget import Budget, Price, spent_of
@@ -79,6 +78,7 @@ from agentrail.testing.plugins import PluginShelf, PuppetPlugin, PuppetRule
 from agentrail.testing.scenario_output import GROUPS, encode_effect
 from agentrail.testing.scenario_syntax import scenario_name
 from tests.core import worlds
+from tests.thinned import first, sampled
 
 T = TypeVar("T")
 
@@ -92,15 +92,12 @@ def _place_of(name: str) -> str:
 
 
 FEW: Final = 10
-"""How many lives `make test` draws for a property; the rest says little more of one change, and `make check` draws all."""
+"""How many lives `make test` draws for a property; `make check` draws a sample of the rest, and `make nightly` all."""
 
 
 def lives(count: int) -> list[Any]:
     """The seeds of a property that is held in so many lives, for `parametrize`."""
-    return [
-        seed if seed < FEW else pytest.param(seed, marks=pytest.mark.check, id=str(seed))
-        for seed in range(count)
-    ]
+    return sampled(first(range(count), FEW), every=4)
 
 
 TASK: Final = ToolSpec(

@@ -23,6 +23,7 @@ from agentrail.testing.promises.observed_step import Seen
 from tests.core.journal.recorded import Told, call
 from tests.core.test_agents import SAID, lives
 from tests.core.worlds import TOOLS, agents_session, new_session, small_world
+from tests.thinned import sample
 
 STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
 NEXT = s.Prompt(at_ms=10, signal_id=s.SignalId("n"), ref=PromptRef("next"), content=(Text(text="And now?"),))
@@ -48,7 +49,7 @@ def test_a_branch_begins_at_every_state_of_a_small_world(each):
     states = [seen.before for seen in small_world()]
     begun = [state for last, state in pairwise((None, *states)) if state is not last]
     assert len(begun) > 1_000
-    for state in begun[::each]:
+    for state in sample(begun[::each], len(begun) // 8):
         holds(without_what_was_open(state, 8))
 
 

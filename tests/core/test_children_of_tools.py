@@ -20,9 +20,9 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolWantsChild,
 )
+from agentrail.core.session import child_sessions
 from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.session.child_sessions import MAX_SESSION_DEPTH
-from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ChildRefused, CycleAborted, ErrorInfo, OptionError
@@ -214,15 +214,14 @@ def test_a_tool_may_want_one_of_the_agents_of_its_session():
     assert "expected names of look" in str(refused(last(state, wish(agent="scout", tools=("read",)))))
 
 
-def test_sessions_of_tools_have_a_bound():
+def test_sessions_of_tools_have_a_bound(monkeypatch):
     """Those that work and those that wait together, as all that waits has; the tool that asks once more hears it."""
-    state = run([wish(number=number) for number in range(MAX_ASKERS)], at_work())
-    assert len(state.data.loans) + len(state.data.wishes) == MAX_ASKERS
-    *_, seen = walk([wish(number=MAX_ASKERS)], state)
+    monkeypatch.setattr(child_sessions, "MAX_ASKERS", 20)
+    state = run([wish(number=number) for number in range(20)], at_work())
+    assert len(state.data.loans) + len(state.data.wishes) == 20
+    *_, seen = walk([wish(number=20)], state)
     assert isinstance(refused(seen), ChildRefused)
-    assert str(refused(seen)).startswith(
-        f"{MAX_ASKERS} sessions work for tools of session 's', or wait for it"
-    )
+    assert str(refused(seen)).startswith("20 sessions work for tools of session 's', or wait for it")
 
 
 @pytest.mark.parametrize("path", [MAX_SESSION_DEPTH - 1, MAX_SESSION_DEPTH])

@@ -18,6 +18,7 @@ from benchmarks.gateway.serving import serve_bench
 from benchmarks.measure import Effort, Rounds, Row, Spread, Target, interleave, percentile, repeat
 from benchmarks.ours import expect
 from benchmarks.report import render_missed, render_table
+from tests.thinned import sample
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,10 +116,24 @@ def test_without_an_aim_nothing_is_ahead(median, verdict):
 @pytest.mark.check
 @pytest.mark.parametrize(
     "name",
-    [
-        *("children", "child", "restart", "cast", "call", "actor-memory", "timers"),
-        *("appends", "kept", "lone", "resume", "weights", "idle-start"),
-    ],
+    sample(
+        [
+            "children",
+            "restart",
+            "call",
+            "timers",
+            "appends",
+            "resume",
+            "weights",
+            "child",
+            "cast",
+            "actor-memory",
+            "kept",
+            "lone",
+            "idle-start",
+        ],
+        4,
+    ),
 )
 def test_a_workload_of_actors_and_stores_does_its_work(name):
     """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
@@ -128,7 +143,7 @@ def test_a_workload_of_actors_and_stores_does_its_work(name):
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("name", GROUPS["gateway"])
+@pytest.mark.parametrize("name", sample([*GROUPS["gateway"]], 3))
 def test_a_workload_of_the_gateway_does_its_work(name):
     """With a server of its own where it needs one, which is gone behind it."""
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))

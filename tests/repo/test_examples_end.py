@@ -28,7 +28,7 @@ from agentrail.runtime import assembly, model_lookup
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.clock import FakeClock
-from tests.thinned import paired
+from tests.thinned import paired, sampled
 
 pytestmark = [pytest.mark.experience("X-001")]
 
@@ -246,7 +246,7 @@ def _is_an_end(error: BaseException) -> bool:
 
 @pytest.mark.parametrize(
     ("page", "how"),
-    paired(list(pages()), HOW),
+    sampled(paired(list(pages()), HOW)),
     ids=lambda value: str(value.relative_to(ROOT)) if isinstance(value, Path) else None,
 )
 def test_each_example_ends_when_its_model(page, how, monkeypatch, tmp_path):

@@ -36,6 +36,7 @@ from agentrail.testing.check_provider import (
 )
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from tests.providers.transcripts import KEY, WIRE
+from tests.thinned import sample
 
 MACHINE_SECONDS = (
     5.0  # not 0.1: the tests of nine people may share two cores, and what is checked is that it closes
@@ -97,17 +98,17 @@ CASES = {
         for number, turn in enumerate(SCRIPT)
     },
 }
-# Two formats, and one without a wire; `make check` has them all.
+# Two formats, and one without a wire; `make check` has a sample of the others, and `make nightly` all.
 AT_ONCE = {"anthropic calls", "google calls", "demo"}
+DEMANDED = [(name, demand) for name, case in CASES.items() for demand in demands_of(case)]
+LATER = [one for one in DEMANDED if one[0] not in AT_ONCE]
 TRUE_CASES = [
-    pytest.param(
-        case,
-        demand,
-        id=f"{name}: {demand_name(demand)}",
-        marks=() if name in AT_ONCE else pytest.mark.check,
+    pytest.param(CASES[name], demand, id=f"{name}: {demand_name(demand)}", marks=marks)
+    for chosen, marks in (
+        ([one for one in DEMANDED if one[0] in AT_ONCE], ()),
+        (sample(LATER, len(LATER) // 4), pytest.mark.check),
     )
-    for name, case in CASES.items()
-    for demand in demands_of(case)
+    for name, demand in chosen
 ]
 
 

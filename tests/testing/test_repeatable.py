@@ -15,6 +15,7 @@ from agentrail.core.protocol.signals import SignalId
 from agentrail.errors import SessionDown
 from agentrail.testing.digest import Digest, canonical, run_seeded
 from agentrail.testing.seeded import NotRepeatable
+from tests.thinned import sample
 
 ROOT = Path(__file__).parents[2]
 SEED = 20261121
@@ -67,18 +68,19 @@ def test_one_seed_is_one_run():
 @pytest.mark.check
 @pytest.mark.simulation("V-001")
 def test_one_seed_is_one_run_in_twenty_processes():
-    """And four seeds are four runs, each of them the same again."""
-    assert len(digests(20)) == 1
-    others = [digests(2, seed=seed) for seed in range(4)]
-    assert [len(found) for found in others] == [1, 1, 1, 1]
-    assert len(set().union(*others)) == 4
+    """And four seeds are four runs, each of them the same again; in four processes and with one seed where it is not nightly."""
+    assert len(digests(len(sample(range(20), 4)))) == 1
+    others = [digests(2, seed=seed) for seed in sample(range(4), 1)]
+    assert {len(found) for found in others} == {1}
+    assert len(set().union(*others)) == len(others)
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("door", ["order", "ids", "wall", "jitter", "hash"])
 def test_a_door_that_is_left_open_is_noticed(door):
-    """What comes from the machine after all, or from the order of a set, makes two runs differ."""
-    assert len(digests(4, "--leave-open", door)) > 1
+    """What comes from the machine after all, or from the order of a set, makes two of four runs differ."""
+    found = digests(2, "--leave-open", door)
+    assert len(found) > 1 or len(found | digests(2, "--leave-open", door)) > 1
 
 
 def test_lines_show_where_two_runs_part():
