@@ -33,6 +33,7 @@ GOLDEN: Final = Path(__file__).parent / "core" / "golden"
 EVENTS: Final = [path.read_bytes() for path in sorted((GOLDEN / "events").glob("*.json"))]
 SIGNALS: Final = [path.read_bytes() for path in sorted((GOLDEN / "signals").glob("*.json"))]
 BUILDERS: Final = {"decoder_of", "converter_of"}
+MAKERS: Final = {"Decoder", "decode", "convert", *BUILDERS}
 MODULES: Final = (
     bodies,
     codec,
@@ -62,17 +63,21 @@ BY_USE: Final = {
 
 
 def calls_in(text: str) -> Iterator[tuple[str, bool]]:
-    """Each call in a source: the function, with its arguments where it is msgspec's, and whether it runs at import."""
+    """Each call in a source that may make a decoder, and whether it runs at import."""
     tree = ast.parse(text)
-    inner = {
-        id(node)
-        for outer in ast.walk(tree)
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(outer)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node), id(node) not in inner
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in MAKERS
+    ]
+    functions = [
+        node
+        for node in (ast.walk(tree) if found else ())
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    for node in found:
+        is_late = any(one.lineno <= node.lineno <= (one.end_lineno or 0) for one in functions)
+        yield ast.unparse(node), not is_late
 
 
 def is_typed_decoding(call: str) -> bool:

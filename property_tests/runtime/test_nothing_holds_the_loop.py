@@ -70,7 +70,7 @@ MEGABYTE: Final = 1_000_000
 
 Entry: TypeAlias = Callable[[], Awaitable[object]]
 Entries: TypeAlias = dict[str, list[tuple[str, Any]]]
-FEW: Final = 8
+FEW: Final = 4
 IS_WHOLE: Final = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
