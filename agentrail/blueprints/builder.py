@@ -420,7 +420,7 @@ def import_name(name: str, folder: str) -> Any:
     """Import `package.module:NAME`, from a file in the directory or from an installed package. See `NamedModules`."""
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier():
-        raise OptionError([f"{name!r:.80} is no package.module:NAME"])
+        raise OptionError([f"{name!r:.80} is not package.module:NAME"])
 
     def refuse(error: BaseException) -> NoReturn:
         if isinstance(error, OptionError):

@@ -61,7 +61,7 @@ def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, Jso
         table["mode"], *others = narrowest(modes)
         if others:
             raise OptionError(
-                [f"the modes {table['mode']} and {others[0]} are no narrower than each other: name one"]
+                [f"the modes {table['mode']} and {others[0]} restrict different things: name one"]
             )
     return table or None
 

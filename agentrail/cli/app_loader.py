@@ -27,7 +27,7 @@ def find_application(name: str) -> "AsgiApp":
     """Find an application by its name, in a module of the current directory or an installed one."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
+        raise OptionError(["name an application, as package.module:NAME, made by create_app"])
     imported = call_guarded(partial(_refuse_module, module), NAMED_MODULES.load, module, str(Path.cwd()))
     if not hasattr(imported, attribute):
         raise OptionError(

@@ -51,14 +51,14 @@ def fork(  # noqa: PLR0913 - the options of a command
     session: SessionArgument,
     *,
     at: Annotated[
-        int | None, Parameter(help="Behind which record; without it the last one.", show_default=False)
+        int | None, Parameter(help="After which record; without it, the last one.", show_default=False)
     ] = None,
     turn: Annotated[
-        int | None, Parameter(help="Behind which turn, counted from 1.", show_default=False)
+        int | None, Parameter(help="After which turn, counted from 1.", show_default=False)
     ] = None,
     name: Annotated[
         str | None,
-        Parameter(name="--id", help="The id of the fork; without it one is made up.", show_default=False),
+        Parameter(name="--id", help="The id of the fork; without it, one is generated.", show_default=False),
     ] = None,
     files: Annotated[
         Path | None,
@@ -137,7 +137,7 @@ def export(
         Path | None,
         Parameter(
             name=("--output", "-o"),
-            help="A file that is not there yet; without it stdout.",
+            help="A new file; without it, stdout.",
             show_default=False,
         ),
     ] = None,

@@ -13,7 +13,7 @@ from agentrail.cli.storage_options import KeepingOptions
 ResumeOption: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="Go on with a session that was kept: --resume ID, or --resume alone for the one that was at work last.",
+        help="Resume a stored session: --resume ID, or --resume alone for the most recently active one.",
         show_default=False,
     ),
 ]
@@ -21,7 +21,7 @@ ResumeOption: TypeAlias = Annotated[
 ConnectOption: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="Talk with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID one that is there.",
+        help="Chat with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID an existing session.",
         show_default=False,
     ),
 ]

@@ -43,7 +43,7 @@ def check_plugins(
     stack: str,
     *,
     examples: Annotated[
-        int | None, Parameter(help="how many sessions are lived; unless given, as many as 30 seconds allow")
+        int | None, Parameter(help="number of sessions to run; by default, as many as 30 seconds allow")
     ] = None,
     seed: Annotated[
         int | None, Parameter(help="draw the same sessions as another run with this number")

@@ -33,30 +33,30 @@ app: Final = App(
 app.command(
     "agentrail.cli.run_command:run",
     name="run",
-    help="""Give a model one prompt, show what it does, and leave.
+    help="""Give a model one prompt, show its work, and exit.
 
-    The words of the model go to stdout; tool calls, thinking and errors to stderr. Ctrl-C stops the cycle and all that
-    it started; a second one does not wait for it.
+    The model's text goes to stdout; tool calls, thinking and errors to stderr. Ctrl-C stops the cycle and everything
+    it started. A second Ctrl-C exits immediately.
 
     Exit codes: 0 done, 1 the cycle failed, 2 wrong usage, 130 interrupted.""",
 )
 app.command(
     "agentrail.cli.chat_command:chat",
     name="chat",
-    help="""Talk with a model; type while it works.
+    help="""Chat with a model. You can type while it works.
 
-    A line that is typed while a cycle runs waits for its turn. Ctrl-C clears what was typed, then stops the running
-    cycle; in idle, pressed twice, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.
+    Lines typed while a cycle runs are queued. Ctrl-C clears the input line, then stops the running cycle; pressed
+    twice in an idle chat, it exits. Ctrl-D exits. Lines can also be piped in: they are processed in order.
 
-    The session is kept: --resume goes on with it, also when the process was killed. --connect talks with one on a server.""",
+    The session is stored: --resume continues it, even if the process was killed. --connect chats with a session on a server.""",
 )
 app.command(
     "agentrail.cli.demo_command:demo",
     name="demo",
     help="""Take a tour of two minutes, offline and without a key: a tool, a steer, an abort, an approval, a crash, a bug found.
 
-    Each scene says what it shows, shows it on a real session, and names the page to read. --fast makes no pauses. Ctrl-C ends it.
-    Agents at work in a browser: agentrail serve --demo.
+    Each scene introduces its topic, shows it in a real session, and names the page to read. --fast skips the pauses. Ctrl-C ends it.
+    For running agents in a browser, use agentrail serve --demo.
 
     Exit codes: 0 shown, or left with Ctrl-C, 1 stdout cannot be written, 2 wrong usage.""",
 )
@@ -65,30 +65,30 @@ app.command(
     name="check-plugins",
     help="""Look for a conversation in which a stack of plugins breaks, without a model.
 
-    STACK is `package.module:NAME`, a list of plugins, or a class that `agentrail.testing.stacks.stack_machine` made. What
-    breaks is printed as a scenario, as short as it can be made. Ctrl-C says what was found so far.
+    STACK is `package.module:NAME`, a list of plugins, or a class that `agentrail.testing.stacks.stack_machine` made. A
+    failure is printed as the shortest scenario that shows it. Ctrl-C prints the findings so far.
 
     Exit codes: 0 nothing broke, 1 something did, 2 wrong usage, 130 interrupted.""",
 )
 app.command(
     "agentrail.cli.doctor_command:doctor",
     name="doctor",
-    help="""Say what is configured, installed and reachable, and what to do about what is not.
+    help="""Report what is configured, installed and reachable, and how to fix the rest.
 
-    No prompt is sent. Exit code: 0 when a run would work, else 1.""",
+    No prompt is sent. Exit code: 0 if a run would work, otherwise 1.""",
 )
 
 app.command(
     "agentrail.cli.skills_command:app",
     name="skills",
-    help="""Look at skills: which there are, what one says, whether a directory is one.
+    help="""List skills, show one, or check a directory.
 
     Exit codes: 0 done, 1 something is wrong with a skill, 2 wrong usage, or the configuration files cannot be read.""",
 )
 app.command(
     "agentrail.cli.sessions_command:app",
     name="sessions",
-    help="""Look at stored sessions, also beside a process that writes them; recover, check, back up, delete.
+    help="""Inspect stored sessions, even while another process writes them; recover, check, back up, delete.
 
     Exit codes: 0 done, 1 something is wrong with a session, 2 wrong usage, or there is no such store or session.""",
 )
@@ -96,9 +96,9 @@ app.command(
 app.command(
     "agentrail.cli.sessions_command:replay_journal",
     name="replay",
-    help="""Live a session again from its journal, without a network, and compare it with what was recorded.
+    help="""Replay a session from its journal, without a network, and compare it with the record.
 
-    JOURNAL is the id of a stored session, or a file: what `sessions export` or `sessions trace --json` wrote. It is the same command
+    JOURNAL is the id of a stored session, or a file written by `sessions export` or `sessions trace --json`. It is the same command
     as `sessions replay`. Exit codes: 0 all is as it was, 1 it differs or is damaged, 2 there is no such journal.""",
 )
 app.command(
@@ -112,7 +112,7 @@ app.command(
 app.command(
     "agentrail.cli.plugins_command:app",
     name="plugins",
-    help="""List the built-in plugins, or explain what a stack of plugins says to a hook event.
+    help="""List the built-in plugins, or explain how a stack of plugins answers a hook event.
 
     Without more it prints each plugin with its priority, its hooks and its options. Nothing is started.""",
 )
@@ -120,7 +120,7 @@ app.command(
 app.command(
     "agentrail.cli.permissions_command:app",
     name="permissions",
-    help="""Explain what rules of permissions say to a call, or check a file of them.
+    help="""Explain how permission rules decide a call, or check a file of rules.
 
     Nothing is started and nothing is run. Exit codes: 0 done, 1 a rule cannot be read, 2 wrong usage.""",
 )
@@ -128,21 +128,21 @@ app.command(
 app.command(
     "agentrail.cli.serve_command:serve_application",
     name="serve",
-    help="""Put an application that create_app made behind HTTP, until it is told to stop.
+    help="""Serve an application made by create_app over HTTP until stopped.
 
     Without one it serves a profile for each agent of the configuration files, or one with the model and the tools that
     agentrail run would use, and keeps their sessions.
-    The address is printed on stdout when calls are answered. Ctrl-C, or SIGTERM, lets calls and streams end; a second
-    one does not wait for them.
+    The address is printed on stdout once the server answers. Ctrl-C or SIGTERM lets calls and streams finish; a second
+    one stops immediately.
 
     Exit codes: 0 stopped, 1 the application failed, 2 wrong usage.""",
 )
 app.command(
     "agentrail.cli.config_command:app",
     name="config",
-    help="""Look at configuration files: what results, and where each value comes from.
+    help="""Show the resulting configuration, and the source of each value.
 
-    Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage.""",
+    Exit codes: 0 no faults, 1 faults, all of them reported, 2 wrong usage.""",
 )
 app.command(
     "agentrail.cli.prompt_command:app",
@@ -161,27 +161,27 @@ app.command(
 app.command(
     "agentrail.cli.config_command:trust",
     name="trust",
-    help="""Trust the configuration files of this directory as they are now, and say what that grants.
+    help="""Trust the configuration files of this directory as they are now, and show what that grants.
 
-    Until then a project's files may only narrow what runs without them. A file that changes, comes or goes ends it. Exit codes: 0 done,
+    Until then a project's files can only restrict the defaults. A changed, added or removed file ends the trust. Exit codes: 0 done,
     1 there is nothing to trust, or something is wrong with it.""",
 )
 app.command(
     "agentrail.cli.top_command:show_top",
     name="top",
-    help="""Watch the sessions of a server: phase, tool at work, tokens a second, cost, restarts.
+    help="""Watch the sessions of a server: phase, running tool, tokens per second, cost, restarts.
 
-    At a terminal it goes on until q or Ctrl-C, and a letter sorts; into a pipe it prints one table and ends. A token is read from
-    AGENTRAIL_TOKEN or a file. A connection that is lost is opened again.
+    In a terminal it runs until q or Ctrl-C, and a letter sorts; into a pipe it prints one table and exits. The token is read from
+    AGENTRAIL_TOKEN or a file. A lost connection is reopened.
 
     Exit codes: 0 done, 1 the server cannot be reached or refuses, 2 wrong usage, 130 interrupted.""",
 )
 app.command(
     "agentrail.cli.cost_command:show_cost",
     name="cost",
-    help="""Add up what stored sessions have used: tokens and dollars by day, profile, model, user or session.
+    help="""Add up the usage of stored sessions: tokens and dollars by day, profile, model, user or session.
 
-    Read beside a process that writes the store. Amounts of requests whose server had not said what was used are estimated, and marked.
+    Works while another process writes the store. Usage that a server did not report is estimated, and marked.
 
     Exit codes: 0 done, 2 wrong usage or there is no such store.""",
 )
@@ -190,14 +190,14 @@ app.command(
     name="kb",
     help="""Add documents to knowledge bases, list them, search them, remove them.
 
-    Works beside a process that reads them. Exit codes: 0 done, 1 a document could not be read, 2 wrong usage.""",
+    Works while another process reads them. Exit codes: 0 done, 1 a document could not be read, 2 wrong usage.""",
 )
 app.command(
     "agentrail.cli.memory_command:app",
     name="memory",
-    help="""Look at what is remembered of a user, search it, and forget it.
+    help="""List, search and forget memories of a user.
 
-    Works beside a process that remembers more. Exit codes: 0 done, 1 not all is done, 2 wrong usage, or there is no such memory.""",
+    Works while another process adds memories. Exit codes: 0 done, 1 not all is done, 2 wrong usage, or there is no such memory.""",
 )
 app.command(
     "agentrail.cli.sandbox_command:app",

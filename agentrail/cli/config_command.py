@@ -88,9 +88,9 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 
 @app.command(
     name="check",
-    help="""Read, build and show what configuration files say, with the file and line of each value; secrets are hidden.
+    help="""Read, validate and show the configuration, with the file and line of each value; secrets are hidden.
 
-    Code that they name is imported. Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage.""",
+    Code that they name is imported. Exit codes: 0 no faults, 1 faults, all of them reported, 2 wrong usage.""",
 )
 def check_files(
     *,
@@ -246,7 +246,7 @@ def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
 def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
     text = in_one_line(
         show_setting(name, said.value, environ), _MAX_SHOWN
-    )  # so that its source still fits behind it
+    )  # so that its source still fits after it
     return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
 
 

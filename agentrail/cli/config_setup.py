@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AgentOption = Annotated[
     str | None,
     Parameter(
-        help="Which agent of the configuration files; without it the one that they name as default_agent.",
+        help="An agent of the configuration files; without it, their default_agent.",
         show_default=False,
     ),
 ]
@@ -39,14 +39,14 @@ class ConfigFiles:
     config: Annotated[
         Path | None,
         Parameter(
-            help="The configuration file; without it AGENTRAIL_CONFIG, else an agentrail.toml here or above.",
+            help="The configuration file; without it, AGENTRAIL_CONFIG, otherwise an agentrail.toml here or above.",
             show_default=False,
         ),
     ] = None
     trust_project: Annotated[
         bool,
         Parameter(
-            help="Let the project's configuration count as trusted, this time; agentrail trust does it for good.",
+            help="Trust the project's configuration this time; agentrail trust does so permanently.",
             negative="",
             show_default=False,
         ),

@@ -43,7 +43,7 @@ _UNREAD_NAMED: Final = 5
 
 def show_cost(  # noqa: PLR0913 - an option each
     *,
-    by: Annotated[By, Parameter(help="What has a row.")] = "day",
+    by: Annotated[By, Parameter(help="The rows of the table.")] = "day",
     since: Annotated[
         str | None,
         Parameter(

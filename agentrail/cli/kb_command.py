@@ -307,7 +307,7 @@ NewTags = Annotated[
     tuple[str, ...],
     Parameter(
         name="--tag",
-        help="A tag for each of the documents, also for those that have not changed; given several times: all of them, in place of theirs.",
+        help="A tag for each document, including unchanged ones; repeatable: all of them replace the document's tags.",
         show_default=False,
     ),
 ]
@@ -315,7 +315,7 @@ Tagged = Annotated[
     tuple[str, ...],
     Parameter(
         name="--tag",
-        help="Only documents with this tag; given several times: with all of them.",
+        help="Only documents with this tag; repeatable: with all of them.",
         show_default=False,
     ),
 ]
@@ -325,9 +325,9 @@ Tagged = Annotated[
     name="add",
     help="""Add documents to a knowledge base, which is made where there is none: Markdown, text, HTML and PDF.
 
-    PATH is a file, a directory whose .md, .txt, .html and .pdf files are meant, or an address, https://…, which is fetched: by what [web] in
-    agentrail.toml lets be fetched. What has not changed is left alone, what has changed takes the
-    place of what was there, and has its tags unless others are given. Documents of a directory whose files no longer exist are removed. They
+    PATH is a file, a directory (its .md, .txt, .html and .pdf files are added), or an address, https://…, which is fetched if [web] in
+    agentrail.toml permits it. Unchanged documents are kept. A changed one
+    replaces the earlier version, and keeps its tags unless others are given. Documents of a directory whose files no longer exist are removed. They
     are kept if the directory is empty or cannot be read, as when a disk is not mounted. A base is read by no user until one is named with --reader. Where [embedder] in agentrail.toml names one, all
     passages of the tenant that have no vector get theirs. Exit codes: 0 all is added, 1 some could
     not be read, not be found, not be summarized, or get no vector, 2 wrong usage.""",
@@ -347,7 +347,7 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     summarize: Annotated[
         bool,
         Parameter(
-            help="Let a model say in a line what each document is about, of those that have none: kb list and kb_list show it. It is sent how they begin.",
+            help="Let a model write a one-line summary of each document without one: kb list and kb_list show it. It is sent how they begin.",
             negative="",
             show_default=False,
         ),
@@ -355,7 +355,8 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     model: Annotated[
         str | None,
         Parameter(
-            help="Which model does, as provider:name. Without it: that of agentrail run.", show_default=False
+            help="The model that writes them, as provider:name. Without it: that of agentrail run.",
+            show_default=False,
         ),
     ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
@@ -582,7 +583,7 @@ def _line_of(document: KnowledgeDocument) -> str:
 
 @app.command(
     name="list",
-    help="List the documents of a knowledge base with what became of them and their tags, or without a name the bases.",
+    help="List the documents of a knowledge base with their status and tags; without a name, list the bases.",
 )
 def list_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.", show_default=False)] = "",
@@ -622,7 +623,7 @@ def list_documents(
 
 @app.command(
     name="search",
-    help="""Search knowledge bases as a user of them does: any word of the query finds, what fits best comes first.
+    help="""Search knowledge bases as a user: any word of the query matches, the best match comes first.
 
     Where [embedder] in agentrail.toml names one, passages are found by meaning too, in one ranking, as sessions find them.""",
 )
@@ -631,7 +632,7 @@ def search_documents(  # noqa: PLR0913 - one for each flag
     *,
     kb: Annotated[str, Parameter(help="Of this knowledge base alone.", show_default=False)] = "",
     user: Annotated[
-        str, Parameter(help="As which user; without it as one who has no name.", show_default=False)
+        str, Parameter(help="The searching user; without it, a user without a name.", show_default=False)
     ] = "",
     folder: Folder = None,
     tag: Tagged = (),

@@ -121,7 +121,7 @@ class MemoryPlace:
     """
 
     user: Annotated[
-        str, Parameter(help="Whose; without it what belongs to no user in particular.", show_default=False)
+        str, Parameter(help="The user; without it, memories without a user.", show_default=False)
     ] = ""
     tenant: Annotated[str, Parameter(help="Of which tenant the user is.", show_default=False)] = ""
     memories: Annotated[
@@ -149,7 +149,7 @@ Tags = Annotated[
     tuple[str, ...],
     Parameter(
         name="--tag",
-        help="Only those with this tag; given several times: with one of them.",
+        help="Only those with this tag; repeatable: with any of them.",
         show_default=False,
     ),
 ]
@@ -158,7 +158,7 @@ AsJson = Annotated[
 ]
 
 
-@app.command(name="list", help="List what is remembered of a user, the newest first.")
+@app.command(name="list", help="List memories of a user, the newest first.")
 def list_memories(
     *,
     limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_LISTED:,}.")] = 100,
@@ -174,7 +174,7 @@ def list_memories(
 
 @app.command(
     name="search",
-    help="""Search what is remembered of a user: any word of the query finds, what fits best comes first.
+    help="""Search memories of a user: any word of the query matches, the best match comes first.
 
     Where [embedder] in agentrail.toml names one, memories are found by meaning too, in one ranking, as sessions find them.""",
 )
@@ -202,9 +202,9 @@ def search_memories(  # noqa: PLR0913 - one for each flag
 
 @app.command(
     name="forget",
-    help="""Forget memories of a user for good: those that are named; or with --all the user, with all that was said in their sessions.
+    help="""Permanently forget the named memories of a user; or with --all the user, with the content of their sessions.
 
-    Rows and words are removed, records of journals are erased, and what stood there is overwritten. Sessions of a user who is forgotten
+    Rows and words are removed, journal records are erased, and the freed space is overwritten. Sessions of a user who is forgotten
     cannot be read or resumed any more. Exports, backups, files in workspaces and providers are not reached.
     Exit codes: 0 forgotten, 1 something is left or not yet overwritten, 2 wrong usage, or there is no such memory.""",
 )
@@ -214,7 +214,7 @@ def forget_memories(
         bool,
         Parameter(
             name="--all",
-            help="Forget the user: all that is remembered of them, and what was said in all their sessions.",
+            help="Forget the user: all memories of them, and the content of all their sessions.",
             negative="",
             show_default=False,
         ),
@@ -305,9 +305,7 @@ def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
     directory = directory_of_memories(*place.decided(), os.environ)
     if directory is None:
         raise OptionError(
-            [
-                "memories is 'memory:', which is gone with its process: name a directory, as in 'sqlite:DIRECTORY'"
-            ]
+            ["memories is 'memory:', which ends with its process: name a directory, as in 'sqlite:DIRECTORY'"]
         )
     store = SqliteRecall(directory)
     try:

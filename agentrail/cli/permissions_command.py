@@ -48,7 +48,7 @@ _TEXT: Final = re.compile(
 
 @app.command(
     name="explain",
-    help="""Say what becomes of a call, by which rule, and what each rule that was asked said.
+    help="""Explain the verdict on a call: the deciding rule, and the answer of each rule that was consulted.
 
     Exit codes: 0 printed, 2 wrong usage, or the file cannot be read.""",
 )
@@ -59,7 +59,7 @@ def explain_permissions(  # noqa: PLR0913 - one for each option
     policy: Annotated[
         Path | None,
         Parameter(
-            help="A TOML file with mode, deny, ask and allow; without it what the configuration files say.",
+            help="A TOML file with mode, deny, ask and allow; without it, the configuration files.",
             show_default=False,
         ),
     ] = None,
@@ -83,9 +83,9 @@ def explain_permissions(  # noqa: PLR0913 - one for each option
 
 @app.command(
     name="check",
-    help="""Read a file of rules, and name those that can never match.
+    help="""Read a file of rules, and report those that can never match.
 
-    Exit codes: 0 it can be read, 1 a rule cannot, 2 there is no such file, or it is no TOML.""",
+    Exit codes: 0 it can be read, 1 a rule cannot, 2 there is no such file, or it is not TOML.""",
 )
 def check_permissions(
     file: Annotated[Path, Parameter(help="A TOML file with mode, deny, ask and allow.")],
@@ -139,7 +139,7 @@ def _text_of(path: Path) -> str:
     except OSError as error:
         raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
-        raise OptionError([f"{path} is no UTF-8, at byte {error.start}: write it as TOML"]) from error
+        raise OptionError([f"{path} is not UTF-8, at byte {error.start}: write it as TOML"]) from error
 
 
 def _table_of(path: Path, text: str) -> Mapping[str, Any]:
@@ -184,7 +184,7 @@ def _call(tool: str, args: str) -> PermissionCall:
     try:
         arguments = msgspec.json.decode(args)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise OptionError([f"--args is no JSON: {error}"]) from error
+        raise OptionError([f"--args is not JSON: {error}"]) from error
     if not isinstance(arguments, dict):
         raise OptionError([f'--args is a JSON object, such as {{"command": "git log"}}; got {args!r:.80}'])
     here = os.getcwd()  # noqa: PTH109 - text is wanted

@@ -35,7 +35,7 @@ def list_plugins(*, debug: Debug = False) -> Exit:
 
 
 @app.command(
-    help="""Print what a stack of plugins says to one hook event: who was asked, what each answered, what won.
+    help="""Explain a stack's answer to one hook event: the plugins called, their answers, the winner.
 
     Exit codes: 0 printed, 2 there is no such stack or event."""
 )

@@ -30,10 +30,10 @@ app: Final = App(name="prompt", result_action="return_value")
 
 @app.command(
     name="show",
-    help="""Print the system prompt of an agent: each section with where it comes from and how many tokens it has, about.
+    help="""Print the system prompt of an agent: each section with its source and its approximate tokens.
 
-    Behind it stand the mode and what plugins add while a session runs: of those what `prompt.replace` puts in their place is shown, and the panel of the
-    context shows all. Exit codes: 0 printed,
+    The mode and the sections of plugins follow while a session runs. Only replacements from `prompt.replace` are shown of
+    these; the console's context panel shows all. Exit codes: 0 printed,
     1 a file is wrong, or a value is missing.""",
 )
 def show_prompt(

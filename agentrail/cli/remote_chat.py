@@ -25,7 +25,9 @@ _RUNNING: Final = PromptRef("running")
 async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIterator[RemoteSession]:
     """Open a session on a server for a block. The session outlives it."""
     if wanted == LATEST:
-        raise OptionError(["--resume without an id is for what is kept here: name a session of the server"])
+        raise OptionError(
+            ["--resume without an id is for sessions stored here: name a session of the server"]
+        )
     async with connect(
         url, read_token(None), session_id=wanted, agent_id=agent, connect_seconds=_CONNECT_SECONDS
     ) as session:

@@ -162,7 +162,7 @@ async def recover_sessions(
     Cancellation: Resumed sessions stop, as when a supervisor is closed.
     """
     if place.store == "memory:":
-        raise OptionError(["store is 'memory:', which holds nothing that could be recovered: name a file"])
+        raise OptionError(["store is 'memory:', which has nothing to recover: name a file"])
     screen, transcript = DirectScreen(), Transcript(look_of_process())
 
     async def tell(text: str) -> None:

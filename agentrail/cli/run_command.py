@@ -77,7 +77,7 @@ class Order:
 
 def run(  # noqa: PLR0913 - an option each
     prompt: Annotated[
-        str | None, Parameter(help="What to ask. Without it, stdin is read when it is piped.")
+        str | None, Parameter(help="The prompt. Without it, stdin is read when it is piped.")
     ] = None,
     /,
     *,
@@ -105,7 +105,7 @@ def run(  # noqa: PLR0913 - an option each
     keep: Annotated[
         bool,
         Parameter(
-            help="Keep the session, so that it can be looked at and gone on with; its id is said at the end.",
+            help="Store the session, so that it can be inspected and resumed; its id is printed at the end.",
             negative="",
             show_default=False,
         ),

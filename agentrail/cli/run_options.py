@@ -20,14 +20,14 @@ BaseUrl = Annotated[
 ApproveOption = Annotated[
     str | None,
     Parameter(
-        help="Tools that wait for your /approve or /reject before they run: names or patterns with commas between "
-        "them, such as shell, or *; none lets all run unasked. Without it: each tool that does more than read, unless a plugin or "
+        help="Tools that wait for your /approve or /reject before they run: names or patterns, comma-separated, "
+        "such as shell, or *; none runs all without approval. Without it: each tool that does more than read, unless a plugin or "
         "[permissions] of the configuration asks."
     ),
 ]
 Model = Annotated[
     str | None,
-    Parameter(help="The model, as provider:name. Without it: what the environment points at, else demo:."),
+    Parameter(help="The model, as provider:name. Without it: the model of the environment, otherwise demo:."),
 ]
 
 
@@ -54,30 +54,30 @@ class Choices:
         str | None,
         Parameter(
             help="Where files are and commands run: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
-            "container:IMAGE. Without it: as the configuration says, else local.",
+            "container:IMAGE. Without it: as configured, otherwise local.",
             show_default=False,
         ),
     ] = None
     tools: Annotated[
         str | None,
         Parameter(
-            help=f"Which tools the model may call, with commas between them, or none: {ALL_TOOLS}. "
-            f"Those that change files or run commands must be named. Without it: those of the configuration, else {DEFAULT_TOOLS}.",
+            help=f"Tools that the model may call, comma-separated, or none: {ALL_TOOLS}. "
+            f"Tools that change files or run commands must be named. Without it: those of the configuration, else {DEFAULT_TOOLS}.",
             show_default=False,
         ),
     ] = None
     shell_fallback: Annotated[
         ShellFallback,
         Parameter(
-            help="What becomes of commands where bubblewrap cannot confine them: refuse them, or run them "
-            "unconfined, with all your rights. agentrail doctor says whether it can."
+            help="How to treat commands that bubblewrap cannot confine: refuse them, or run them "
+            "unconfined, with all your rights. agentrail doctor shows whether it can."
         ),
     ] = "refuse"
-    system: Annotated[str | None, Parameter(help="Instructions that stand before the conversation.")] = None
+    system: Annotated[str | None, Parameter(help="Instructions placed before the conversation.")] = None
     max_turns: Annotated[
         int | None,
         Parameter(
-            help="How many times the model may be asked in one cycle. Without it: as the configuration says, else 100.",
+            help="How many times the model may be asked in one cycle. Without it: as configured, otherwise 100.",
             validator=validators.Number(gte=1),
             show_default=False,
         ),
@@ -85,8 +85,8 @@ class Choices:
     max_retries: Annotated[
         int | None,
         Parameter(
-            help="How often a request is sent again after an error that may pass; 0 to hear of it at once. "
-            "Without it: as the configuration says, else 3.",
+            help="How often a request is repeated after a transient error; 0 reports it at once. "
+            "Without it: as configured, otherwise 3.",
             validator=validators.Number(gte=0),
             show_default=False,
         ),
@@ -94,7 +94,7 @@ class Choices:
     opt: Annotated[
         tuple[str, ...],
         Parameter(
-            help="An option of the provider as key=value, such as stall_seconds=60; as often as you like. Tables and lists are "
+            help="An option of the provider as key=value, such as stall_seconds=60; repeatable. Tables and lists are "
             "written as JSON.",
             negative=(),
             show_default=False,

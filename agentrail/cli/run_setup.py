@@ -150,7 +150,7 @@ def decide_prompt(argument: str | None, piped: bytes | None) -> str:
         message = "there are two prompts, an argument and stdin: leave out the argument, or the -"
         raise PromptError(message)
     if argument is None and piped is None:
-        message = 'no prompt was given: write it behind the command, agentrail run "…", or pipe it in'
+        message = 'no prompt was given: write it after the command, agentrail run "…", or pipe it in'
         raise PromptError(message)
     text = argument if argument is not None else (piped or b"").decode("utf-8", "replace").strip()
     if not text.strip():

@@ -44,7 +44,7 @@ class SandboxOptions:
     host: Annotated[
         str, Parameter(help="The address to listen on. Any but this machine's own needs TLS.")
     ] = DEFAULT_HOST
-    port: Annotated[int, Parameter(help="Its port; 0 for one that is free.")] = SANDBOX_PORT
+    port: Annotated[int, Parameter(help="The port; 0 picks a free one.")] = SANDBOX_PORT
     socket: Annotated[
         Path | None,
         Parameter(help="A Unix socket to listen on, in place of an address.", show_default=False),
@@ -52,7 +52,7 @@ class SandboxOptions:
     token_file: Annotated[
         Path | None,
         Parameter(
-            help=f"Lists the tokens that let clients in; agentrail token new makes them. Without it: the one token of {SANDBOX_TOKEN_VARIABLE}.",
+            help=f"File of the clients' tokens; agentrail token new creates them. Without it: the token of {SANDBOX_TOKEN_VARIABLE}.",
             show_default=False,
         ),
     ] = None
@@ -68,19 +68,19 @@ class SandboxOptions:
     shell_fallback: Annotated[
         ShellFallback,
         Parameter(
-            help="What becomes of commands where bubblewrap cannot confine them: refuse them, or run them unconfined, with the "
-            "rights of the server's user; for containers."
+            help="How to treat commands that bubblewrap cannot confine: refuse them, or run them unconfined, with the "
+            "rights of the server's user, in containers."
         ),
     ] = "refuse"
     network: Annotated[
-        Network, Parameter(help="What a confined command may reach: none, or all that the host reaches.")
+        Network, Parameter(help="Network access of confined commands: none, or the same as the host.")
     ] = "none"
     once: Annotated[
         bool, Parameter(help="End when the first workspace has ended; for containers.", negative=())
     ] = False
     idle_seconds: Annotated[
         float | None,
-        Parameter(help="End when nothing was asked for so long. Without it: never.", show_default=False),
+        Parameter(help="End after this time without requests. Without it: never.", show_default=False),
     ] = None
     debug: Debug = False
 
@@ -92,7 +92,7 @@ _USUAL: Final = SandboxOptions()
     name="serve",
     help=f"""Serve workspaces of this machine: files and commands, for sessions elsewhere that say sandbox="http://host:port".
 
-    Each client gets a new and empty directory, which is gone when it leaves, or thirty seconds after it was last heard. Paths and commands are
+    Each client gets a new, empty directory, deleted when it leaves, or thirty seconds after its last request. Paths and commands are
     judged here, as LocalSandbox judges them. The token is read from {SANDBOX_TOKEN_VARIABLE} or a file. The address is printed on stdout when
     requests are answered. Ctrl-C or SIGTERM ends it, with all workspaces.
 

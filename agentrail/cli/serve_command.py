@@ -67,7 +67,7 @@ def serve_application(
     application: Annotated[
         str | None,
         Parameter(
-            help="What to serve, as package.module:NAME, where NAME is what create_app made. Without it: a profile for each agent of "
+            help="The application, as package.module:NAME, made by create_app. Without it: a profile for each agent of "
             "the configuration, or one, `default`, with the model and the tools that agentrail run would use; sessions are kept."
         ),
     ] = None,

@@ -46,27 +46,25 @@ class ServeFlags:
     host: Annotated[
         str | None,
         Parameter(
-            help=f"The address to listen on. Any but this machine's own needs a token. Without it: as the configuration says, else {DEFAULT_HOST}.",
+            help=f"The address to listen on. Any but this machine's own needs a token. Without it: as configured, otherwise {DEFAULT_HOST}.",
             show_default=False,
         ),
     ] = None
     port: Annotated[
         int | None,
         Parameter(
-            help=f"Its port; 0 for one that is free. Without it: as the configuration says, else {DEFAULT_PORT}.",
+            help=f"The port; 0 picks a free one. Without it: as configured, otherwise {DEFAULT_PORT}.",
             show_default=False,
         ),
     ] = None
     token_file: Annotated[
         Path | None,
-        Parameter(
-            help="Lists the tokens that let callers in; agentrail token new makes them.", show_default=False
-        ),
+        Parameter(help="File of the callers' tokens; agentrail token new creates them.", show_default=False),
     ] = None
     allowed_host: Annotated[
         tuple[str, ...],
         Parameter(
-            help="A name that the server may be called by, besides its address; as often as you like.",
+            help="An additional name of the server; repeatable.",
             negative=(),
             show_default=False,
         ),
@@ -74,7 +72,7 @@ class ServeFlags:
     allowed_origin: Annotated[
         tuple[str, ...],
         Parameter(
-            help="An origin whose pages may call it, such as https://app.example; as often as you like.",
+            help="An origin whose pages may call it, such as https://app.example; repeatable.",
             negative=(),
             show_default=False,
         ),
@@ -91,7 +89,7 @@ class ServeFlags:
     demo: Annotated[
         bool,
         Parameter(
-            help="Serve three profiles at work on the built-in demo model, offline and without a key, to look at in the console.",
+            help="Serve three running profiles on the built-in demo model, offline and without a key, to explore in the console.",
             negative=(),
         ),
     ] = False

@@ -230,7 +230,7 @@ app: Final = App(name="sessions", result_action="return_value")
 app.command(
     "agentrail.cli.branch_commands:fork",
     name="fork",
-    help="Begin a session that goes on from a record of another one, in a journal of its own. It begins to work when it is resumed.",
+    help="Start a session that continues from a record of another one, in its own journal. It begins to work when it is resumed.",
 )
 app.command(
     "agentrail.cli.branch_commands:export",
@@ -295,7 +295,7 @@ def show_session(
     at: Annotated[
         int | None,
         Parameter(
-            help="Show what it was behind this record, with all that waited then; -1 is the last one.",
+            help="Show its state after this record, with everything that was pending; -1 is the last one.",
             show_default=False,
         ),
     ] = None,
@@ -335,14 +335,12 @@ def show_session(
 
 
 @app.command(
-    help="Print the records of a session, a line each and what was decided below: no word of the conversation."
+    help="Print the records of a session, one line each, with decisions below. The conversation is not shown."
 )
 def trace(
     session: SessionArgument,
     *,
-    after: Annotated[
-        int, Parameter(help="Begin behind this record.", validator=validators.Number(gte=0))
-    ] = 0,
+    after: Annotated[int, Parameter(help="Start after this record.", validator=validators.Number(gte=0))] = 0,
     limit: Annotated[
         int | None, Parameter(help="How many at most.", validator=validators.Number(gte=1))
     ] = None,
@@ -386,7 +384,7 @@ def _some_records(store: Store, found: StoredSession, after: int, limit: int | N
 
 @app.command(
     name="replay",
-    help="""Live a session again from its journal, without a network, and compare it with what was recorded.
+    help="""Replay a session from its journal, without a network, and compare it with the record.
 
     JOURNAL is the id of a stored session, or a file: what `sessions export` or `sessions trace --json` wrote. Exit codes: 0 all is as
     it was, 1 it differs or is damaged, 2 there is no such journal.""",
@@ -401,16 +399,14 @@ def replay_journal(  # noqa: PLR0913 - an option each
         bool,
         Parameter(
             name="--explain",
-            help="Tell who caused what: each record, what had begun it, the plugins that were asked, what came of it.",
+            help="Explain causes: each record, its trigger, the plugins consulted, and the outcome.",
             negative="",
             show_default=False,
         ),
     ] = False,
     step: Annotated[
         bool,
-        Parameter(
-            help="Walk through it, one record for each Enter; q leaves.", negative="", show_default=False
-        ),
+        Parameter(help="Step through it, one record per Enter; q exits.", negative="", show_default=False),
     ] = False,
     diff: Annotated[
         bool, Parameter(help="Show where two journals part.", negative="", show_default=False)
@@ -432,9 +428,9 @@ def replay_journal(  # noqa: PLR0913 - an option each
 
 
 @app.command(
-    help="""Go on with sessions whose process was killed: what was at work is decided, and told.
+    help="""Resume sessions whose process was killed: decide interrupted work, and report it.
 
-    Without an id all that had work. --dry-run only says what would be decided. Exit codes: 0 done, 1 some did not come back, 2 there
+    Without an id: all sessions with interrupted work. --dry-run only shows the decisions. Exit codes: 0 done, 1 some did not come back, 2 there
     is no such session, or another process writes the store."""
 )
 def recover(
@@ -442,7 +438,7 @@ def recover(
     *,
     dry_run: Annotated[
         bool,
-        Parameter(help="Say what would be decided, and change nothing.", negative="", show_default=False),
+        Parameter(help="Show the decisions, and change nothing.", negative="", show_default=False),
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -464,7 +460,7 @@ def recover(
 
 
 @app.command(
-    help="""Go on with a session that is parked because plugins or agentrail changed over a crash.
+    help="""Resume a session that is parked because plugins or agentrail changed during a crash.
 
     --on-drift go_on continues it with the state of the code that is here: no `once` tool that had begun runs again, and the model reads
     that its outcome is unknown. Exit codes: 0 done, 1 it did not come back, 2 there is no such session, or another process writes the
@@ -513,13 +509,13 @@ def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
 
 
 @app.command(
-    help="""Look whether what is stored is as it was written: each record, large value and snapshot, and the file.
+    help="""Check that stored data is intact: each record, large value and snapshot, and the file.
 
     Exit codes: 0 it is, 1 something is damaged, 2 there is no such session or store."""
 )
 def check(
     session: Annotated[
-        str | None, Parameter(help="The id of a session; without it all are looked at.", show_default=False)
+        str | None, Parameter(help="The id of a session; without it, all are checked.", show_default=False)
     ] = None,
     *,
     place: StorePlace = USUAL_PLACE,
@@ -550,7 +546,7 @@ def check(
 
 
 @app.command(
-    help="Delete a session with its sub-agents; what stood there is overwritten. No process may write the store meanwhile."
+    help="Delete a session with its sub-agents, and overwrite their data. No process may write the store meanwhile."
 )
 def delete(
     session: SessionArgument,

@@ -31,7 +31,7 @@ _USUAL: Final = ConfigFiles()
 
 @app.command(
     name="list",
-    help="""List the skills that hold here, with where each is from, and those that are left out, with the reason.
+    help="""List the skills that apply here with their sources, and the excluded ones with the reason.
 
     Exit codes: 0 listed, 2 the configuration files cannot be read.""",
 )
@@ -43,7 +43,7 @@ def list_skills(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
 
 @app.command(
     name="show",
-    help="""Show what a skill says, its files and its id.
+    help="""Show a skill's instructions, files and id.
 
     Exit codes: 0 shown, 2 there is no such skill, or the configuration files cannot be read.""",
 )
@@ -66,7 +66,7 @@ def show_skill(
 
 @app.command(
     name="check",
-    help="""Hold skills against the format, and say each fault with its line. Without a directory: all that hold here.
+    help="""Hold skills against the format, and say each fault with its line. Without a directory: all skills that apply here.
 
     Exit codes: 0 all is well, 1 something is wrong, 2 there is no such directory, or the configuration files cannot be read.""",
 )

@@ -19,33 +19,34 @@ app: Final = App(name="token", result_action="return_value")
 
 
 @app.command(
-    help="""Make a token, print it once, and print the lines to add to the token file.
+    help="""Create a token, print it once, and print the lines to add to the token file.
 
-    With --token-file the lines are added there, to a file that is made for you alone if there is none. The token stands
-    on the first line of stdout. Exit codes: 0 made, 2 wrong usage."""
+    With --token-file the lines are added there, to a file created for you alone if there is none. The token is the
+    first line of stdout. Exit codes: 0 created, 2 wrong usage."""
 )
 def new(  # noqa: PLR0913 - each is an option
     tenant: Annotated[
         str,
         Parameter(
-            help="The tenant that the token speaks for; without one it is the user local of the tenant local.",
+            help="The tenant of the token. Without one, it is the user local of the tenant local.",
             show_default=False,
         ),
     ] = "",
     user: Annotated[
         str,
-        Parameter(help="Its user; without one each call names the user that it is for.", show_default=False),
+        Parameter(help="Its user. Without one, each call names its user.", show_default=False),
     ] = "",
     *,
     scopes: Annotated[
         str,
         Parameter(
-            help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant; "
-            "decide, to answer what waits for approval in it."
+            help="Its permissions, comma-separated: use (work with sessions), inspect (read everything of the tenant), "
+            "decide (answer its pending approvals)."
         ),
     ] = "use",
     days: Annotated[
-        float | None, Parameter(help="For how many days it lasts; without it, for ever.", show_default=False)
+        float | None,
+        Parameter(help="Days until it expires; omit it for a token that never expires.", show_default=False),
     ] = None,
     token_file: Annotated[Path | None, Parameter(help="The file to add it to.", show_default=False)] = None,
     debug: Debug = False,

@@ -79,9 +79,9 @@ def show_top(
             show_default=False,
         ),
     ] = None,
-    sort: Annotated[SortBy, Parameter(help="What sessions are sorted by at first.")] = "age",
+    sort: Annotated[SortBy, Parameter(help="The initial sort order.")] = "age",
     ended: Annotated[
-        bool, Parameter(help="Show those that have ended too.", negative=(), show_default=False)
+        bool, Parameter(help="Also show ended sessions.", negative=(), show_default=False)
     ] = False,
     debug: Debug = False,
 ) -> Exit:

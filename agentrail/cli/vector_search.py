@@ -73,7 +73,7 @@ def make_vectors(embedder: OpenAIEmbedder, keeper: VectorKeeper, tenant: str) ->
 
 def _meanings_of(embedder: Embedder) -> Meanings:
     def start(*_: object) -> None:
-        message = "a command waits for what it does: nothing of it goes on in the background"
+        message = "a command waits for all of its work; nothing continues in the background"
         raise AssertionError(message)
 
     return Meanings(EmbedderEdge(embedder), start)

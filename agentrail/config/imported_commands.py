@@ -119,7 +119,7 @@ def expand_command(command: ImportedCommand, arguments: str) -> str:
     if length > MAX_EXPANDED_PROMPT:
         message = (
             f"/{command.name} would become a prompt of {length:,} characters: "
-            f"at most {MAX_EXPANDED_PROMPT:,}, type less behind it"
+            f"at most {MAX_EXPANDED_PROMPT:,}, type less after it"
         )
         raise CommandError(message)
     values = iter(put_in)

@@ -183,7 +183,7 @@ def _one_of(value: Any, kind: Any) -> Any:
 
 def _secret_of(value: Any, converter: Converter) -> SecretForm:
     if not isinstance(value, dict):  # the value is not shown: it is a key
-        message = 'expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself'
+        message = 'expected { env = "NAME" } or { file = "path" }: never write a secret into the file itself'
         raise _Unfit(message)
     read = converter.structure(value, _Table)
     if (read.env is None) is (read.file is None):

@@ -52,7 +52,7 @@ def read_toml_text(text: str) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
         said = str(error)
         match = _AT_LINE.search(said)
         line = int(match[1]) if match is not None and match[1] else text.rstrip("\n").count("\n") + 1
-        raise TomlFault(line, f"this is no TOML: {hide_keys(_AT_LINE.sub('', said))}") from None
+        raise TomlFault(line, f"this is not TOML: {hide_keys(_AT_LINE.sub('', said))}") from None
     except ValueError:  # raised by Python for a number of thousands of digits
         number = _LONG_NUMBER.search(text)
         raise TomlFault(1 if number is None else _line_of(text, number.start()), _TOO_LONG) from None

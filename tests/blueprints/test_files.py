@@ -192,7 +192,7 @@ def test_a_list_of_trust_that_cannot_be_had_is_said(home):
     for data in (b"{", b"\xff"):
         (home / ".agentrail").mkdir(exist_ok=True)
         (home / ".agentrail" / "trust.json").write_bytes(data)
-        with pytest.raises(OptionError, match="is no list of trusted directories"):
+        with pytest.raises(OptionError, match="is not a list of trusted directories"):
             read(home)
     with pytest.raises(OptionError, match="HOME is not set"):
         write_trust(read_trust({}), {})
@@ -304,7 +304,7 @@ async def test_the_same_content_starts_equal_sessions(home):
         ('[agents.a]\ntools = ["no.such:x"]', "agentrail.toml:2: agents.a.tools[0]: the tool cannot be imported: module 'no.such'"),
         ('[agents.a]\ntools = ["tests.blueprints.made_for_tests:look_upp"]', "has no 'look_upp', did you mean 'look_up'"),
         ('[agents.a]\ntools = ["tests.blueprints.made_for_tests:not_a_tool"]', "is no tool: this has no name"),
-        ('[agents.a]\ntools = [":x"]', "':x' is no package.module:NAME"),
+        ('[agents.a]\ntools = [":x"]', "':x' is not package.module:NAME"),
         ('[agents.a]\nplugins = ["SecurtyGuard"]', "no plugin that is built in is named 'SecurtyGuard': did you mean 'SecurityGuard'"),
         ('[agents.a]\nplugins = ["tests.blueprints.made_for_tests:not_a_tool"]', "agents.a.plugins[0]: "),
         ('[agents.a]\nplugins = [{ use = "HumanApproval", options = { x = 1 } }]', "agents.a.plugins[0]: plugin 'HumanApproval': init"),

@@ -68,7 +68,7 @@ def left(place):
         (lambda p: list_memories(tag=("",), place=p), "tags_any[0] is no tag"),
         (
             lambda p: list_memories(place=MemoryPlace(memories="memory:")),
-            "memories is 'memory:', which is gone with its process",
+            "memories is 'memory:', which ends with its process",
         ),
         (lambda p: list_memories(place=MemoryPlace(memories="files:")), "memories is 'files:': expected"),
     ],

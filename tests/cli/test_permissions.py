@@ -32,7 +32,7 @@ async def explained(*words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["shell", "--args", "{"], "--args is no JSON"),
+        (["shell", "--args", "{"], "--args is not JSON"),
         (["shell", "--args", "[]"], "--args is a JSON object"),
         (["shell", "--policy", "gone.toml"], "gone.toml cannot be read: No such file"),
     ],
@@ -47,8 +47,8 @@ async def test_wrong_input_comes_first(words, said):
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        (b"\xff", 2, "no UTF-8, at byte 0"),
-        (b"a =", 2, "is no TOML"),
+        (b"\xff", 2, "is not UTF-8, at byte 0"),
+        (b"a =", 2, "is not TOML"),
         (b"permissions = 1", 2, "permissions is a table"),
         (b'allow = [\n"shell(",\n"x"]\nwild = 1\ndeny = "x"', 1, ":2: allow[0] at 6: expected ')'"),
     ],

@@ -139,7 +139,7 @@ def test_an_agent_of_codex_is_read():
 
 def test_a_wrong_file_of_codex_is_told():
     """No TOML, or without what is needed."""
-    assert "this is no TOML" in told(codex("name =").faults)[0]
+    assert "this is not TOML" in told(codex("name =").faults)[0]
     assert "at most 32 levels" in told(codex("a = " + "[" * 50 + "]" * 50).faults)[0]
     missing = codex('name = "a"\n')
     assert [fault.place.dotted for fault in missing.faults] == ["developer_instructions", "description"]

@@ -85,7 +85,7 @@ def test_arguments_without_a_place_stand_behind():
 @pytest.mark.parametrize(
     ("read", "said"),
     [
-        (lambda: read_gemini_command("a.toml", "prompt ="), "this is no TOML"),
+        (lambda: read_gemini_command("a.toml", "prompt ="), "this is not TOML"),
         (lambda: read_gemini_command("a.toml", 'description = "x"'), "it has no prompt"),
         (lambda: read_gemini_command("a.toml", "prompt = 1"), "prompt: expected a text, got 1"),
         (lambda: read_markdown_command("claude", "a.md", "---\na: *b\n---\n"), "line 2: anchors"),

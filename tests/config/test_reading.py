@@ -142,10 +142,10 @@ def test_secrets_are_said_by_where_they_are():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = \n", "f.toml:1: this is no TOML: Invalid value"),
-        ("x = 1\n\nx = 2\n", "f.toml:3: this is no TOML: Cannot overwrite a value"),
-        ("[a\n", "f.toml:1: this is no TOML"),
-        ("\nx = '''\n\n", "f.toml:2: this is no TOML"),
+        ("a = \n", "f.toml:1: this is not TOML: Invalid value"),
+        ("x = 1\n\nx = 2\n", "f.toml:3: this is not TOML: Cannot overwrite a value"),
+        ("[a\n", "f.toml:1: this is not TOML"),
+        ("\nx = '''\n\n", "f.toml:2: this is not TOML"),
         (f"a = {'[' * 5000}", "expected at most 32 levels"),
         (f"\na = {'[' * 40}{']' * 40}", "f.toml:2: expected at most 32 levels"),
         (f"\n{'a.' * 100_000}b = 1", "f.toml:2: a key of over 32 parts"),

@@ -35,5 +35,5 @@ def test_only_the_very_files_are_trusted(files, others):
 )  # fmt: skip
 def test_a_text_that_is_no_list_is_refused(text):
     """Trusting nothing instead would lose what was trusted with the next write."""
-    with pytest.raises(OptionError, match=r"^t.json is no list of trusted directories of version 1"):
+    with pytest.raises(OptionError, match=r"^t.json is not a list of trusted directories of version 1"):
         decode_trust(text, name="t.json")

@@ -52,7 +52,7 @@ async def test_control_c_does_not_wait_for_a_session():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("no toml", "this is no TOML"),
+        ("no toml", "this is not TOML"),
         ('model = "demo:fast"\nmax_turns = "many"\n', "max_turns"),
     ],
 )
