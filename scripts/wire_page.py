@@ -25,7 +25,7 @@ from agentrail.gateway.socket_frames import (
     WatchRows,
 )
 from agentrail.gateway.sse_frames import ContextUse, DoneReason, StreamEnd
-from agentrail.wire.forms import SnapshotForm
+from agentrail.wire.form_fields import SnapshotForm
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (
     PROTOCOL,

@@ -24,7 +24,7 @@ from agentrail.remote import command_results, frame_codec, session_listing
 from agentrail.structs import converter_of, decoder_of
 from agentrail.tools.function import read_signature
 from agentrail.typed import typed
-from agentrail.wire import forms
+from agentrail.wire import form_fields
 from tests.forked import in_a_process
 from tests.thinned import IS_NIGHTLY
 
@@ -41,7 +41,7 @@ MODULES: Final = (
     file_changes,
     hook_codec,
     jsonl,
-    forms,
+    form_fields,
     frame_codec,
     command_results,
     session_listing,

@@ -7,7 +7,7 @@ from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.skill_discovery import SkillUse
 from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, SlashCommand
 from agentrail.commands.built_in import built_in_commands
-from agentrail.commands.command import COMMAND_NAME
+from agentrail.commands.slash_command import COMMAND_NAME
 from agentrail.config.imported_commands import ImportedCommand, expand_command
 from agentrail.config.skill_set import NO_SKILLS, Skill, SkillSet
 from agentrail.tools.skill import prompt_of_skill

@@ -9,7 +9,7 @@ from agentrail.cli.session_views import moment, shorten
 from agentrail.cli.terminal.completion import Words
 from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, CommandRow, SlashCommand
 from agentrail.commands.built_in import built_in_commands
-from agentrail.commands.command import RunCommand
+from agentrail.commands.slash_command import RunCommand
 from agentrail.errors import CommandError, OptionError, RemoteRefused
 from agentrail.messages import SessionId
 from agentrail.remote.remote_session import RemoteSession

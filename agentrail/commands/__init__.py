@@ -1,9 +1,9 @@
 """Slash commands: one registry for `agentrail chat`, the console and the host. Nothing here reads a file or uses a terminal.
 
-- `command.py`: `SlashCommand`, its input and its answer. `registry.py`: `CommandRegistry`, which finds a command by its
+- `slash_command.py`: `SlashCommand`, its input and its answer. `command_registry.py`: `CommandRegistry`, which finds a command by its
   name.
-- `built_in.py`: the built-in commands, `showing.py`: their output. `markdown.py`: turns a Markdown file into a command.
-  `expanding.py`: fills the typed arguments into its prompt.
+- `built_in.py`: the built-in commands, `command_output.py`: their output. `markdown.py`: turns a Markdown file into a command.
+  `template.py`: fills the typed arguments into its prompt.
 
     >>> from agentrail.commands import CommandRegistry, SlashCommand, CommandAnswer
     >>> async def greet(call):
@@ -14,7 +14,13 @@
 """
 
 from agentrail.commands.built_in import built_in_commands as built_in_commands
-from agentrail.commands.command import (
+from agentrail.commands.command_registry import CommandRegistry as CommandRegistry
+from agentrail.commands.markdown import (
+    CommandFile as CommandFile,
+    commands_of_files as commands_of_files,
+    read_command as read_command,
+)
+from agentrail.commands.slash_command import (
     CommandAnswer as CommandAnswer,
     CommandCall as CommandCall,
     CommandDesk as CommandDesk,
@@ -25,10 +31,4 @@ from agentrail.commands.command import (
     TypedCommand as TypedCommand,
     read_typed as read_typed,
 )
-from agentrail.commands.expanding import expand_prompt as expand_prompt
-from agentrail.commands.markdown import (
-    CommandFile as CommandFile,
-    commands_of_files as commands_of_files,
-    read_command as read_command,
-)
-from agentrail.commands.registry import CommandRegistry as CommandRegistry
+from agentrail.commands.template import expand_prompt as expand_prompt

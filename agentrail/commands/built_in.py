@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from agentrail.commands.command import CommandAnswer, CommandCall, SlashCommand
-from agentrail.commands.showing import (
+from agentrail.commands.command_output import (
     plan_in,
     show_agents,
     show_calls_behind,
@@ -16,6 +15,7 @@ from agentrail.commands.showing import (
     show_status,
     show_turns,
 )
+from agentrail.commands.slash_command import CommandAnswer, CommandCall, SlashCommand
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import CommandError
 

@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from agentrail.commands.built_in import built_in_commands
-from agentrail.commands.command import COMMAND_NAME, CommandAnswer, CommandCall, SlashCommand
-from agentrail.commands.expanding import expand_prompt
+from agentrail.commands.slash_command import COMMAND_NAME, CommandAnswer, CommandCall, SlashCommand
+from agentrail.commands.template import expand_prompt
 from agentrail.config.front_matter import HeadFault, read_yaml_head
 
 CommandSource: TypeAlias = Literal["project", "user"]

@@ -189,10 +189,6 @@ from agentrail.errors.host import (
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,
 )
-from agentrail.errors.places import (
-    HoldsLoop as HoldsLoop,
-    NoTrioRun as NoTrioRun,
-)
 from agentrail.errors.providers import (
     Authentication as Authentication,
     BadRequest as BadRequest,
@@ -275,4 +271,8 @@ from agentrail.errors.stores import (
     StoreUnavailable as StoreUnavailable,
     Trimmed as Trimmed,
     Unrevivable as Unrevivable,
+)
+from agentrail.errors.wrong_context import (
+    HoldsLoop as HoldsLoop,
+    NoTrioRun as NoTrioRun,
 )

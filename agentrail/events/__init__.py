@@ -11,7 +11,7 @@ from agentrail.events.envelope import (
     Envelope as Envelope,
     EventBase as EventBase,
 )
-from agentrail.events.people import (
+from agentrail.events.interaction_events import (
     ApprovalRequired as ApprovalRequired,
     ApprovalResolved as ApprovalResolved,
     AskUser as AskUser,
@@ -44,7 +44,7 @@ from agentrail.events.plans import (
     may_move as may_move,
     refusal_of_move as refusal_of_move,
 )
-from agentrail.events.plugins import (
+from agentrail.events.plugin_events import (
     ActionIgnored as ActionIgnored,
     BudgetWarning as BudgetWarning,
     CitationUnknown as CitationUnknown,
@@ -62,7 +62,7 @@ from agentrail.events.plugins import (
     SkillOpened as SkillOpened,
     TodoChange as TodoChange,
 )
-from agentrail.events.response import (
+from agentrail.events.response_events import (
     ContextOverflow as ContextOverflow,
     MessageDelta as MessageDelta,
     MessageStart as MessageStart,
@@ -77,7 +77,7 @@ from agentrail.events.response import (
     ThinkingStart as ThinkingStart,
     TitleGenerated as TitleGenerated,
 )
-from agentrail.events.session import (
+from agentrail.events.session_events import (
     AbortSettled as AbortSettled,
     AgentAbort as AgentAbort,
     AgentChanged as AgentChanged,
@@ -102,7 +102,7 @@ from agentrail.events.session import (
     SessionStart as SessionStart,
     SignalQuarantined as SignalQuarantined,
 )
-from agentrail.events.tools import (
+from agentrail.events.tool_events import (
     LargeResultOffloaded as LargeResultOffloaded,
     LoopDetected as LoopDetected,
     ToolAttached as ToolAttached,

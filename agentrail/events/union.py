@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from agentrail.events.envelope import EventBase
-from agentrail.events.people import ContextEvent, PeopleEvent, SteeringEvent
-from agentrail.events.plugins import PluginsEvent, PolicyEvent
-from agentrail.events.response import MessageDelta, ResponseEvent, StreamStalled, ThinkingDelta
-from agentrail.events.session import AgentAbort, AgentEnd, AgentError, SessionEvent
-from agentrail.events.tools import ToolEvent, ToolProgress
+from agentrail.events.interaction_events import ContextEvent, PeopleEvent, SteeringEvent
+from agentrail.events.plugin_events import PluginsEvent, PolicyEvent
+from agentrail.events.response_events import MessageDelta, ResponseEvent, StreamStalled, ThinkingDelta
+from agentrail.events.session_events import AgentAbort, AgentEnd, AgentError, SessionEvent
+from agentrail.events.tool_events import ToolEvent, ToolProgress
 from agentrail.messages import CallId, SessionId, ToolResult
 
 

@@ -42,7 +42,7 @@ from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKi
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks
-from agentrail.wire.forms import AcceptedForm, encode_accepted
+from agentrail.wire.form_fields import AcceptedForm, encode_accepted
 
 # --- in
 

@@ -12,7 +12,7 @@ from agentrail.core.values.json_patch import PatchStep
 from agentrail.gateway.response_bodies import CallReply
 from agentrail.messages import Message, TokenUsage
 from agentrail.runtime.journal_state import JournalEntry
-from agentrail.wire.inspected_rows import ExitNote, Intensity, PluginRow
+from agentrail.wire.inspection_rows import ExitNote, Intensity, PluginRow
 
 
 class TreeItem(CallReply, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ from agentrail.gateway.sse_frames import StreamEnd
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.session_order import SORTS
 from agentrail.runtime.cost_table import WAYS
-from agentrail.wire.inspected_rows import PluginRow, TreeRow
+from agentrail.wire.inspection_rows import PluginRow, TreeRow
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import OUTCOMES_OF_ROWS, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (

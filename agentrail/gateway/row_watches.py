@@ -22,7 +22,7 @@ from agentrail.host.session_feed import SessionFeed
 from agentrail.host.tenant_rows import PLUGINS_EVERY_SECONDS
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
-from agentrail.wire.inspected_rows import PluginRow
+from agentrail.wire.inspection_rows import PluginRow
 from agentrail.wire.rows import RowFilter
 
 # Kinds of watched rows, by name: the required scope and the source of rows.

@@ -83,7 +83,7 @@ from agentrail.gateway.socket_bodies import (
 )
 from agentrail.host.session_order import USUAL_SORT
 from agentrail.runtime.session_handle import Session
-from agentrail.wire.forms import (
+from agentrail.wire.form_fields import (
     AcceptedForm,
     MessagePage,
     RuleList,

@@ -27,7 +27,7 @@ from agentrail.gateway.request_parser import (
 from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.quotas import Limits
 from agentrail.structs import Value, converter_of
-from agentrail.wire.forms import encode_snapshot
+from agentrail.wire.form_fields import encode_snapshot
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter
 from agentrail.wire.server_frames import (

@@ -14,7 +14,7 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.structs import Value
-from agentrail.wire.forms import encode_snapshot
+from agentrail.wire.form_fields import encode_snapshot
 from agentrail.wire.plain import encode_plain
 
 CONTENT_TYPE: Final = "text/event-stream"

@@ -60,7 +60,7 @@ from agentrail.runtime.journal_inspection import InspectedState, JournalPage, Wa
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.wire.inspected_rows import PluginRow
+from agentrail.wire.inspection_rows import PluginRow
 from agentrail.wire.rows import RowFilter
 
 # Forgetting a user of a host: the supervisor's part, and the host's own records of their sessions.

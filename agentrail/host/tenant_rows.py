@@ -1,6 +1,6 @@
 """Rows of a tenant's supervision tree and plugins: their construction, and feeds of them.
 
-`agentrail.wire.inspected_rows` defines their content. Access is checked where rows are shown. Independent of frames.
+`agentrail.wire.inspection_rows` defines their content. Access is checked where rows are shown. Independent of frames.
 """
 
 from collections.abc import Container, Hashable, Iterator, Mapping
@@ -18,7 +18,7 @@ from agentrail.runtime.session_clock import ms_of
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.session_rows import first_words_of, title_of
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.wire.inspected_rows import (
+from agentrail.wire.inspection_rows import (
     ExitNote,
     FailureNote,
     HookRow,

@@ -16,7 +16,7 @@ from agentrail.plugins.shell_plain import (
     read_words,
 )
 from agentrail.plugins.shell_programs import destroys, speaks
-from agentrail.plugins.shell_stars import runs_its_words
+from agentrail.plugins.shell_wildcards import runs_its_words
 
 _LINE_KEYS: Final = frozenset({"command", "cmd", "script", "command_line", "commands", "argv"})
 _MOVES: Final = frozenset({"cd", "pushd"})

@@ -9,7 +9,7 @@ from agentrail.core.policy.request_context import BYTES_PER_TOKEN
 from agentrail.core.protocol.actions import Action, Continue, Emitted, ReplaceToolResult, Request, WriteFile
 from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, AfterTurn, RequestDone, RequestFailed
 from agentrail.core.stack.plugin import Context
-from agentrail.events.tools import LargeResultOffloaded
+from agentrail.events.tool_events import LargeResultOffloaded
 from agentrail.messages import CallId
 from agentrail.plugins.base import Plugin, on
 

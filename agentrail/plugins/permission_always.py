@@ -8,7 +8,7 @@ from attrs import evolve
 
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
-from agentrail.plugins.permission_matching import must_be, must_mean
+from agentrail.plugins.permission_match import must_be, must_mean
 from agentrail.plugins.permission_paths import PathGlob, path_place
 from agentrail.plugins.permission_policy import PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
@@ -25,7 +25,7 @@ from agentrail.plugins.permission_rules import (
 )
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, PermissionVerdict
 from agentrail.plugins.shell_plain import PlainCommand, PlainLine
-from agentrail.plugins.shell_stars import only_reads, uncovered_by_star
+from agentrail.plugins.shell_wildcards import only_reads, uncovered_by_star
 
 MAX_PROPOSED: Final = 5
 

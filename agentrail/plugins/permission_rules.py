@@ -9,7 +9,7 @@
     deploy(stage=test*)          an argument, by name or JSON pointer
     python(code=1+1)             that exact code; with a star it denies and asks, and allows nothing
 
-This module parses rules. `permission_matching` matches them with calls.
+This module parses rules. `permission_match` matches them with calls.
 """
 
 import re

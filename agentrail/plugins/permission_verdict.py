@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from agentrail.messages import JsonObject
-from agentrail.plugins.permission_matching import may_be, may_mean, must_be, must_mean
+from agentrail.plugins.permission_match import may_be, may_mean, must_be, must_mean
 from agentrail.plugins.permission_paths import PathGlob, PathPlace, is_protected, may_hold, path_place
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, PolicyMode, WrittenRule
 from agentrail.plugins.permission_rules import (
@@ -24,7 +24,7 @@ from agentrail.plugins.permission_rules import (
     bare,
 )
 from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, PlainReading, read_plain
-from agentrail.plugins.shell_stars import uncovered_by_star
+from agentrail.plugins.shell_wildcards import uncovered_by_star
 
 PermissionDecision: TypeAlias = Literal["allow", "ask", "deny"]
 DECISIONS: Final[tuple[PermissionDecision, ...]] = ("allow", "ask", "deny")

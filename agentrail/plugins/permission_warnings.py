@@ -13,7 +13,7 @@ from agentrail.plugins.permission_rules import (
     read_permission_rule,
 )
 from agentrail.plugins.shell_plain import PlainCommand
-from agentrail.plugins.shell_stars import uncovered_by_star, why_never
+from agentrail.plugins.shell_wildcards import uncovered_by_star, why_never
 
 
 def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) -> tuple[str, ...]:

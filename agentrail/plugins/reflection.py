@@ -19,7 +19,7 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
-from agentrail.plugins.reviews import (
+from agentrail.plugins.reflection_reviews import (
     Reviews,
     ask_agent,
     ask_itself,

@@ -24,7 +24,7 @@ from agentrail.remote.error_codes import error_of_failure
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry
 from agentrail.structs import decoder_of
-from agentrail.wire.forms import (
+from agentrail.wire.form_fields import (
     decode_receipt,
     decode_receipt_found,
     decode_snapshot,

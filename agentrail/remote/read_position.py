@@ -17,7 +17,7 @@ from agentrail.errors import AgentrailError
 from agentrail.events import KINDS, Event, EventsLost, SessionEnd, UnknownEvent
 from agentrail.remote.error_codes import error_of_reply
 from agentrail.remote.frame_codec import ServerFrame, command_frame, position_of
-from agentrail.wire.forms import decode_snapshot
+from agentrail.wire.form_fields import decode_snapshot
 
 ReadingState: TypeAlias = Literal["asked", "open", "paused", "over"]
 """State of a subscription: waiting for the server, open, paused for a slow reader, or ended."""

@@ -64,7 +64,7 @@ from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry, PastState, fault_of_number
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
 from agentrail.runtime.session_queries import CALL_AGAIN, cure_of, wait_within
-from agentrail.wire.forms import (
+from agentrail.wire.form_fields import (
     decode_messages,
     decode_past_state,
     decode_receipt,

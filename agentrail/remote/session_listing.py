@@ -5,7 +5,7 @@ from typing import Final, Protocol
 import msgspec
 from attrs import field, frozen
 
-from agentrail.commands.command import CommandRow
+from agentrail.commands.slash_command import CommandRow
 from agentrail.errors import CodecError, OptionError, SessionUnknown
 from agentrail.messages import SessionId
 from agentrail.remote.link import Links

@@ -49,7 +49,7 @@ from agentrail.tools.client import ClientTool
 from agentrail.tools.function import tool
 from agentrail.tools.python import decide_pictures as pictures_of
 from agentrail.web.page_text import UnreadableDocument, _read_answer
-from agentrail.wire import forms
+from agentrail.wire import form_fields
 from tests.providers.transcripts import READERS, reader_of
 
 LEVELS: Final = st.one_of(
@@ -114,12 +114,12 @@ TEXTS: Final[Mapping[str, Reader]] = {
     "decode_config": state_codec.decode_config,
     "decode_toolbox": state_codec.decode_toolbox,
     "decode_session": state_codec.decode_session,
-    "a snapshot": _bytes(forms.decode_snapshot),
-    "a status": _bytes(forms.decode_status),
-    "messages": _bytes(forms.decode_messages),
-    "a receipt": _in('{"a":', _bytes(partial(forms.decode_receipt, PromptReceipt))),
-    "a past state": _bytes(forms.decode_past_state),
-    "rules": _bytes(forms.read_rules),
+    "a snapshot": _bytes(form_fields.decode_snapshot),
+    "a status": _bytes(form_fields.decode_status),
+    "messages": _bytes(form_fields.decode_messages),
+    "a receipt": _in('{"a":', _bytes(partial(form_fields.decode_receipt, PromptReceipt))),
+    "a past state": _bytes(form_fields.decode_past_state),
+    "rules": _bytes(form_fields.read_rules),
     "a journal page": _in(
         '[{"number":1,"at_ms":1,"kind":"k","does":[],"events":0,"epoch":1,"hash":"","body":{"a":',
         _bytes(command_results.read_journal_page),

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from agentrail.commands import CommandDesk
-from agentrail.commands.showing import show_row
+from agentrail.commands.command_output import show_row
 from agentrail.testing.models import ScriptedModel, says
 from tests.cli.rig import run_agentrail
 from tests.commands.folders import commands_at, write_commands

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.commands import expand_prompt
-from agentrail.commands.expanding import MAX_PROMPT_CHARACTERS, MAX_TYPED_CHARACTERS
+from agentrail.commands.template import MAX_PROMPT_CHARACTERS, MAX_TYPED_CHARACTERS
 from agentrail.errors import CommandError
 
 ROWS = [

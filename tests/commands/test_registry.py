@@ -21,9 +21,9 @@ from agentrail.commands import (
     read_command,
     read_typed,
 )
+from agentrail.commands.command_output import show_calls_behind, show_spent, show_turns
+from agentrail.commands.command_registry import MAX_REGISTERED
 from agentrail.commands.markdown import MAX_COMMAND_BYTES
-from agentrail.commands.registry import MAX_REGISTERED
-from agentrail.commands.showing import show_calls_behind, show_spent, show_turns
 from agentrail.core.journal.turn_index import CallBehind, PastTurn
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 from agentrail.messages import CallId, TokenUsage

@@ -25,7 +25,7 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.errors import InternalError
 from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.scenario import Scenario, read_scenario
-from agentrail.wire.forms import encode_snapshot
+from agentrail.wire.form_fields import encode_snapshot
 from tests.core.journal import golden_journals
 
 SCENARIOS: Final = Path(__file__).parent.parent / "scenarios"

@@ -7,7 +7,7 @@ from agentrail.plugins.permission_always import offers_always, proposed_rules, w
 from agentrail.plugins.permission_policy import PermissionPolicy, rules
 from agentrail.plugins.permission_rules import read_permission_rule
 from agentrail.plugins.permission_verdict import PermissionCall, explain_call, judge
-from agentrail.plugins.shell_stars import ONLY_READS, STAR_ROWS
+from agentrail.plugins.shell_wildcards import ONLY_READS, STAR_ROWS
 from tests.plugins.permission_lines import HARMFUL, ORDINARY
 
 NOTHING = PermissionPolicy()

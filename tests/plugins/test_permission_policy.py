@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.plugins.permission_matching import may_mean, must_mean
+from agentrail.plugins.permission_match import may_mean, must_mean
 from agentrail.plugins.permission_policy import (
     MODES,
     PermissionPolicy,

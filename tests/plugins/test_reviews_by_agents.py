@@ -21,7 +21,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.plugins.reflection import Reflection
-from agentrail.plugins.reviews import NO_TASK, NOT_REVIEWED, is_approved, is_same_answer
+from agentrail.plugins.reflection_reviews import NO_TASK, NOT_REVIEWED, is_approved, is_same_answer
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone
 

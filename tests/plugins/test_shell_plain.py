@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.plugins.shell_plain import MAX_PLAIN_CHARACTERS, NotRead, PlainLine, read_plain, read_words
-from agentrail.plugins.shell_stars import uncovered_by_star
+from agentrail.plugins.shell_wildcards import uncovered_by_star
 
 
 def stopped(line):

@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from agentrail.commands.command import SlashCommand
 from agentrail.commands.markdown import CommandFile, read_command
+from agentrail.commands.slash_command import SlashCommand
 from agentrail.config.config_file import read_agent, read_permissions, read_toml
 from agentrail.config.skill_file import read_skill
 from tests.consoles import steps_in

@@ -37,7 +37,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.strategies import messages
-from agentrail.wire.forms import (
+from agentrail.wire.form_fields import (
     MessagePage,
     decode_messages,
     decode_receipt,

@@ -12,7 +12,7 @@ from agentrail.cli.terminal.completion import FindWords, KnownNames, Words
 from agentrail.cli.terminal.editor_history import files_to_complete
 from agentrail.cli.terminal.live_view import TerminalView
 from agentrail.commands import CommandRegistry
-from agentrail.commands.showing import show_turn
+from agentrail.commands.command_output import show_turn
 from agentrail.errors import AgentrailError, ReplyTimeout
 from agentrail.events import TERMINAL, Event, EventsLost, RequestStart
 from agentrail.runtime.session_handle import Session

@@ -35,7 +35,7 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.protocol.request import CachePoint
 from agentrail.core.values.history import fault_of_images, fault_of_messages
-from agentrail.events.plugins import Announcement
+from agentrail.events.plugin_events import Announcement
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, Message, ToolResult

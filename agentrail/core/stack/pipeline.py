@@ -76,7 +76,7 @@ from agentrail.core.stack.plugin_state import unstorable
 from agentrail.core.values.foreign_calls import Raised, attempt
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
-from agentrail.events.plugins import Announcement
+from agentrail.events.plugin_events import Announcement
 from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, Message, ToolResult
 from agentrail.otp.guarded_calls import show

@@ -31,7 +31,7 @@ from agentrail.gateway.response_bodies import (
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_preview import read_approval
 from agentrail.runtime.session_handle import Session
-from agentrail.wire.forms import encode_receipt
+from agentrail.wire.form_fields import encode_receipt
 from agentrail.wire.operations import Operation, RespondBody
 
 R = TypeVar("R")

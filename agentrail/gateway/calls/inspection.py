@@ -27,7 +27,7 @@ from agentrail.gateway.inspection_replies import (
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import Abouts, abouts_of, row_of_node
 from agentrail.runtime.journal_inspection import WantedRecords
-from agentrail.wire.forms import page_of_messages
+from agentrail.wire.form_fields import page_of_messages
 from agentrail.wire.plain import encode_plain
 
 

@@ -39,7 +39,7 @@ from agentrail.host.listed_session import ListedSession
 from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
 from agentrail.runtime.journal_access import record_of_event
 from agentrail.runtime.session_handle import Session
-from agentrail.wire.forms import encode_messages, encode_snapshot
+from agentrail.wire.form_fields import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 
 # Calls that read the workspace of a session. The host and the sandbox check the access.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentrail.commands.command import CommandRow
+from agentrail.commands.slash_command import CommandRow
 from agentrail.core.journal.turn_index import CallBehind, PastTurn
 from agentrail.core.session.views import ChildSession, Status
 from agentrail.events import STEP_MARKS, PlanStep, Todo, read_steps

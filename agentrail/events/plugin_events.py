@@ -7,7 +7,7 @@ from msgspec.structs import force_setattr
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
 from agentrail.events.plans import Plan, PlanStep
-from agentrail.events.tools import LargeResultOffloaded
+from agentrail.events.tool_events import LargeResultOffloaded
 from agentrail.events.values import Amount, Todo
 from agentrail.frozen import frozen_value
 from agentrail.messages import CallId, JsonValue

@@ -7,7 +7,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from agentrail.commands.built_in import built_in_commands
-from agentrail.commands.command import (
+from agentrail.commands.slash_command import (
     CommandAnswer,
     CommandCall,
     CommandDesk,
