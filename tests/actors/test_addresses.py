@@ -12,7 +12,7 @@ from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import NoProcess
 from agentrail.otp.statem import Call, Keep, Perform, Reply
 from agentrail.testing.held import held
-from tests.actors.rig import Tabled, boom, on_virtual_time, settled, statuses
+from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
 from tests.otp.rig import obey, said
 
 WAITS = Backoff(10.0, 10.0, 1.0, 0.0)
@@ -85,23 +85,6 @@ async def test_cancelled_caller_of_a_held_call(stage):
             await address.call("given up", timeout_seconds=None)
         await trio.sleep(20)
         assert await address.call("next") == "next"
-
-
-@on_virtual_time
-async def test_activation_that_fails():
-    """What was held is lost: a call raises, and the next message tries again."""
-    tries = []
-
-    async def fails(*_):
-        tries.append(trio.current_time())
-        boom("activation")
-
-    with Registry() as registry:
-        address = registry.address("key", activate=fails)
-        for number in (1, 2):
-            with pytest.raises(ActorDown):
-                await address.call("hello?")
-            assert len(tries) == number
 
 
 @on_virtual_time

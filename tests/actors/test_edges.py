@@ -25,8 +25,8 @@ from agentrail.errors import (
     WrongChildKey,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import ActorExit, InitFailed, NoProcess, Shutdown
-from agentrail.otp.statem import Keep, Perform
+from agentrail.otp.exits import InitFailed, NoProcess, Shutdown
+from agentrail.otp.statem import Keep
 from agentrail.testing.held import held
 from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
 from tests.otp.rig import obey
@@ -179,19 +179,6 @@ async def test_machine_with_nothing_to_run(stage):
     """`IGNORE` from `init` is a start that went well, without a process."""
     async with stage.open(children=[ChildSpec("m", Tabled({}, first=IGNORE).start)]) as supervisor:
         assert statuses(await supervisor.which_children()) == {"m": "stopped"}
-
-
-@on_virtual_time
-async def test_effect_that_ends_its_actor(stage):
-    """`ActorExit` raised by an effect is the exit reason, with no crash."""
-
-    async def leave():
-        raise ActorExit(Shutdown("done"))
-
-    async with stage.play(Tabled({"s1": obey})) as handle:
-        handle.cast(Keep(actions=[Perform(leave)]))
-        assert await handle.wait() == Shutdown("done")
-    assert stage.kinds() == []
 
 
 @on_virtual_time

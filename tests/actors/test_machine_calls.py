@@ -44,7 +44,7 @@ from agentrail.otp.statem import (
 )
 from agentrail.testing.held import held
 from tests.actors.rig import Boom, Tabled, boom, is_boom, on_virtual_time, settled, statuses
-from tests.otp.rig import obey, postpone, said
+from tests.otp.rig import postpone, said
 
 
 def echo(event):
@@ -473,29 +473,6 @@ async def test_a_stop_overtakes_what_waits(stage):
             await settled()
         await handle.wait()
         assert machine.log == []
-
-
-@on_virtual_time
-async def test_outcome_of_a_perform(stage):
-    """What it returns comes back as `Info`; `None` does not; if it raises, the actor crashes."""
-
-    async def nothing():
-        await trio.sleep(1)
-
-    async def something():
-        await trio.sleep(2)
-        return "something"
-
-    async def failing():
-        await trio.sleep(3)
-        boom("in perform")
-
-    machine = Tabled({"s1": obey})
-    async with stage.play(machine) as handle:
-        handle.cast(Keep(actions=[Perform(each) for each in (nothing, something, failing)]))
-        assert is_boom(await handle.wait(), "in perform")
-        assert set(machine.performs) == {nothing, something, failing}
-        assert [what for _, what in machine.log[1:]] == ["something"]
 
 
 @on_virtual_time

@@ -6,12 +6,10 @@ import trio
 from agentrail.actors import (
     Behaviour,
     InitStop,
-    SupervisorInit,
     change_code,
     get_state,
     machine,
     resume,
-    subtree,
     suspend,
 )
 from agentrail.errors import ChildStartFailed
@@ -106,23 +104,3 @@ async def test_new_code_may_perform_what_the_old_could_not(stage):
         handle.cast("unfinished")
         await settled()
         assert (await handle.stop()).reason == Normal()
-
-
-@on_virtual_time
-async def test_init_of_a_subtree_gives_flags_and_children(stage):
-    """It is asked at each start, and a bad spec in its answer fails the start."""
-    answers = [
-        SupervisorInit(stage.flags(), [stage.W("x")]),
-        SupervisorInit(stage.flags(), [stage.W("x"), stage.W("x")]),
-    ]
-
-    async def init():
-        return answers.pop(0)
-
-    async with stage.open() as supervisor:
-        await supervisor.start_child(ChildSpec("good", subtree(init), restart="temporary"))
-        assert stage.alive("x") == 1
-        with pytest.raises(ChildStartFailed) as caught:
-            await supervisor.start_child(ChildSpec("bad", subtree(init), restart="temporary"))
-        assert "'x'" in describe(caught.value.reason)
-        assert stage.alive("x") == 1

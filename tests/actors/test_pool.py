@@ -209,15 +209,6 @@ async def test_a_cancelled_job_that_crashes_is_not_tried_again(bench):
 
 
 @on_virtual_time
-async def test_the_end_of_the_block_finishes_what_was_accepted(bench):
-    """It waits for jobs that wait and that run, for as long as it may."""
-    async with bench.pool(drain_seconds=10) as pool:
-        jobs = [await pool.submit(("sleep", 4)) for _ in range(2)]
-    assert trio.current_time() == 8
-    assert [await job.result() for job in jobs] == [(("sleep", 4), 1), (("sleep", 4), 2)]
-
-
-@on_virtual_time
 async def test_what_is_not_done_in_time_is_cut_off(bench):
     """Who waits hears that the pool has ended, and whether the job had begun."""
     async with bench.pool(drain_seconds=1) as pool:

@@ -125,14 +125,6 @@ async def test_start_and_monitor_in_one(stage):
 
 
 @on_virtual_time
-async def test_monitor_of_a_dead_actor(stage):
-    """`NoProcess()`, at once."""
-    async with stage.play(ears()) as handle:
-        await handle.stop()
-        assert (await monitor(handle).wait()).reason == NoProcess()
-
-
-@on_virtual_time
 async def test_watch_and_link_as_effects(stage):
     """A machine asks its shell for them."""
     watcher = Tabled({"s1": lambda event: said(event) if isinstance(said(event), Keep) else Keep()})

@@ -258,21 +258,6 @@ async def test_a_subtree_that_does_not_obey_in_its_init_is_stuck(stage, way):
 
 
 @on_virtual_time
-async def test_a_subtree_whose_init_swallows_its_stop_starts_nothing(stage):
-    """It was told to go, and says which children there are all the same."""
-
-    async def find():
-        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
-            await trio.sleep(3)
-        return SupervisorInit(stage.flags(), [stage.W("below")])
-
-    async with stage.open() as supervisor:
-        with trio.move_on_after(1):
-            await supervisor.start_child(ChildSpec("sub", subtree(find)))
-    assert stage.log == []
-
-
-@on_virtual_time
 async def test_a_name_of_a_start_that_failed_is_told_to_its_own_caller(stage):
     """Two starts that fail behind each other do not mix up their errors."""
     with Registry() as registry:

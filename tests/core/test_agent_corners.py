@@ -99,24 +99,6 @@ def life(**options):
 LOOK = {"agent": "scout", "task": "Look."}
 
 
-def test_an_agent_with_a_budget_is_lent_no_more_than_that():
-    """Of what is left, and where nothing is counted above it all the same."""
-    spec = AgentSpec(
-        name="scout",
-        description="x",
-        background=True,
-        budget=Budget(max_total_tokens=50, max_cost_usd=1.0),
-    )
-    for budget, lent in (
-        (Budget(max_total_tokens=1_000), Budget(max_total_tokens=50, max_cost_usd=1.0)),
-        (None, spec.budget),
-    ):
-        there = life(budget=budget, agents=(spec,), max_output_tokens=10)
-        there.calls(call(1, "spawn_agent", **LOOK))
-        (started,) = there.asked(StartAgent)
-        assert started.budget == lent
-
-
 def all_spent(there):
     """Let everything be spent."""
     ledger = there.state.data.ledger

@@ -6,7 +6,7 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentrail.core.values.bounded_schema import BoundedValidator, ValidationBudget, name_patterns_of
+from agentrail.core.values.bounded_schema import BoundedValidator, ValidationBudget
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 
 TOO_MUCH = ("$: takes more work to judge than one call may: send less, and simpler values",)
@@ -163,16 +163,6 @@ def test_judgements_stay_what_they_were(schema, value):
 def test_what_is_wrong_is_said_as_before(schema, value, fault):
     """The words are jsonschema's."""
     assert CompiledSchema(schema).faults(value) == (fault,)
-
-
-def test_names_are_held_against_all_patterns_of_a_schema():
-    """Wherever they stand in it, since what was evaluated may have been evaluated elsewhere."""
-    schema = {
-        "patternProperties": {"a": {}},
-        "allOf": [{"patternProperties": {"b": {}}}],
-        "not": {"patternProperties": 1},
-    }
-    assert name_patterns_of(schema) == ("a", "b")
 
 
 def test_each_keyword_pays():

@@ -12,7 +12,6 @@ from agentrail.core.protocol.effects import SetTimer, SpawnChild, stall_timer_of
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.protocol.signals import (
     AbortCycle,
-    ChangePlugins,
     ChildStarted,
     ChunksArrived,
     Prompt,
@@ -21,7 +20,6 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session import machine
-from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.memory_text import show_memories
 from agentrail.core.values.patterns import effort_of
 from agentrail.core.values.toolbox import parse_arguments, read_call
@@ -29,7 +27,6 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
 from agentrail.frozen import MAX_LEVELS, frozen_json
 from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult
-from agentrail.testing.plugins import PluginShelf, PuppetPlugin
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
 
 SAID = (Text(text="go"),)
@@ -71,16 +68,6 @@ def test_what_may_be_there_once_multiplies_nothing():
     """An optional part with several ways in it is one more way, and no power of them."""
     once, often = effort_of("(?:a|a)?c"), effort_of("(?:a|a)*c")
     assert once.steps(1000) < often.steps(1000)
-
-
-def test_a_plugin_is_attached_between_two_cycles():
-    """It is in the stack then, behind the signal."""
-    shelf = PluginShelf()
-    stack, states = load_stack((), ask=shelf)
-    entry = shelf.put("c1", (PuppetPlugin((), name="late"), {}))
-    change = ChangePlugins(at_ms=1, signal_id=SignalId("c1"), change="attach", entry=entry)
-    state = machine.new_session(config(), TOOLS, stack, states)
-    assert [member.name for member in run([change], state).data.stack.members] == ["late"]
 
 
 def test_a_short_patience_is_looked_at_in_time():

@@ -17,17 +17,17 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import GoOn, Prompt, Restarted, SignalId, StatusQuery, UpdatePluginOpts
-from agentrail.core.session import batch, call_approval, cycle, machine, plugin_hooks, recovery
+from agentrail.core.session import batch, cycle, machine, plugin_hooks, recovery
 from agentrail.core.session.effect_owners import OfPluginRequest, OfSummary, OfSurvivor
-from agentrail.core.session.open_calls import CallState, HostCheck
+from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import BreakOff, Compaction, Cycle, DoubtfulCalls, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.errors import PluginError
-from agentrail.events import Approval, CompactEnd
-from agentrail.messages import ApprovalId, CallId, PromptRef, Text, TokenUsage
+from agentrail.events import CompactEnd
+from agentrail.messages import CallId, PromptRef, Text, TokenUsage
 from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, config, new_session, run
 
 PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
@@ -147,21 +147,6 @@ def test_a_question_whose_words_changed_behind_its_approval_is_not_put():
     )
     assert batch._answer_ourselves(step, ours).result.text == batch.ARGUMENTS_CHANGED  # noqa: SLF001 - its own door
     assert batch._begin(step, asking()).stage == "asking"  # noqa: SLF001 - as above
-
-
-def test_an_edit_goes_on_where_no_plugin_listens():
-    """It is bound to what the person wrote, and the host is asked, or nobody."""
-    step = drafted(with_open(new_session()))
-    (call,) = step.data.batch
-    asked = Approval(
-        id=ApprovalId("a1"), call_id=CallId("c1"), tool="read", arguments={}, requested_at_ms=1,
-        arguments_hash="x", path=(),
-    )  # fmt: skip
-    edited, abort = call_approval.check_decided(step, call, asked, is_edited=True)
-    assert abort is None
-    assert edited.bound_to is not None
-    let, abort = call_approval._behind_the_host(step, edited, HostCheck(wanted=None))  # noqa: SLF001 - its own door
-    assert (let, abort) == (edited, None)
 
 
 def test_a_plugin_hears_that_its_request_of_an_older_version_is_lost():

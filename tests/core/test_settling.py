@@ -7,24 +7,15 @@ from collections import OrderedDict
 import msgspec
 import pytest
 
-from agentrail.core.policy.budget import Budget
-from agentrail.core.protocol.hooks import FileText
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
-    BudgetLent,
-    ChildPublished,
-    PluginRequestFinished,
-    Respond,
     SignalId,
     StreamFailed,
     ToolAsked,
     ToolEmitted,
-    ToolFinished,
 )
 from agentrail.core.wire.normalize import MAX_BITS, settled
 from agentrail.errors import ErrorInfo
-from agentrail.events import AgentError
-from agentrail.messages import QuestionRef
 
 
 class Colour(enum.Enum):
@@ -76,20 +67,6 @@ def test_a_value_inside_of_json(given, kept):
     signal = msgspec.structs.replace(signal, payload={"deep": [given]})
     assert settled(signal).payload == {"deep": [kept]}
     assert settled(settled(signal)) == settled(signal)
-
-
-def test_what_is_sound_is_the_very_object():
-    """A budget, an envelope, names that were frozen: nothing is made anew."""
-    lent = BudgetLent(at_ms=1, budget=Budget(max_total_tokens=5))
-    error = AgentError(error=ErrorInfo(code="x", message="ü"))
-    told = ChildPublished(at_ms=1, effect_id=EffectId("t1"), event=error)
-    found = PluginRequestFinished(at_ms=1, effect_id=EffectId("e1"), result=FileText(path="a", text="ä"))
-    answered = Respond(
-        at_ms=1, signal_id=SignalId("s"), ref=QuestionRef("q"), response={"text": "ö", "of": [1, 2.5]}
-    )
-    ended = ToolFinished(at_ms=1, effect_id=EffectId("t1"), text="ok", started_at_ms=0)
-    for signal in (lent, told, found, answered, ended):
-        assert settled(signal) is signal
 
 
 def test_what_is_more_than_a_text_or_a_number_becomes_one():

@@ -592,14 +592,6 @@ def test_text_that_is_no_such_json_is_refused(text, words):
     assert words in str(raised.value)
 
 
-def test_blanks_and_other_spellings_are_read():
-    """People may look at a document with their own tools; only what would be lost is refused."""
-    state = everything()
-    document = document_of(state)
-    document["session_state"]["data"]["config"]["model"]["price"]["input"] = 1
-    assert decode_session(json.dumps(document, indent=1), plugins_of(state)) == state
-
-
 def test_a_field_that_came_later_has_its_default():
     """An older text lacks it, and is read all the same."""
     state = everything()

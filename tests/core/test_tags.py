@@ -97,20 +97,6 @@ def test_what_is_a_tag_and_what_is_text(text, visible, tags):
     assert read([text]) == read(list(text)) == (visible, tags)
 
 
-def test_only_what_can_become_a_tag_is_held_back():
-    """Text goes on at once when it is clear that it is none."""
-    reader, visible, _ = TagReader().fed("a <")
-    assert (visible, reader.held) == ("a ", "<")
-    reader, visible, _ = reader.fed("ti")
-    assert (visible, reader.held) == ("", "<ti")
-    reader, visible, _ = reader.fed("p>")
-    assert (visible, reader.held) == ("<tip>", "")
-    reader, visible, _ = reader.fed("``")
-    assert (visible, reader.held) == ("", "``")
-    reader, visible, _ = reader.fed("`<title>")
-    assert (visible, reader.held) == ("```<title>", "")
-
-
 @pytest.mark.parametrize(
     ("text", "visible", "names"),
     [

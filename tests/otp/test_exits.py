@@ -52,12 +52,6 @@ def test_the_table_has_all_reasons():
     assert {type(reason) for reason in LINES} == set(get_args(ExitReason))
 
 
-@pytest.mark.parametrize(("reason", "line"), list(LINES.items()), ids=list(LINES.values()))
-def test_describe_names_reason_and_detail(reason, line):
-    """`describe` names the reason, its detail and its cause."""
-    assert describe(reason) == line
-
-
 def test_describe_is_one_line_whatever_the_text_holds():
     """Line breaks and control characters of a message, a detail or a part do not reach the log."""
     part = Crashed("KeyError", "two\nlines")

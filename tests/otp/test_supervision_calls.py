@@ -12,7 +12,6 @@ from agentrail.errors import (
     ChildStartFailed as ChildStartRefused,
     ChildStuck as ChildStuckRefusal,
     InvalidSpec,
-    SupervisorStopping,
     TooManyChildren,
     WouldDeadlock,
     WrongChildKey,
@@ -491,19 +490,6 @@ def test_a_start_whose_answer_nobody_takes_leaves_neither_child_nor_spec(strateg
     assert isinstance(rig.call(StartChildCall(W("x"))), Started)
 
 
-@pytest.mark.parametrize("strategy", STATIC)
-def test_a_restart_by_call_whose_answer_nobody_takes(strategy):
-    """The child has no process again, as before the call; its spec stays, also when there was nothing to run."""
-    rig = Rig(strategy, ABC, starts={"b": ["up", "up", "ignore", "up"]})
-    assert rig.call(terminate("b")) is None
-    rig.deaf = True
-    for _ in range(2):
-        rig.ask(RestartChildCall("b"))
-        assert dict(rig.status()) == {"a": "running", "b": "stopped", "c": "running"}
-    rig.deaf = False
-    assert isinstance(rig.call(RestartChildCall("b")), Started)
-
-
 def test_a_stop_that_takes_its_time_undoes_a_start():
     """Who wants the same id waits for that; and once the whole stops, in the order of all."""
     rig = Rig(specs=[W("a")], stops={"x": WAITS})
@@ -551,23 +537,6 @@ def test_flags_that_are_none_are_refused(flags):
     assert (refusal.code, refusal.field) == ("invalid_flags", "flags")
     assert "SupervisorFlags(strategy, …), got" in str(refusal)
     assert (rig.state.flags, rig.running()) == (before, ["a", "b", "c"])
-
-
-def test_calls_that_waited_when_a_stop_began():
-    """All are refused, before the supervisor ends; and a start under way is."""
-    rig = Rig("one_for_all", [W("a"), W("b")], starts={"x": ["hang"]})
-    rig.stops["b"] = WAITS
-    asked = [
-        rig.ask(StartChildCall(W("x"))),
-        rig.ask(StartChildCall(W("y"))),
-        rig.ask(terminate("b")),
-        rig.ask(DeleteChildCall("b")),
-    ]
-    rig.stop()
-    rig.go_down("b")
-    kinds = [type(rig.answer(request)) for request in asked]
-    assert kinds == [SupervisorStopping, SupervisorStopping, type(None), SupervisorStopping]
-    assert rig.ended.reason == Shutdown()
 
 
 def test_start_instance_needs_a_template():

@@ -8,7 +8,6 @@ from agentrail.errors import AlreadyPresent, ChildRestarting, ChildStuck as Chil
 from agentrail.otp.child_specs import Arguments, Backoff
 from agentrail.otp.exits import InitFailed, Normal, Shutdown, Stuck
 from agentrail.otp.supervision_types import (
-    NO_CALLER,
     ByHandle,
     ById,
     DeleteChildCall,
@@ -19,7 +18,6 @@ from agentrail.otp.supervision_types import (
     StartChildCall,
     Started,
     StartInstanceCall,
-    SupervisorRequest,
     TerminateChildCall,
     WhichChildrenCall,
 )
@@ -107,15 +105,6 @@ def test_a_child_that_exceeds_its_own_budget_is_given_up_alone():
     assert list(rig.children) == ["b"]
     rig.crash("b", 6)
     assert rig.children["b"].incarnation == 2
-
-
-def test_a_request_that_nobody_waits_for_is_served_and_not_answered():
-    """The child starts, and the books have no entry for whoever asked."""
-    rig = Rig("dynamic", [W("template")])
-    rig.send(SupervisorRequest, NO_CALLER, (), StartChildCall(W("a")))
-    assert rig.children["a"].incarnation == 1
-    assert NO_CALLER not in rig.answers
-    assert list(rig.state.requests.items()) == []
 
 
 @pytest.mark.scenario("S-040")

@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.child_specs import Arguments, ChildSpec, SupervisorFlags
+from agentrail.otp.child_specs import Arguments, SupervisorFlags
 from agentrail.otp.exits import Crashed, InitFailed, Normal, Shutdown
 from agentrail.otp.supervision import begin_supervisor
 from agentrail.otp.supervision_types import (
@@ -289,9 +289,3 @@ def test_spec_of_a_temporary_child_is_shown_without_arguments():
     assert a.start.arguments.positional == (1,)
     assert b.start.arguments.positional == ()
     assert (a.shutdown_seconds, a.kind, a.start_timeout_seconds) == (5.0, "worker", 30.0)
-
-
-def test_bare_function_is_a_start():
-    """A child may be told by an async function alone, or by a mapping."""
-    rig = Rig(specs=[ChildSpec("a", serve), {"id": "b", "start": serve}])
-    assert rig.running() == ["a", "b"]

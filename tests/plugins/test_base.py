@@ -1,6 +1,6 @@
 """The author's door: a class or a function becomes a plugin, and what is left out is filled in."""
 
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import attrs
 import pytest
@@ -78,25 +78,6 @@ def test_marked_methods_declare_their_hooks():
     assert Marked().handle(EVENTS[p.AfterTurn], Calls(), CTX) == p.Continue(Calls())
 
 
-def test_a_generic_base_leaves_the_state_to_its_children():
-    """The state type is read where it is said, not where it is still open."""
-
-    class Base(p.Plugin[S], Generic[S]):
-        """For any state."""
-
-        def init(self):
-            """Never called."""
-
-    class Child(Base[int]):
-        """For numbers."""
-
-    class Grandchild(Child):
-        """For the same."""
-
-    assert Base.state_type is None
-    assert Child.state_type is Grandchild.state_type is int
-
-
 def test_the_helpers_say_what_an_action_is():
     """`action_type`, `extract_state`, `short_circuit`, `is_plugin` (5.1)."""
     assert p.action_type(p.Abort("x", 1)) is p.Abort
@@ -109,42 +90,6 @@ def test_the_helpers_say_what_an_action_is():
     assert p.is_plugin(Audit())
     assert not p.is_plugin(dict)
     assert not p.is_plugin(None)
-
-
-def test_methods_of_a_derived_plugin_declare_their_hooks_too():
-    """Beside those of its base; hooks that a class names stand as they are."""
-
-    class Base(p.Plugin[int]):
-        """Listens to calls."""
-
-        def init(self) -> int:
-            """Begin."""
-            return 0
-
-        @p.on(p.BeforeTool)
-        def before(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
-            """Go on."""
-            return p.Continue(state)
-
-    class Derived(Base):
-        """Listens to cycles as well."""
-
-        @p.on(p.AfterTurn)
-        def after(self, event: p.AfterTurn, state: int, ctx: p.Context) -> p.Action[int]:
-            """Go on."""
-            return p.Continue(state)
-
-    class Named(Derived):
-        """Says itself what it wants."""
-
-        hooks = frozenset({p.AfterTurn})
-
-    class Same(Named):
-        """Adds nothing."""
-
-    assert Base.hooks == {p.BeforeTool}
-    assert Derived.hooks == {p.BeforeTool, p.AfterTurn}
-    assert Named.hooks == Same.hooks == {p.AfterTurn}
 
 
 def test_a_function_may_be_a_plugin():

@@ -83,19 +83,6 @@ class Cycle:
         return False
 
 
-def test_each_cycle_has_reviews_of_its_own():
-    """What passed in one says nothing about the next, and the signal stands for no answer of an earlier one."""
-    cycle = Cycle(max_reviews=1)
-    for number in range(2):
-        cycle.responds(f"Answer {number}.")
-        assert not cycle.finishes()
-        cycle.calls("APPROVED")
-        assert cycle.responds("APPROVED") == f"Answer {number}."
-        assert cycle.finishes()
-        cycle.prompted("And then?")
-    assert cycle.responds("APPROVED") == "APPROVED"
-
-
 def test_what_was_not_reviewed_is_not_taken_for_it():
     """Another answer than the approved one is reviewed too, as far as reviews go; a call of another agent is no review."""
     cycle = Cycle(max_reviews=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.protocol.request import ArgumentsDelta, Chunk, UsageUpdate
+from agentrail.core.protocol.request import Chunk, UsageUpdate
 from agentrail.errors import ContentRefused, Overloaded, ProtocolError, ProviderError, RateLimited, Transport
 from agentrail.messages import Text
 from agentrail.testing.check_provider import check_message
@@ -68,19 +68,6 @@ def test_text_and_stop_reason_are_read(name, stop_reason):
     end = completed(_read(name))
     assert end.message.content == (Text(text=HELLO),)
     assert end.stop_reason == end.message.stop_reason == stop_reason
-
-
-def test_arguments_come_whole():
-    """One delta has all of them, and a call without arguments has none."""
-    deltas = [chunk for chunk in _read("parallel_calls") if isinstance(chunk, ArgumentsDelta)]
-    assert deltas == [ArgumentsDelta(0, '{"path":"."}'), ArgumentsDelta(1, '{"path":"README.md"}')]
-    assert not [chunk for chunk in _read("call_without_arguments") if isinstance(chunk, ArgumentsDelta)]
-
-
-def test_a_refusal_may_be_silent():
-    """A refusal without a word is an answer, not a protocol error."""
-    end = completed(_read("refused_at_once"))
-    assert (end.stop_reason, end.message.content) == ("refused", ())
 
 
 @pytest.mark.at(134)

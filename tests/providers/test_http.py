@@ -234,23 +234,6 @@ async def test_an_event_without_data_is_no_event_for_a_reader():
 # --- documents
 
 
-async def test_a_document_can_be_fetched():
-    """Such as a list of models; anything but a 200 is the typed error."""
-    with trio.fail_after(60):
-        replies = (
-            reply('{"data":[]}', kind="application/json"),
-            reply("no", status="401 No", kind="text/plain"),
-        )
-        async with open_server(*replies) as server, HttpClients() as http:
-            headers = {"authorization": f"Bearer {KEY}"}
-            assert (
-                await http.get_text(f"{server.url}/models", headers=headers, vendor=VENDOR) == '{"data":[]}'
-            )
-            assert server.requests[0][0].startswith(b"GET /models ")
-            with pytest.raises(Authentication, match="answered 401"):
-                await http.get_text(f"{server.url}/models", headers=headers, vendor=VENDOR)
-
-
 # --- cancellation
 
 

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from agentrail.messages import AssistantMessage, CallId, Image, ToolCall, ToolMessage, ToolResult
 from agentrail.providers.http import HttpClients
@@ -86,38 +85,3 @@ def test_gemini_shows_them_from_version_three_on(model, shows):
     )
     for content in body_of(Gemini, model=model)["contents"]:
         judge("google.genai.types", "Content").validate_python(content)
-
-
-def test_a_change_of_the_model_changes_the_form():
-    """What one model was shown, the next reads as words, of one and the same message."""
-    message = ToolMessage(results=(RESULT,))
-    call = ToolCall(call_id=CallId("c1"), name="get_weather", arguments={})
-    provider = Gemini(ProviderOptions.parse({}), HttpClients())
-    for model, has_parts in (("google:gemini-3-pro", True), ("google:gemini-2.5-pro", False)) * 2:
-        answer = AssistantMessage(content=(call,), model=model)
-        body = provider.encode(request_of(said("Look"), answer, message, model=model))
-        assert (b'"parts":[{"inlineData"' in body) == has_parts
-        assert (b"[image/png, 8 bytes]" in body) != has_parts
-
-
-@pytest.mark.parametrize("make", [AnthropicMessages, OpenAIResponses, OpenAIChat, Gemini])
-@pytest.mark.parametrize(
-    ("result", "options", "words"),
-    [
-        (RESULT, {"images": False}, WORDS),
-        (replace(RESULT, is_error=True), {}, WORDS),
-        (
-            replace(RESULT, images=(PICTURE, Image(media_type="image/svg+xml", data="QUFB"))),
-            {},
-            f"{WORDS}\n[image/svg+xml, 3 bytes]",
-        ),
-    ],
-    ids=["model without eyes", "failure", "a kind that is not taken"],
-)
-def test_where_a_picture_would_be_refused_stand_words(make, result, options, words):
-    """A refused request stays refused: the picture is in the conversation for good."""
-    shown = result_in(make, result, model="google:gemini-3-pro", **options)
-    if make is Gemini:
-        assert "parts" not in shown
-        (shown,) = shown["response"].values()
-    assert shown == words

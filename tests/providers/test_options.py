@@ -5,15 +5,9 @@ import importlib.util
 import pytest
 
 from agentrail.abc import Secret
-from agentrail.core.policy.budget import Price
 from agentrail.errors import OptionError
 from agentrail.providers.options import ProviderOptions
 from tests.providers.transcripts import KEY
-
-
-def test_a_price_may_be_the_value_itself():
-    """In a program it is one, in a file it is a mapping."""
-    assert ProviderOptions.parse({"price": Price(input=0, output=0)}).price == Price(input=0, output=0)
 
 
 def test_http2_says_what_is_missing(monkeypatch):

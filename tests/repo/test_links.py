@@ -47,22 +47,6 @@ def test_what_a_page_links_to_is_there(page):
     assert wrong == []
 
 
-def test_every_page_can_be_reached_from_the_first_one():
-    """By links, from the README on: a page that none leads to is read by no one."""
-    left, seen = [ROOT / "README.md"], set()
-    while left:
-        page = left.pop()
-        if page in seen or page.suffix != ".md":
-            continue
-        seen.add(page)
-        left += [
-            (page.parent / target.partition("#")[0]).resolve()
-            for target in links_in(page)
-            if target[0] != "#"
-        ]
-    assert sorted(page.relative_to(ROOT).as_posix() for page in PAGES if page not in seen) == []
-
-
 def test_a_link_that_leads_nowhere_is_seen(tmp_path):
     """The reading above is not blind: not to files, not to headings, and it takes no code for a link."""
     page = tmp_path / "page.md"

@@ -168,8 +168,3 @@ def test_a_path_that_moved_is_an_error(tmp_path):
     """Otherwise a renamed room would leave the list silently."""
     with pytest.raises(FileNotFoundError, match="name its new place"):
         prose.judge([tmp_path / "gone"])
-
-
-def test_the_joined_paths_pass():
-    """The same as `make lint-prose`."""
-    assert prose.judge(prose.joined_paths()) == []

@@ -74,8 +74,3 @@ def test_it_takes_as_long_as_the_text_is():
         assert re.sub(
             r"\s", "", "".join(piece.text for piece in passages_of(text, is_markdown=True))
         ) == re.sub(r"\s", "", text)
-
-
-def test_an_empty_text_has_none():
-    """Nor one of spaces."""
-    assert passages_of("", is_markdown=True) == passages_of(" \n\t\n", is_markdown=False) == ()

@@ -12,7 +12,6 @@ from agentrail.abc.recall import MemoryEntry, TagFilter
 from agentrail.stores import words
 from agentrail.stores.knowledge_sqlite import SCHEMA_OF_KNOWLEDGE, SqliteKnowledge
 from agentrail.stores.porter_stemmer import stem
-from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SCHEMA_OF_RECALL, SqliteRecall
 
 # From the examples of the paper, https://tartarus.org/martin/PorterStemmer/def.txt, carried through all steps.
@@ -202,19 +201,6 @@ OWNER = MemoryOwner(user="a")
 def entry(number, text, *tags):
     """A memory."""
     return MemoryEntry(id=str(number), text=text, tags=list(tags), at_ms=number)
-
-
-@pytest.mark.parametrize(
-    "query", ["train", "trains", "ticket", "preference prefer", "booking", "Booked!", "classes", "travelling"]
-)
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_other_endings_are_found(tmp_path, kind, query):
-    """Whichever of the two has the ending; tags too."""
-    recall = InMemoryRecall() if kind == "memory" else SqliteRecall(tmp_path)
-    recall.put(OWNER, entry(1, "Ada prefers trains and books first class tickets.", "travels"))
-    recall.put(OWNER, entry(2, "Grace likes tea."))
-    assert [one.id for one in recall.search(OWNER, query, limit=5)] == ["1"]
-    recall.close()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from agentrail import outside
 from agentrail.abc import Error, Ok, ToolUpdate
 from agentrail.core.protocol.tool_changes import UpdateContext
 from agentrail.core.values.toolbox import EffectClass, ToolSpec
-from agentrail.errors import ToolContractError, ToolDefinitionError
+from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import tool
 from tests.tools.rig import CTX
 
@@ -26,19 +26,6 @@ async def test_a_plain_function_runs_in_a_worker_thread_unless_it_says_otherwise
     here = str(threading.get_ident())
     assert await tool(where).execute({}, CTX) != Ok(text=here)
     assert await tool(thread=False)(where).execute({}, CTX) == Ok(text=here)
-
-
-async def test_a_method_can_be_a_tool():
-    """A bound method is a function whose object is there already."""
-
-    class Counter:
-        async def add(self, number: int) -> int:
-            """Count one further."""
-            return number + 1
-
-    add = tool(Counter().add)
-    assert list(add.parameters["properties"]) == ["number"]
-    assert await add.execute({"number": 2}, CTX) == Ok(text="3")
 
 
 async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypatch):
@@ -64,18 +51,6 @@ async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypa
         f"tool 'blocks' blocked the event loop for 60 ms, {said}",
         f"tool 'blocks' blocked the event loop for 100 ms, {said}",
     ]
-
-
-async def test_what_is_no_result_is_the_authors_fault():
-    """A function that returns what no model can read breaks the contract, by the tool's name."""
-
-    @tool(name="thing")
-    async def returns_object() -> object:
-        """Return an object."""
-        return object()
-
-    with pytest.raises(ToolContractError, match="'thing' returned a value of type object"):
-        await returns_object.execute({}, CTX)
 
 
 def _nothing() -> None:
@@ -274,18 +249,3 @@ def test_docstrings_describe_parameters_that_the_annotation_does_not():
             "The second.",
         ]
         assert made.description == "Do it."
-
-
-def test_what_docstrings_say_tells_functions_apart():
-    """What is described once for many is described by name, parameters and texts."""
-
-    def make(text):
-        def look(path: str) -> str:
-            return path
-
-        look.__doc__ = f"Look.\n\nArgs:\n    path: {text}"
-        return tool(look).parameters
-
-    assert make("One.") is make("One.")
-    assert make("One.")["properties"]["path"] == {"description": "One.", "type": "string"}
-    assert make("Two.")["properties"]["path"] == {"description": "Two.", "type": "string"}

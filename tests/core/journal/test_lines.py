@@ -6,21 +6,12 @@ import msgspec
 import pytest
 
 from agentrail.core.journal.jsonl import decode_line, encode_journal, encode_line, read_journal
-from agentrail.core.journal.record import Tail, tail_of
+from agentrail.core.journal.record import tail_of
 from agentrail.errors import CodecError
 from tests.core.journal.golden_journals import FOLDER
 
 PLAIN = (FOLDER / "plain.jsonl").read_bytes()
 RECORDS = read_journal(PLAIN).records
-
-
-def test_a_part_of_a_journal_stands_behind_its_tail():
-    """As of an export from a number on."""
-    tail = tail_of(RECORDS[:4])
-    assert read_journal(encode_journal(RECORDS[4:]), tail).records == RECORDS[4:]
-    assert read_journal(encode_journal(RECORDS[4:])).damaged is not None
-    assert read_journal(b"") == read_journal(b"", Tail())
-    assert read_journal(b"").records == ()
 
 
 @pytest.mark.at(142)

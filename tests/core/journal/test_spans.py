@@ -160,17 +160,6 @@ def test_what_ends_with_its_cycle_says_so():
     assert (request.ended_at_ms, call.ended_at_ms) == (3_000, 3_000)
 
 
-def test_what_has_no_end_ends_with_the_journal():
-    """A crash, a rewind to before it, a request that another one followed."""
-    cycle, request = Story().say(START, REQUEST).say().spans()
-    assert (cycle.ended_at_ms, request.ended_at_ms) == (1_000, 1_000)
-    assert cycle.attributes["agentrail.incomplete"] is True
-    left, first, second, after = Story().say(START, REQUEST).say(REQUEST).say(START).say(END).spans()
-    assert all(one.attributes["agentrail.incomplete"] for one in (left, first, second))
-    assert (first.ended_at_ms, second.ended_at_ms, left.ended_at_ms) == (1_000, 2_000, 2_000)
-    assert "agentrail.incomplete" not in after.attributes
-
-
 def test_ends_without_a_beginning_are_passed_over():
     """A journal of a fork begins in the middle."""
     result = ToolResult(call_id="c", name="read", text="x")
