@@ -233,7 +233,6 @@ class SharedNames:
     embedder: Embedder | None
 
     def faults(self) -> Iterator[str]:
-        """Yield the faults in them."""
         yield from faults_of_memories(self.memories)
         yield from faults_of_notes(self.notes)
         yield from faults_of_knowledge(self.knowledge)
@@ -246,7 +245,6 @@ async def _opened_shared(
     data_dir: str | os.PathLike[str] | None,
     environ: Environment,
 ) -> AsyncIterator[SharedStores]:
-    """Open the additional stores of sessions, for a block."""
     async with (
         opened_recall(named.memories, data_dir, environ) as recall,
         opened_knowledge(named.knowledge, data_dir, environ) as bases,
@@ -286,7 +284,6 @@ def _check_options(
 def _find_models(
     http: HttpClients, environ: Environment, scripts: Mapping[str, Provider]
 ) -> tuple[ResolveProvider, Profiles]:
-    """Return a function that finds the provider of a model string, and the profiles that it uses."""
     # A profile has its own key and address. Those of the environment are for another server.
     profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
     resolve = partial(make_provider, http=http, environ=environ, profiles=profiles)
@@ -389,7 +386,6 @@ def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> N
 
 
 def provider_of(model: str, *, has_profiles: bool = False) -> str:
-    """Return the provider that a model string names."""
     name, colon, rest = model.partition(":")
     typed = [one for one in PROVIDERS if one != "scripted" and (one != "registry" or has_profiles)]
     known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
@@ -435,8 +431,6 @@ def _guess_for_provider(name: str, rest: str) -> str:
 
 @frozen(kw_only=True)
 class ChosenModel:
-    """A model, and the reason for its choice."""
-
     model: str
     why: str
 
@@ -471,7 +465,6 @@ async def choose_model(
 
 
 async def first_model_of(base_url: str, api_key: str | None) -> str:
-    """Return the first model that an OpenAI-compatible server lists."""
     try:
         models = await list_models(base_url, api_key)
     except ProviderError as error:

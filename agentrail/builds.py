@@ -35,7 +35,6 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Record of a compiled build.
 
     Attributes:
-        version: Version of the package.
         suffix: Suffix of extension modules, for the Python and machine that they were compiled for.
         extensions: Checksum of each file, by its path relative to the folder that contains the package.
         sources: Checksum of the source of each compiled module, by its dotted name.
@@ -65,8 +64,6 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SourcesOnly:
-    """Finder of sources for modules that Python would otherwise load compiled."""
-
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         """Find these modules below a folder."""
         self._folder = folder
@@ -75,14 +72,12 @@ class SourcesOnly:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module, as described by `importlib.abc.MetaPathFinder`."""
         if name not in self._names:
             return None
         return importlib.util.spec_from_file_location(name, source_of(self._folder, name))
 
 
 def source_of(folder: Path, name: str) -> Path:
-    """Return the path of a module's source, below the folder that contains the package."""
     return folder / f"{name.replace('.', '/')}.py"
 
 
@@ -94,7 +89,6 @@ def choose_build(version: str) -> None:
 
 
 def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
-    """Inspect the build of a package."""
     strays = {_name_of(folder, path): path for path in _extensions(folder)}
     try:
         record = _RECORDS.decode((folder / "agentrail" / RECORD).read_bytes())

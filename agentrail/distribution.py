@@ -39,7 +39,6 @@ class ForeignDistribution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def install_command(*extras: str, flags: str = "", editable: bool = True) -> str:
-    """Return the shell command that installs this distribution again."""
     pip = f"pip install {flags} " if flags else "pip install "
     chosen = f"[{','.join(extras)}]" if extras else ""
     if PUBLISHED:

@@ -166,7 +166,6 @@ def frozen_json(value: JsonObject, *, max_levels: int = MAX_LEVELS) -> JsonObjec
 
 
 def frozen_value(value: JsonValue) -> JsonValue:
-    """Freeze any JSON value, as `frozen_json` does."""
     return value if type(value) in _FROZEN else cast("JsonValue", _frozen(value, MAX_LEVELS))
 
 

@@ -23,10 +23,7 @@ _standard: Final = cache(logging.getLogger)
 
 
 class Withholding(Protocol):
-    """Removes secrets from texts."""
-
-    def replaced(self, text: str) -> str:
-        """Return the text without secrets."""
+    def replaced(self, text: str) -> str: ...
 
 
 _WITHHELD: Final[weakref.WeakKeyDictionary[Withholding, None]] = weakref.WeakKeyDictionary()
@@ -51,19 +48,15 @@ class Logger:
     name: str
 
     def error(self, event: str, *args: object, exception: str | None = None) -> None:
-        """Log an error."""
         self._tell("error", event, args, {} if exception is None else {"exception": exception})
 
     def warning(self, event: str, *args: object, **fields: object) -> None:
-        """Log a warning, with `fields` in addition to the event."""
         self._tell("warning", event, args, fields)
 
     def info(self, event: str, *args: object) -> None:
-        """Log an event that needs no action."""
         self._tell("info", event, args, {})
 
     def debug(self, event: str, *args: object) -> None:
-        """Log details for debugging."""
         self._tell("debug", event, args, {})
 
     def hears_debug(self) -> bool:
@@ -105,7 +98,6 @@ def _structlog_set_up() -> Any:
 
 
 def _bound_fields() -> Mapping[str, object]:
-    """Return the fields that the program bound to its context, such as a request id."""
     structlog: Any = sys.modules.get("structlog")
     return {} if structlog is None else structlog.contextvars.get_contextvars()
 

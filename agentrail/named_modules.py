@@ -137,7 +137,6 @@ class NamedModules(MetaPathFinder):
         return spec
 
     def _explained(self, error: ModuleNotFoundError, files: Sequence[ModuleFile]) -> ImportError:
-        """Explain for a missing module why a file with its name is not used."""
         own = next((one for one in files if one.name == error.name), None)
         other = _installed(own.name.partition(".")[0]) if own is not None else None
         if own is not None and other is not None:

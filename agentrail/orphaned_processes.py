@@ -45,7 +45,6 @@ class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         pid: Its pid, which is also that of its group.
         started: Its start time, in ticks since the boot, as in proc_pid_stat(5).
-        boot: The boot, and the pid namespace.
         mark: The value of its marker, empty for the run itself.
     """
 
@@ -84,7 +83,6 @@ class ProcessList:
         self._write(noted)
 
     def ended(self, pid: int) -> None:
-        """Record that it has ended completely."""
         noted = self._alive.pop(pid, None)
         if noted is None:
             return
@@ -112,7 +110,6 @@ class ProcessList:
             LOGGER.warning("processes cannot be noted in %s: %s", self._path, error)
 
     def _begin_anew(self) -> None:
-        """Rewrite the list without the ended processes."""
         new = self._path.with_name(f"{self._path.name}.new")
         try:
             descriptor = self._open(new)
@@ -137,7 +134,6 @@ class ProcessList:
 
 
 def list_beside(store: Path, run: str) -> ProcessList:
-    """Create the list of a run next to a store."""
     return ProcessList(store.with_name(f"{store.name}.{run}{SUFFIX}"))
 
 
@@ -178,7 +174,6 @@ def keep_list(of_run: ProcessList | None) -> None:
 
 
 def current_list() -> ProcessList | None:
-    """Return the list for the processes of this task."""
     return _LIST.get()
 
 
@@ -238,7 +233,6 @@ def _boot() -> str:
 
 
 def _own_pid() -> int:
-    """Return the pid of this process, in the namespace that `/proc` shows."""
     try:
         return int(os.readlink(_PROC.joinpath("self")))  # noqa: PTH115 - a number, not a path
     except OSError:

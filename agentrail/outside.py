@@ -70,9 +70,7 @@ class Outside(Protocol):
     """The machine, or its replacement. Replaced as a whole: half a simulation is not repeatable."""
 
     @property
-    def processes(self) -> ProcessDoor:
-        """Source of child processes."""
-        ...
+    def processes(self) -> ProcessDoor: ...
 
     def ids(self, size_bytes: int, /) -> str:
         """Create an id of this many bytes, in hexadecimal digits: unique, and on a real machine unguessable."""
@@ -111,8 +109,6 @@ class Outside(Protocol):
 
 
 class MachineProcesses:
-    """Real child processes."""
-
     __slots__ = ()
 
     async def open(self, command: Command, **options: Any) -> trio.Process:
@@ -120,7 +116,6 @@ class MachineProcesses:
         return await trio.lowlevel.open_process(command, **options)
 
     async def run(self, command: Command, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-        """Run one to its end."""
         return await trio.run_process(command, **options)
 
     def start(self, command: Command, **options: Any) -> "subprocess.Popen[bytes]":
@@ -128,7 +123,6 @@ class MachineProcesses:
         return subprocess.Popen(command, **options)  # noqa: S603 - the caller decides on the command
 
     def signal_group(self, group: int, number: int) -> None:
-        """Send a signal to a process group."""
         os.killpg(group, number)
 
 
@@ -140,18 +134,15 @@ class RealMachine:
     processes: ProcessDoor = MachineProcesses()
 
     def ids(self, size_bytes: int, /) -> str:
-        """Create an id from the randomness of the operating system."""
         return secrets.token_hex(size_bytes)
 
     def wall(self) -> float:
-        """Read the clock of the operating system."""
         return time.time()
 
     # The function itself, not a method around it: it is called twice for each plugin and hook.
     stopwatch: "staticmethod[[], float]" = staticmethod(time.perf_counter)
 
     def jitter(self) -> float:
-        """Return a random number of this process."""
         return random.random()  # noqa: S311 - spreads retries over time, not a secret
 
     async def offload(
@@ -162,13 +153,11 @@ class RealMachine:
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> T:
-        """Run a function in a worker thread."""
         return await trio.to_thread.run_sync(
             function, *args, abandon_on_cancel=abandon_on_cancel, limiter=limiter
         )
 
     def check_cancelled(self) -> None:
-        """Check with Trio, from one of its worker threads."""
         trio.from_thread.check_cancelled()
 
     def watchdog(self, seconds: float, bark: Callable[[], None], /) -> Watchdog:
@@ -261,7 +250,6 @@ def way_back() -> Callable[..., object]:
 
 
 def processes() -> ProcessDoor:
-    """Return the source of child processes."""
     return _IN_PLACE.get().processes
 
 

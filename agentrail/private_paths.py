@@ -21,7 +21,6 @@ def keep_private(*paths: str | os.PathLike[str]) -> None:
 
 
 def private_places() -> tuple[Path, ...]:
-    """Return the registered paths that exist, without links."""
     return tuple(path for path in (*_places,) if path.exists())
 
 

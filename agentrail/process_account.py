@@ -51,7 +51,6 @@ def note_started(pid: int) -> None:
 
 
 def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
-    """Record the end of a process and of its child processes."""
     account = _ACCOUNT.get()
     if account is not None:
         account.alive.discard(pid)

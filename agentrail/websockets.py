@@ -42,7 +42,6 @@ __all__ = [
 
 
 def need_websockets(what: str) -> None:
-    """Raise if WebSockets are not installed."""
     try:
         import_module("trio_websocket")
     except ModuleNotFoundError as error:

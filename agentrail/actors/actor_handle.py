@@ -43,28 +43,18 @@ class ExitSignal:
 
 
 class ChildOwner(Protocol):
-    """The supervisor of an instance."""
-
     @property
-    def cell(self) -> "ActorCell":
-        """The supervisor's own cell."""
-        ...
+    def cell(self) -> "ActorCell": ...
 
-    def child_ended(self, cell: "ActorCell", reason: ExitReason) -> None:
-        """Handle the end of a child."""
-        ...
+    def child_ended(self, cell: "ActorCell", reason: ExitReason) -> None: ...
 
     def child_stuck(self, cell: "ActorCell") -> None:
         """Handle a child that did not stop after its kill."""
         ...
 
-    def report(self, report: Report) -> None:
-        """Pass a report to the observers."""
-        ...
+    def report(self, report: Report) -> None: ...
 
-    def redact(self, text: str, /) -> str:
-        """Remove secrets from a text."""
-        ...
+    def redact(self, text: str, /) -> str: ...
 
 
 class ActorContext:
@@ -103,7 +93,6 @@ def current_actor() -> ActorContext | None:
 
 
 def current_cell() -> "ActorCell | None":
-    """Return the cell of the running actor."""
     return _current.get()
 
 
@@ -179,20 +168,16 @@ class ActorCell:
     # --- stopping
 
     @abstractmethod
-    def ask(self, reason: ExitReason) -> None:
-        """Ask the instance to end in good order."""
+    def ask(self, reason: ExitReason) -> None: ...
 
     @abstractmethod
-    def kill(self) -> None:
-        """End the instance now."""
+    def kill(self) -> None: ...
 
     def refuse_messages(self) -> NoMailbox:
-        """Build the error for the sender of a message to a worker."""
         message = f"actor {self.id!r} is a worker; use machine() for an actor that reads messages"
         return NoMailbox(message)
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of postponed events and of running timers."""
         return 0, 0
 
     def cut(self) -> None:
@@ -209,12 +194,10 @@ class ActorCell:
         self._shields[shield] = None
 
     def drop_shield(self, shield: trio.CancelScope) -> None:
-        """Remove a shield that the instance has left."""
         if self._shields is not None:
             self._shields.pop(shield, None)
 
     def receive_exit(self, reason: ExitReason, sender: "ActorHandle | None") -> None:
-        """Receive an exit signal from a linked actor or from the caller of `exit`."""
         if self.exit_reason is not None:
             return
         if self.trap_exits and self.mailbox is not None:
@@ -227,27 +210,22 @@ class ActorCell:
     # --- calls, watchers and links
 
     def owe(self, to: ReplyTo) -> None:
-        """Register a call that waits for an answer."""
         if self._debts is None:
             self._debts = {}
         self._debts[to] = None
 
     def settle(self, to: ReplyTo) -> None:
-        """Remove a call."""
         if self._debts is not None:
             self._debts.pop(to, None)
 
     def answered_twice(self, to: ReplyTo) -> None:
-        """Report a second answer to a call."""
         self.report("duplicate_reply")
 
     def report(self, kind: "str", reason: ExitReason | None = None) -> None:
-        """Send a report about this instance."""
         if self.owner is not None:
             self.owner.report(self.make_report(kind, reason))
 
     def make_report(self, kind: str, reason: ExitReason | None = None) -> Report:
-        """Build a report about this instance."""
         assert self.owner is not None  # noqa: S101 - only an actor with a supervisor is reported
         return Report(
             kind=kind,  # type: ignore[arg-type]  # one of the kinds, as all callers write them
@@ -278,7 +256,6 @@ class ActorCell:
             self._releases.pop(key, None)
 
     def link(self, other: "ActorCell") -> None:
-        """Link both actors, so that a crash of one ends the other."""
         if self.exit_reason is not None:
             other.receive_exit(NoProcess(), self.handle)
         elif other.exit_reason is not None:
@@ -288,7 +265,6 @@ class ActorCell:
             other._join(self)  # noqa: SLF001 - another instance of this class
 
     def unlink(self, other: "ActorCell") -> None:
-        """Undo `link`."""
         self._part(other)
         other._part(self)  # noqa: SLF001 - another instance of this class
 
@@ -311,7 +287,6 @@ class ActorCell:
     # --- life cycle
 
     def enter(self) -> None:
-        """Make the running task the task of this instance."""
         self.task = trio.lowlevel.current_task()
         _current.set(self)
 
@@ -519,7 +494,6 @@ class ActorHandle:
 
 
 def log_bug(error: BaseException) -> None:
-    """Log an exception from a callback that must not raise."""
     LOGGER.error(
         "a callback of an actor or its supervisor raised; please report it", exception=print_exception(error)
     )
@@ -531,21 +505,18 @@ def cell_of(handle: ActorHandle) -> ActorCell:
 
 
 def mailbox_of(cell: ActorCell) -> Mailbox[object]:
-    """Return the mailbox of an actor that has one."""
     if cell.mailbox is None:
         raise cell.refuse_messages()
     return cell.mailbox
 
 
 def check_timeout(seconds: float | None) -> None:
-    """Raise if a timeout is invalid."""
     if seconds is not None and not seconds >= 0:
         message = f"timeout_seconds is {seconds!r}, allowed are seconds from 0, or None for ever"
         raise ValueError(message)
 
 
 def refuse_self(cell: ActorCell, what: str) -> None:
-    """Raise if an actor would wait for itself in vain."""
     if cell.task is not None and cell.task is trio.lowlevel.current_task():
         message = (
             f"actor {cell.id!r} would {what} itself and wait for ever: use cast, Send(SELF, …) or Stop()"
@@ -554,6 +525,5 @@ def refuse_self(cell: ActorCell, what: str) -> None:
 
 
 def late(handle: ActorHandle, what: str, seconds: float | None) -> CallTimeout:
-    """Build the error for a caller that waited too long."""
     message = f"{what} of {handle!r} was not answered within {seconds} s; the work goes on"
     return CallTimeout(message)

@@ -68,7 +68,6 @@ class MachineStatus:
 
 
 def without_contents(status: MachineStatus) -> MachineStatus:
-    """Reduce a status to type names and counts, without any message contents."""
     return MachineStatus(
         reason=status.reason,
         event=type(status.event).__name__,
@@ -293,7 +292,6 @@ def is_up_when_begun(recipe: StartRecipe | Callable[..., object]) -> bool:
 
 
 def takes_task_status(function: Callable[..., object]) -> bool:
-    """Return whether a worker reports its own start."""
     # `inspect.signature` costs a third of a whole start. For a plain function, or a method of one, the code object has the
     # same information. Decorated functions, partials and objects need the signature.
     plain = function.__func__ if isinstance(function, MethodType) else function

@@ -125,7 +125,6 @@ class Address:
             await mailbox_of(found).wait_for_room()
 
     def _withdraw(self, event: Sent) -> None:
-        """Withdraw an event that no instance has received."""
         for place, (held, is_owed) in enumerate(self._held):
             if held is event and not is_owed:
                 del self._held[place]
@@ -222,8 +221,6 @@ def is_open(cell: ActorCell) -> bool:
 
 
 def wait_for_end(cell: ActorCell) -> Wait:
-    """Return the wait for the end of an instance that accepts no more messages."""
-
     def subscribe(key: object, look: OnChange) -> None:
         cell.watch(key, lambda _: look())
 

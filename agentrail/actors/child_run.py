@@ -77,23 +77,17 @@ def decide_handle(call: SupervisorCall, state: SupervisorState, owner: ChildOwne
 
 
 class Watcher(Protocol):
-    """The supervisor, as seen by an instance of a child."""
-
     def child_begun(self, run: "ChildRun") -> None:
         """Report that a child starts running which already counted as up."""
         ...
 
-    def child_up(self, run: "ChildRun", info: object) -> None:
-        """Report that a child is up."""
-        ...
+    def child_up(self, run: "ChildRun", info: object) -> None: ...
 
     def interrupted(self, error: BaseException) -> None:
         """Take an exception that must not be caught. The root raises it in the end."""
         ...
 
-    def redact(self, text: str, /) -> str:
-        """Remove secrets from a text."""
-        ...
+    def redact(self, text: str, /) -> str: ...
 
 
 class ChildRun:
@@ -201,7 +195,6 @@ def _returned_early(child_id: Hashable) -> ExitReason:
 
 
 async def run_instance(run: ChildRun) -> None:
-    """Run the task of an instance."""
     cell = run.cell
     cell.enter()
     reason: ExitReason = _NORMAL

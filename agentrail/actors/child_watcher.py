@@ -89,7 +89,6 @@ class LastTold:
     """The last events that a watcher received.
 
     Attributes:
-        handle: Handle of the last reported instance.
         reason: Its exit reason. `None` while it is up, or if there was none.
     """
 
@@ -132,8 +131,6 @@ def decide_news(seen: LastTold, now: Glimpse) -> tuple[LastTold, tuple[ChildEven
 
 
 class _Recorder:
-    """The buffer of unread events."""
-
     def __init__(self, what: str, max_events: int) -> None:
         self.what = what
         self.max_events = max_events
@@ -206,8 +203,6 @@ class Watching:
 
 
 class _OfChild:
-    """Observer of a child of a supervisor."""
-
     def __init__(self, core: Core, number: int, recorder: _Recorder) -> None:
         self._core = core
         self._number = number
@@ -215,12 +210,10 @@ class _OfChild:
         self._instance: ActorHandle | None = None
 
     def open(self) -> None:
-        """Start observing."""
         self._core.cell.watch(self, self._on_supervisor_end)
         self._look()
 
     def close(self) -> None:
-        """Stop observing."""
         self._core.cell.unwatch(self)
         self._core.on_children.pop(self, None)
         if self._instance is not None:
@@ -254,20 +247,16 @@ class _OfChild:
 
 
 class _OfName:
-    """Observer of a key of a registry."""
-
     def __init__(self, registry: Registry, key: Hashable, recorder: _Recorder) -> None:
         self._registry = registry
         self._key = key
         self._recorder = recorder
 
     def open(self) -> None:
-        """Start observing."""
         self._registry.follow(self._key, self, self._hear)
         self._recorder.see(Glimpse(handle=self._registry.lookup(self._key), comes_back=None))
 
     def close(self) -> None:
-        """Stop observing."""
         self._registry.follow(self._key, self, None)
 
     def _hear(self, event: RegistryEvent | None) -> None:

@@ -35,14 +35,12 @@ class Deadlines(Generic[K]):
         return len(self._due)
 
     def arm(self, key: K, at_seconds: float) -> None:
-        """Set the deadline of this key, replacing the old one."""
         self._number += 1
         self._due[key] = (at_seconds, self._number)
         heapq.heappush(self._heap, (at_seconds, self._number, key))
         self._sweep()
 
     def disarm(self, key: K) -> None:
-        """Remove the deadline of this key."""
         if self._due.pop(key, None) is not None:
             self._sweep()
 
@@ -57,7 +55,6 @@ class Deadlines(Generic[K]):
         return math.inf
 
     def take_due(self, now: float) -> K | None:
-        """Remove and return a due key, oldest deadline first."""
         if not self._due or self.next_seconds() > now:
             return None
         _, _, key = heapq.heappop(self._heap)
@@ -71,8 +68,6 @@ class Deadlines(Generic[K]):
 
 
 class Due(Generic[K]):
-    """A key whose deadline has passed."""
-
     __slots__ = ("key",)
 
     def __init__(self, key: K) -> None:
@@ -115,7 +110,6 @@ class MachineTimers:
         mailbox.run_by(self)
 
     def arm(self, key: TimerKey, epoch: int, due_seconds: float) -> None:
-        """Set the deadline of this key, replacing the old one."""
         self._epochs[key] = epoch
         self._deadlines.arm(key, due_seconds)
 
@@ -129,7 +123,6 @@ class MachineTimers:
         return math.inf if self.is_suspended else self._deadlines.next_seconds()
 
     def collect(self) -> None:
-        """Put all due timers into the mailbox, oldest deadline first."""
         if self._deadlines and not self.is_suspended:
             for fired in self._take_due():
                 self._mailbox.put_timer(fired)

@@ -29,6 +29,5 @@ class Kept:
         return error is not None
 
     def release(self) -> None:
-        """Raise the kept error, if there is one."""
         if self.error is not None:
             raise self.error

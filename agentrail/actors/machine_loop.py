@@ -176,7 +176,6 @@ class MachineCell(ActorCell):
         self.loop: MachineLoop | None = None
 
     def ask(self, reason: ExitReason) -> None:
-        """Stop after the current step."""
         if self.stop_reason is None:
             self.stop_reason: ExitReason | None = reason
             if self.loop is None:  # it is in its init, which reads no messages
@@ -185,7 +184,6 @@ class MachineCell(ActorCell):
                 self.mailbox.put_control(StopOrder(reason))
 
     def kill(self) -> None:
-        """Cancel it."""
         self.cut()
 
     def finish(self, reason: ExitReason) -> None:
@@ -200,14 +198,11 @@ class MachineCell(ActorCell):
         self.loop = None
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of postponed events and of running timers."""
         engine = None if self.loop is None else self.loop.engine
         return (0, 0) if engine is None else (len(engine.postponed), engine.timers.count)
 
 
 class MachineLoop:
-    """A running machine, from its first state to its last."""
-
     def __init__(
         self, cell: MachineCell, behaviour: Behaviour[Any, Any], init: Init[Any, Any], options: Options
     ) -> None:
@@ -225,7 +220,6 @@ class MachineLoop:
         self._redact: Redact = cell.owner.redact if cell.owner is not None else str
 
     def take_info(self) -> object:
-        """Return the info of `init` for the starter, and drop it."""
         init = self._init
         if init is None:
             return None
@@ -233,7 +227,6 @@ class MachineLoop:
         return init.info
 
     async def run(self) -> ExitReason:
-        """Handle events until the machine ends, and return its exit reason."""
         if not _performs(self.behaviour):  # without tasks of its own it needs no nursery
             reason = await self._loop()
             if reason is not None:
@@ -344,7 +337,6 @@ class MachineLoop:
                 self._mailbox.put_control(StopOrder(Crashed.of_rule("NoPerform", text, redact=self._redact)))
 
     def _forget(self, fired: Monitor) -> None:
-        """Drop a monitor that has fired."""
         own = self._monitors.get(fired.handle, {})
         own.pop(fired, None)
         if not own:
@@ -416,7 +408,6 @@ class MachineLoop:
         call_guarded(lambda error: asked.to.fail(error.with_traceback(None)), look)
 
     def status(self, *, last: bool = False) -> MachineStatus:
-        """Return the status of the machine, as formatted by its behaviour."""
         engine = self.engine
         status = MachineStatus(
             reason=engine.stopped,
@@ -435,7 +426,6 @@ class MachineLoop:
         self.engine = structs.replace(self.engine, state=state, data=data)
 
     def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:
-        """Replace the behaviour."""
         if not self.is_suspended:
             message = f"actor {self.cell.id!r} runs, and its code cannot change under it: suspend first"
             raise NotSuspended(message)
@@ -446,7 +436,6 @@ class MachineLoop:
     # --- the end
 
     async def terminate(self, reason: ExitReason, seconds: float) -> ExitReason:
-        """Run the machine's clean-up, and return its final exit reason."""
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
         fault: ExitReason | None = None
@@ -471,7 +460,6 @@ class MachineLoop:
         return fault or (Killed() if shield.cancelled_caught else reason)
 
     def report_crash(self, reason: ExitReason) -> None:
-        """Report an abnormal end, with the status of the machine."""
         if is_clean(reason) or self.cell.owner is None:
             return
         self.engine = structs.replace(self.engine, stopped=reason)

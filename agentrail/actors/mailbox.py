@@ -211,7 +211,6 @@ class Mailbox(Generic[M]):
         self._mark()
 
     def put_control(self, message: object) -> None:
-        """Put a message that overtakes all others."""
         if self._closed is not None:
             return
         if self._control is None:
@@ -275,7 +274,6 @@ class Mailbox(Generic[M]):
 
     @property
     def lets_wait(self) -> bool:
-        """Whether senders that can wait do so when it is full."""
         return self._overflow == "block"
 
     @property
@@ -300,11 +298,9 @@ class Mailbox(Generic[M]):
         return self.take_nowait()
 
     def has_mail(self, *, control_only: bool = False) -> bool:
-        """Return whether a message is waiting."""
         return not self._held and bool(self._control or (self._queue and not control_only))
 
     def take_nowait(self, *, control_only: bool = False) -> object:
-        """Take the next message, or `NO_MESSAGE`."""
         if self._held:
             return NO_MESSAGE
         if self._control:
@@ -363,7 +359,6 @@ class Mailbox(Generic[M]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it accepts no more messages."""
         return self._closed is not None
 
     def close(self, reason: ExitReason) -> None:
@@ -392,7 +387,6 @@ class Mailbox(Generic[M]):
 
     @property
     def is_held(self) -> bool:
-        """Whether the reader finds the mailbox empty."""
         return self._held > 0
 
     def hold(self) -> None:
@@ -400,7 +394,6 @@ class Mailbox(Generic[M]):
         self._held += 1
 
     def release(self) -> None:
-        """Undo one `hold`."""
         self._held -= 1
         if not self._held:
             self._wake()  # the reader looks again, also for deadlines that passed meanwhile
@@ -421,7 +414,6 @@ class Mailbox(Generic[M]):
 
 
 def check_mailbox(capacity: object, overflow: object) -> None:
-    """Raise for invalid mailbox options."""
     check_bound("capacity", capacity)
     if overflow not in _OVERFLOWS:
         message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, _OVERFLOWS))}"

@@ -110,26 +110,21 @@ class JobRecord:
         self.make_error: Callable[[], Exception] | None = None
 
     def accept(self) -> None:
-        """Release the caller that waits for a place."""
         self.is_accepted = True
         self.placed.set()
 
     def end(self, make_error: Callable[[], Exception] | None = None) -> None:
-        """Release the callers that wait for the result."""
         self.make_error = make_error
         self.payload = None
         self.placed.set()
         self.over.set()
 
     def check_place(self) -> None:
-        """Raise the refusal of the job, if it was refused."""
         if not self.is_accepted and self.make_error is not None:
             raise self.make_error()
 
 
 class _Worker:
-    """One instance of a worker."""
-
     __slots__ = ("began", "cell", "is_cancelled", "job", "number", "scope", "wake")
 
     def __init__(self, number: WorkerNumber, cell: ActorCell) -> None:
@@ -142,12 +137,10 @@ class _Worker:
         self.wake = trio.Event()
 
     def assign(self, job: JobRecord) -> None:
-        """Assign a job to the waiting worker."""
         self.job, self.began, self.is_cancelled = job, False, False
         self.wake.set()
 
     def cancel(self) -> None:
-        """Cancel the current job."""
         self.is_cancelled = True
         if self.scope is not None:
             self.scope.cancel(reason="no caller waits for this job any more")
@@ -201,7 +194,6 @@ class PoolCore:
     # --- jobs
 
     def offer(self, job: object, *, may_wait: bool) -> JobRecord:
-        """Submit a job to the reducer."""
         number = JobNumber(next(self._numbers))
         entry = JobRecord(number, _copied(job))
         self._jobs[number] = entry
@@ -209,7 +201,6 @@ class PoolCore:
         return entry
 
     def withdraw(self, number: JobNumber) -> None:
-        """Report that no caller wants this job any longer."""
         if number in self._jobs:
             self._take(Withdrawn(number))
 
@@ -220,7 +211,6 @@ class PoolCore:
             raise CallingSelf(message)
 
     def is_inside(self) -> bool:
-        """Return whether the running code belongs to a job of this pool."""
         return current_cell() in self._cells
 
     # --- workers

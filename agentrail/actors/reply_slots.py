@@ -19,8 +19,7 @@ class Callee(Protocol):
     def settle(self, to: "ReplyTo", /) -> None:
         """Remove a call that has its answer or has lost its caller."""
 
-    def answered_twice(self, to: "ReplyTo", /) -> None:
-        """Report a second answer, which was dropped."""
+    def answered_twice(self, to: "ReplyTo", /) -> None: ...
 
 
 class _Stage(Enum):

@@ -88,7 +88,6 @@ class Task:
         self._report_to = report_to
 
     def begin(self, own: ActorHandle) -> None:
-        """Link and monitor the task before its function starts."""
         if self._linked_to is not None:
             link(own, self._linked_to)
         if self._report_to is not None:
@@ -104,12 +103,10 @@ class Task:
 
     @property
     def has_value(self) -> bool:
-        """Whether the function has returned."""
         return self.value is not _NOTHING
 
 
 async def run_task(task: Task, function: Callable[..., Awaitable[object]], *args: object) -> None:
-    """Run the task."""
     cell = current_cell()
     assert cell is not None  # noqa: S101 - a supervisor runs it
     task.begin(cell.handle)

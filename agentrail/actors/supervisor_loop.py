@@ -98,8 +98,6 @@ class _Forced:
 
 
 class SupervisorCell(ActorCell):
-    """The cell of a supervisor."""
-
     __slots__ = ("core",)
 
     def __init__(
@@ -113,7 +111,6 @@ class SupervisorCell(ActorCell):
         self.core: Core | None = None
 
     def ask(self, reason: ExitReason) -> None:
-        """Stop in order."""
         if self.stop_reason is None:
             self.stop_reason: ExitReason | None = reason
         if self.core is None:  # it is still determining its children
@@ -122,7 +119,6 @@ class SupervisorCell(ActorCell):
             self.core.order(reason)
 
     def kill(self) -> None:
-        """Kill everything below it."""
         self.killed = True
         if self.core is None:
             self.cut()
@@ -141,7 +137,6 @@ class SupervisorCell(ActorCell):
             self.core.report_own("ignored_exit", reason)
 
     def refuse_messages(self) -> NoMailbox:
-        """Build the error for a caller of introspection."""
         message = f"{self.id!r} is a supervisor: ask it by its methods"
         return NoMailbox(message)
 
@@ -338,7 +333,6 @@ class Core:
         return kind(**fields, at_seconds=trio.current_time(), draw=jitter())
 
     def order(self, reason: ExitReason) -> None:
-        """Put a stop before all waiting messages."""
         self.mailbox.put_control(self._make(StopRequested, reason=reason))
 
     def tell(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> None:
@@ -439,7 +433,6 @@ class Core:
             to.reply(outcome)
 
     def say_farewell(self) -> None:
-        """Answer the callers that waited for the end of this supervisor."""
         farewells, self._farewells = self._farewells, []
         for to, summary in farewells:
             to.reply(summary)
@@ -509,7 +502,6 @@ class Core:
             to.reply(held.outcome)
 
     def child_up(self, run: ChildRun, info: object) -> None:
-        """Handle a child that is up."""
         self._deadlines.disarm(("start", run.token))
         self.tell(InstanceStarted, token=run.token, handle=run.cell.handle, info=info)
 
@@ -560,17 +552,14 @@ class Core:
     # --- reports
 
     def report(self, report: Report) -> None:
-        """Pass a report to the observers."""
         self.tree.report(report)
 
     def report_own(self, kind: Any, reason: ExitReason | None = None) -> None:
-        """Report an event of this supervisor itself."""
         self.tree.report(
             Report(kind=kind, supervisor=self.cell.id, reason=reason, at_seconds=trio.current_time())
         )
 
     def redact(self, text: str) -> str:
-        """Remove secrets from a text."""
         return self.tree.redact(text)
 
     # --- callers
@@ -622,7 +611,6 @@ class Core:
     # --- queries
 
     def child_of(self, child_id: Hashable) -> Child | None:
-        """Return a child by its id."""
         number = self.state.numbers.get(child_id)
         return None if number is None else self.state.children.get(number)
 

@@ -41,9 +41,7 @@ class NameOfSupervisor(Protocol):
     """A key of a registry, as returned by `registry.name(key)`."""
 
     @property
-    def key(self) -> Hashable:
-        """Name of the supervisor in reports."""
-        ...
+    def key(self) -> Hashable: ...
 
     def register(self, handle: ActorHandle) -> None:
         """Register the name, or raise `AlreadyRegistered`."""

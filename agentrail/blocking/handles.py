@@ -72,8 +72,6 @@ def later(
     *,
     within: Callable[[SupervisorThread, Awaitable[R]], Awaitable[R]] | None = None,
 ) -> Twin[P, Future[R]]:
-    """Return the twin of a call that returns a future."""
-
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
         def make() -> Awaitable[R]:
@@ -109,7 +107,6 @@ def later_or_aborted(call: Callable[Concatenate[Any, P], Awaitable[R]]) -> Twin[
 
 
 def waits(of: Callable[Concatenate[Any, P], Future[R]]) -> Twin[P, R]:
-    """Return the blocking twin of a call, from the twin that returns a future."""
     name: str = cast("Any", of).__name__
 
     @wraps(of)
@@ -132,7 +129,6 @@ def looks(call: Callable[Concatenate[Any, P], T], made: Callable[[SupervisorThre
 
 
 def as_it_is(_: SupervisorThread, value: T) -> T:
-    """Return the value unchanged."""
     return value
 
 
@@ -146,8 +142,6 @@ Started_co = TypeVar("Started_co", covariant=True)
 
 
 class AsksLater(Protocol):
-    """`ask`, with a future."""
-
     @overload
     def __call__(
         self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -173,8 +167,6 @@ class AsksLater(Protocol):
 
 
 class Asks(Protocol):
-    """`ask`, blocking."""
-
     @overload
     def __call__(
         self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -200,8 +192,6 @@ class Asks(Protocol):
 
 
 class RunsLater(Protocol):
-    """`run`, with a future."""
-
     @overload
     def __call__(
         self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -227,8 +217,6 @@ class RunsLater(Protocol):
 
 
 class Runs(Protocol):
-    """`run`, blocking."""
-
     @overload
     def __call__(
         self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -254,8 +242,6 @@ class Runs(Protocol):
 
 
 class WaitsLater(Protocol):
-    """`wait_for`, with a future."""
-
     @overload
     def __call__(
         self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -271,8 +257,6 @@ class WaitsLater(Protocol):
 
 
 class WaitsFor(Protocol):
-    """`wait_for`, blocking."""
-
     @overload
     def __call__(
         self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
@@ -288,8 +272,6 @@ class WaitsFor(Protocol):
 
 
 class Starts(Protocol[Started_co]):
-    """`start_session`, which returns a session, or a future of one."""
-
     @overload
     def __call__(self, options: SessionOptions, /) -> Started_co: ...
     @overload
@@ -305,8 +287,6 @@ class Starts(Protocol[Started_co]):
 
 
 class Resumes(Protocol[Started_co]):
-    """`resume_session`."""
-
     def __call__(
         self,
         session_id: str,
@@ -347,8 +327,6 @@ class SessionMonitor(Far):
 
 
 class AgentsFutures(Far):
-    """The calls of `session.agents` as futures."""
-
     spawn: Final = later(AsyncAgents.spawn)
     send: Final = later(AsyncAgents.send)
     wait: Final = later(AsyncAgents.wait)
@@ -363,7 +341,6 @@ class BackgroundAgents(Far):
 
     @property
     def futures(self) -> AgentsFutures:
-        """Its calls as futures."""
         return AgentsFutures(self._thread, self._near)
 
     spawn: Final = waits(AgentsFutures.spawn)

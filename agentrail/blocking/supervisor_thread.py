@@ -40,7 +40,6 @@ class _Call(Generic[T]):
         self._scope = trio.CancelScope()
 
     def on_done(self, future: Future[T]) -> None:
-        """Cancel the work of a cancelled future."""
         if future.cancelled():
             future.set_running_or_notify_cancel()  # otherwise `concurrent.futures.wait` would wait indefinitely
             self._home.soon(self._scope.cancel)
@@ -154,7 +153,6 @@ class SupervisorThread:
             raise interrupt
 
     def _live(self, ready: "Future[None]") -> None:
-        """Run the thread."""
         _RUNS_IN.set((*_RUNS_IN.get(()), self))
         run = Kept()
         with run:
@@ -209,12 +207,10 @@ class SupervisorThread:
 
     @property
     def is_over(self) -> bool:
-        """Whether the thread has ended."""
         return self._over.is_set()
 
     @property
     def state(self) -> str:
-        """Return its state as text for users."""
         if self._thread is None:
             return "new"
         if not self.is_over:
@@ -268,7 +264,6 @@ class SupervisorThread:
             self.nursery.start_soon(work, *args)
 
     def forget(self, call: "_Call[Any]") -> None:
-        """Drop a settled call."""
         with self._lock:
             self._calls.pop(call, None)
 
@@ -297,11 +292,9 @@ class SupervisorThread:
             return look()
 
     def is_here(self) -> bool:
-        """Whether this is the thread."""
         return threading.current_thread() is self._thread
 
     def refuse_inside(self, call: str) -> None:
-        """Raise for a call that would wait for its own thread."""
         if self.is_here():
             message = (
                 f"{call} in the thread of its own supervisor, such as in a tool, would wait for itself: "
@@ -310,7 +303,6 @@ class SupervisorThread:
             raise CallingSelf(message)
 
     def refuse_to_hold(self, call: str) -> None:
-        """Raise for a call that would block an event loop."""
         self.refuse_inside(call)
         if trio.lowlevel.in_trio_run():
             message = f"{call}(…) would hold the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"
@@ -340,7 +332,6 @@ def _asyncio_runs() -> bool:
 
 
 def _only(error: BaseException | None) -> BaseException | None:
-    """Unwrap an error that is alone in a group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

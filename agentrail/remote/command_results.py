@@ -36,7 +36,6 @@ from agentrail.wire.form_fields import (
 
 
 def read_rewound(text: bytes) -> Rewound:
-    """Decode the result of a rewind."""
     try:
         return _REWOUND.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -44,7 +43,6 @@ def read_rewound(text: bytes) -> Rewound:
 
 
 def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
-    """Decode a page of a journal."""
     try:
         return tuple([_entry(one) for one in _ENTRIES.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -52,7 +50,6 @@ def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
 
 
 def read_turns(text: bytes) -> tuple[PastTurn, ...]:
-    """Decode the turns of a session."""
     try:
         return tuple([PastTurn(**msgspec.structs.asdict(one)) for one in _TURNS.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -70,8 +67,6 @@ class _Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A record on the wire."""
-
     number: int
     at_ms: int
     kind: str
@@ -114,7 +109,6 @@ ENDED_STATUSES: Final = frozenset(
 
 
 def answer_in(told: Mapping[str, Any], session_id: str) -> str:
-    """Return the answer of a finished request."""
     reason = told.get("reason")
     match told.get("status"):
         case "completed":
@@ -138,7 +132,6 @@ T = TypeVar("T")
 
 
 def read_prompt_receipt(result: bytes) -> PromptReceipt:
-    """Decode the receipt of a prompt."""
     receipt: PromptReceipt
     try:
         receipt = decode_receipt(PromptReceipt, result)
@@ -153,7 +146,6 @@ def read_prompt_receipt(result: bytes) -> PromptReceipt:
 
 
 def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
-    """Decode the result of a command."""
     try:
         return decode(result)
     except CodecError as error:

@@ -62,7 +62,6 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
 async def open_remote(
     dial: Dial, session_id: str | None, agent_id: str | None, connect_seconds: float | None
 ) -> AsyncIterator[RemoteSession]:
-    """Same as `connect`, with a given dialler."""
     async with open_links(dial) as links:
         await _wait_connected(links, connect_seconds)
         yield RemoteSession(links, await _open_session(links, session_id, agent_id))

@@ -30,7 +30,6 @@ _MOST_DOUBLINGS: Final = 16
 
 
 def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None) -> float:
-    """Return the delay before an attempt, in seconds."""
     doubled = FIRST_SECONDS * float(1 << min(attempt, _MOST_DOUBLINGS))
     delay = min(doubled, MOST_SECONDS) * (0.5 + jitter / 2)
     return delay if asked is None else max(delay, min(max(asked, 0.0), 60.0))
@@ -55,8 +54,6 @@ _UNAUTHORIZED: Final = 401
 
 @frozen(kw_only=True)
 class ServerAddress:
-    """Address of a server."""
-
     host: str
     port: int
     path: str
@@ -64,18 +61,15 @@ class ServerAddress:
 
     @property
     def named(self) -> str:
-        """Host and port as in a `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.is_secure else 80) else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """Origin of a page served by this server."""
         return f"{'https' if self.is_secure else 'http'}://{self.named}"
 
 
 def address_of(url: object) -> ServerAddress:
-    """Parse the address of a server."""
     fault = "url is none: expected such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
@@ -97,7 +91,6 @@ def address_of(url: object) -> ServerAddress:
 
 
 def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
-    """Return the function that opens connections to a server."""
     websockets.need_websockets("a session on a server")
     if token is not None:
         headers = [(b"authorization", f"Bearer {token}".encode())]
@@ -162,7 +155,6 @@ class AfterEnd:
 
 
 def decide_after(ended: BaseException | None) -> AfterEnd:
-    """Return whether to reopen a connection that ended."""
     match ended:
         case AgentrailError():
             return AfterEnd(fault=ended)

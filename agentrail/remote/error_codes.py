@@ -21,7 +21,6 @@ Told: TypeAlias = Mapping[str, Any]
 
 
 def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
-    """Return the exception for the `error` of a reply."""
     code, message = str(told.get("code", "internal")), str(told.get("message", "the server refused it"))
     make = _MAKERS.get(code)
     if make is not None:
@@ -39,7 +38,6 @@ def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
 
 
 def error_of_failure(told: Told) -> errors.CycleFailed:
-    """Return the exception of a failed cycle, from the status of its request."""
     error = told.get("error") or {}
     info = ErrorInfo(
         code=str(error.get("code", "cycle_failed")),
@@ -51,7 +49,6 @@ def error_of_failure(told: Told) -> errors.CycleFailed:
 
 
 def _reason_in(message: str) -> str:
-    """Return the reason in a message that starts with the name of its session."""
     _, parted, reason = message.partition(": ")
     return reason if parted and message.startswith("session ") else message
 

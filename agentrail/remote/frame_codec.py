@@ -47,7 +47,6 @@ _FRAMES: Final = decoder_of(ServerFrame)
 
 
 def decode_server_frame(text: str | bytes) -> ServerFrame:
-    """Decode a frame."""
     try:
         return _FRAMES.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -68,7 +67,6 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms_in(frame: ServerFrame) -> LinkTerms:
-    """Return the terms in a `welcome` frame, with defaults for missing ones."""
     bounds = {
         "heartbeat": (frame.heartbeat, 1.0, 3_600.0),
         "frame_bytes": (frame.limits.get("frame_bytes", USUAL_FRAME_BYTES), 1, 1 << 40),
@@ -84,7 +82,6 @@ def terms_in(frame: ServerFrame) -> LinkTerms:
 
 
 def object_in(result: bytes) -> dict[str, Any]:
-    """Decode a result that is an object."""
     try:
         told = msgspec.json.decode(result or b"null")
     except RecursionError as error:
@@ -97,7 +94,6 @@ def object_in(result: bytes) -> dict[str, Any]:
 
 
 def event_in(frame: ServerFrame) -> Event | UnknownEvent:
-    """Decode the event of a frame."""
     return decode_event(bytes(b"null" if frame.event is UNSET else frame.event))
 
 
@@ -111,7 +107,6 @@ def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
 
 
 def session_in(event: Event | UnknownEvent) -> str:
-    """Return the session id of an event, or an empty string."""
     if isinstance(event, UnknownEvent):
         return str(msgspec.json.decode(event.document).get("session_id", ""))
     return "" if event.meta is None else event.meta.session_id
@@ -123,7 +118,6 @@ def hello_frame(heartbeat_seconds: float) -> bytes:
 
 
 def ping_frame(number: int) -> bytes:
-    """Encode a heartbeat."""
     return encode_plain({"type": "ping", "n": number})
 
 

@@ -42,8 +42,6 @@ _SHARE_OF_RATE: Final = 0.5
 
 @define(eq=False, kw_only=True)
 class _Owed:
-    """An unanswered command."""
-
     frame: bytes
     repeats: bool = True
     sends: int = 0
@@ -139,7 +137,6 @@ class RemoteLink:
         return trio.Event() if session_id in self._of_session else None
 
     def is_leaving(self, session_id: str) -> bool:
-        """Return whether a session's subscription is about to end."""
         return session_id in self._leaving
 
     @property
@@ -185,7 +182,6 @@ class RemoteLink:
             self._send(reading.frame_id)
 
     def fail(self, fault: AgentrailError) -> None:
-        """End all commands and subscriptions with an error."""
         if self.fault is None:
             self.fault = fault
         for reading in tuple(self._readings.values()):
@@ -271,7 +267,6 @@ class RemoteLink:
             self.fail(YourMove("the block of `agentrail.connect` was left: connect once more"))
 
     async def _attempt(self) -> BaseException | None:
-        """Open a connection, serve it to its end, and return the exception that ended it."""
         ended: BaseException | None = None
         try:
             async with self._dial() as connection, trio.open_nursery() as nursery:
@@ -331,7 +326,6 @@ class RemoteLink:
             await self._has_out.wait()
 
     async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
-        """Send heartbeats, and give up a connection that receives nothing."""
         number = 0
         while True:
             await trio.sleep(self._heartbeat)
@@ -454,7 +448,6 @@ class Links:
             await left.wait()
 
     def close_unused(self) -> None:
-        """Close the extra connections that have no subscriptions."""
         for one in tuple(self._more):
             link, scope = one
             if link.is_unused or link.fault is not None:
@@ -462,7 +455,6 @@ class Links:
                 self._more.remove(one)
 
     def fail(self, fault: AgentrailError) -> None:
-        """End all commands and subscriptions of all connections with an error."""
         for link in (self.first, *(link for link, _ in self._more)):
             link.fail(fault)
 

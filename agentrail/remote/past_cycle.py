@@ -14,11 +14,7 @@ _LOOKED_AT_FIRST: Final = 256
 
 
 class Looked(Subscribing, Protocol):
-    """The session handle that is queried."""
-
-    async def status(self) -> Status:
-        """Same as `RemoteSession.status`."""
-        ...
+    async def status(self) -> Status: ...
 
 
 async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool]) -> Event:

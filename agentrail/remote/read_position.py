@@ -70,7 +70,6 @@ class RemoteReading:
 
     @property
     def waiting(self) -> int:
-        """Number of queued events."""
         return len(self._waiting)
 
     # --- outgoing frames
@@ -81,7 +80,6 @@ class RemoteReading:
         return command_frame("subscribe", self.frame_id, self.session_id, fields)
 
     def connection_lost(self) -> bool:
-        """Record that the connection is lost."""
         self._lost = None  # its snapshot did not arrive; the next connection brings both
         if self.standing == "open":
             self.standing = "asked"
@@ -93,7 +91,6 @@ class RemoteReading:
         return self.standing == "paused" and 2 * len(self._waiting) <= self._limit
 
     def ask_again(self) -> None:
-        """Record that it is requested again."""
         self.standing = "asked"
 
     # --- incoming frames
@@ -124,7 +121,6 @@ class RemoteReading:
         self._snapshots.append(snapshot)
 
     def take_event(self, event: Event | UnknownEvent) -> bool:
-        """Queue an event."""
         if self.standing != "open" or self.cursor is None:
             return False  # from an earlier subscription on this connection
         if isinstance(event, EventsLost):

@@ -43,17 +43,11 @@ _LEAVE_SECONDS: Final = 5.0
 
 
 class CycleSource(Subscribing, Protocol):
-    """The session handle that a cycle uses."""
-
     async def prompt(
         self, content: Content, *, client_id: str | None = None, settings: PromptSettings | None = None
-    ) -> PromptReceipt:
-        """Same as `RemoteSession.prompt`."""
-        ...
+    ) -> PromptReceipt: ...
 
-    async def wait_for_request(self, request_id: str) -> dict[str, Any]:
-        """Same as `RemoteSession.wait_for_request`."""
-        ...
+    async def wait_for_request(self, request_id: str) -> dict[str, Any]: ...
 
     async def cancel_request(self, request_id: str, reason: str) -> None:
         """Same as `RemoteSession.cancel_request`."""
@@ -108,7 +102,6 @@ class RemoteCycle:
 
     @property
     def reply(self) -> CycleReply[str]:
-        """The outcome of the cycle."""
         if self._reply is None:
             message = "this cycle has not been read to its end: iterate until the loop ends, then ask"
             raise YourMove(message)
@@ -197,7 +190,6 @@ class RemoteCycle:
         return self._receipt
 
     def _is_shown(self, event: Event) -> bool:
-        """Update the state from an event, and return whether the caller wants it."""
         own = self._sent().ref
         is_wanted = self._kinds is None or type(event) in self._kinds
         if isinstance(event, _OF_PROMPTS) and event.ref == own:
@@ -251,7 +243,6 @@ class RemoteCycle:
 
 
 async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:
-    """Enter a cycle, read it to its end, and return its outcome."""
     async with cycle:
         async for _ in cycle:
             pass

@@ -75,13 +75,11 @@ from agentrail.wire.operations import STOP, Operation, already_decided, fault_of
 
 
 def refuse_code(call: str) -> NoReturn:
-    """Raise `NotRemote` for a call that takes code."""
     message = f"{call} takes code, which does not travel: put it into the profile on the server"
     raise NotRemote(message)
 
 
 def refuse_unspoken(call: str) -> NoReturn:
-    """Raise `NotRemote` for a call without a command in the protocol."""
     message = f"{call} cannot be asked of a server: it has no command for it; call it where the session lives"
     raise NotRemote(message)
 
@@ -150,7 +148,6 @@ class NotRemoteCalls:
 
 
 def new_name() -> str:
-    """Return a unique client id."""
     return f"r-{outside.ids(12)}"
 
 
@@ -188,7 +185,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     @property
     def session_id(self) -> SessionId:
-        """Id of the session."""
         return self._session_id
 
     @property

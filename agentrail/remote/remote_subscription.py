@@ -140,12 +140,8 @@ class RemoteSubscription:
 
 
 class Subscribing(Protocol):
-    """The part of a session handle that subscriptions use."""
-
     @property
-    def session_id(self) -> SessionId:
-        """Id of the session."""
-        ...
+    def session_id(self) -> SessionId: ...
 
     def subscribe(
         self,
@@ -154,6 +150,4 @@ class Subscribing(Protocol):
         kinds: Iterable[type[Event]] | None = None,
         deltas: bool = True,
         buffer: int = 1024,
-    ) -> RemoteSubscription:
-        """Same as `RemoteSession.subscribe`."""
-        ...
+    ) -> RemoteSubscription: ...

@@ -98,7 +98,6 @@ class WatchedRows(Generic[R]):
         return welcomed is not None and trio.current_time() - welcomed >= STEADY_SECONDS
 
     async def _attempt(self) -> BaseException | None:
-        """Open a connection, read it to its end, and return the exception that ended it."""
         ended: list[BaseException] = []
         try:
             async with self._dial() as connection, trio.open_nursery() as nursery:
@@ -150,7 +149,6 @@ class WatchedRows(Generic[R]):
             await connection.send_message(ping_frame(number).decode())
 
     def take(self, text: str) -> None:
-        """Handle an incoming frame."""
         told = _object_in(text)
         if told.get("type") == "reply" and told.get("id") == _WATCH_ID and not told.get("ok", False):
             raise error_of_reply(told.get("error") or {}, None)

@@ -30,8 +30,6 @@ class RemoteCommandAnswer:
 
 
 class _OnLinks(Protocol):
-    """The base of these calls."""
-
     @property
     def _links(self) -> Links: ...
 
@@ -68,7 +66,6 @@ class RemoteCommands:
 
 
 def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
-    """Decode the commands of a server."""
     try:
         listed = _LIST.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -77,7 +74,6 @@ def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
 
 
 def read_command_answer(text: bytes) -> RemoteCommandAnswer:
-    """Decode the result of a command."""
     try:
         done = _DONE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -156,7 +152,6 @@ class RemoteListing:
 
 
 def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
-    """Decode a page of sessions."""
     try:
         page = _PAGE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -25,9 +25,7 @@ class Equipment(Protocol):
 
     def equip(
         self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]
-    ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
-        """Return the tools and plugins of an agent with this equipment, built from its other ones."""
-        ...
+    ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]: ...
 
 
 @frozen(kw_only=True)
@@ -100,7 +98,6 @@ class Agent:
 
 
 def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEntry]) -> Agent:
-    """Return the agent with the tools and plugins of its skills, or unchanged if it has no skills of its own."""
     if agent.skills is None:
         return agent
     own, watching = agent.skills.equip(
@@ -110,7 +107,6 @@ def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEnt
 
 
 def _fill(agent: Agent) -> None:
-    """Set the unset fields of an agent from its blueprint."""
     make: Any = getattr(agent.blueprint, "override", None)
     if isinstance(agent.blueprint, type) or make is None or not hasattr(agent.blueprint, "as_agent"):
         fault = (

@@ -29,7 +29,6 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
 
 def refuse(*faults: str | None) -> None:
-    """Raise `OptionError` with all faults, if there are any."""
     found = [fault for fault in faults if fault is not None]
     if found:
         raise OptionError(found)
@@ -48,7 +47,6 @@ def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str |
 
 
 def fault_of_reason(value: object) -> str | None:
-    """Return the fault of a reason, which users read in events."""
     return None if value is None else fault_of_text("reason", value)
 
 
@@ -68,7 +66,6 @@ def fault_of_user(value: object) -> str | None:
 
 
 def fault_of_request_id(value: object) -> str | None:
-    """Return the fault of a request id."""
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
         return None
     expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
@@ -76,7 +73,6 @@ def fault_of_request_id(value: object) -> str | None:
 
 
 def fault_of_digest(value: object) -> str | None:
-    """Return the fault of a message digest."""
     if value is None or (isinstance(value, str) and _DIGEST.fullmatch(value)):
         return None
     return f"digest is {value!r:.80}: expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"
@@ -107,7 +103,6 @@ def fault_of_wait(value: object) -> str | None:
 
 
 def fault_of_response(value: object) -> str | None:
-    """Return the fault of a user's answer."""
     if isinstance(value, dict):
         size = too_large(value, max_characters=MAX_ANSWER_CHARACTERS)
         fault = f"response has {size}" if size is not None else not_json(value, "response")
@@ -118,7 +113,6 @@ def fault_of_response(value: object) -> str | None:
 
 
 def fault_of_outcome(value: object) -> str | None:
-    """Return the fault of a client's result."""
     if not isinstance(value, Ok | Error):
         return f"outcome is {value!r:.200}: expected Ok('…') or Error('…')"
     text: object = value.text
@@ -130,7 +124,6 @@ def fault_of_outcome(value: object) -> str | None:
 
 
 def fault_of_edit(value: object) -> str | None:
-    """Return the fault of replacement arguments for a call."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -140,14 +133,12 @@ def fault_of_edit(value: object) -> str | None:
 
 
 def fault_of_model(value: object) -> str | None:
-    """Return the fault of a model."""
     if isinstance(value, str) or is_provider(value):
         return None
     return f"model is {value!r:.200}: expected a model string or a provider"
 
 
 def fault_of_provider_opts(value: object) -> str | None:
-    """Return the fault of provider options, without the value, which may be an API key."""
     if value is None or isinstance(value, Mapping):
         try:
             frozen_json(value or {})
@@ -158,7 +149,6 @@ def fault_of_provider_opts(value: object) -> str | None:
 
 
 def faults_of_tools(values: Iterable[object]) -> list[str]:
-    """Return the faults of tools given as separate arguments."""
     return [
         f"{value!r:.200} is no tool: expected tools one by one, such as functions under @agentrail.tool; {fault}"
         for value in values
@@ -167,7 +157,6 @@ def faults_of_tools(values: Iterable[object]) -> list[str]:
 
 
 def faults_of_names(values: Iterable[object]) -> list[str]:
-    """Return the faults of tool names given as separate arguments."""
     return [
         f"{value!r:.200} is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')"
         for value in values
@@ -176,7 +165,6 @@ def faults_of_names(values: Iterable[object]) -> list[str]:
 
 
 def faults_of_source(source: object, state: object, reason: object) -> list[str]:
-    """Return the faults of a report about a tool source."""
     states = get_args(ToolSourceState)
     faults = []
     if not isinstance(source, str) or not 1 <= len(source) <= MAX_SOURCE_CHARACTERS:
@@ -197,7 +185,6 @@ MAX_CLIENT_ID_CHARACTERS: Final = 256
 
 
 def decide_blocks(content: Content) -> Blocks:
-    """Convert a user's content to validated blocks."""
     blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
     size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
     if not any(_words(block).strip() for block in blocks):
@@ -212,7 +199,6 @@ def decide_blocks(content: Content) -> Blocks:
 
 
 def words_in_blocks(blocks: Blocks) -> str:
-    """Return the text and file names in blocks, for rules that match words."""
     return "\n".join(_words(block) for block in blocks if not isinstance(block, Image))
 
 
@@ -243,7 +229,6 @@ def _words(block: UserBlock) -> str:
 
 
 def decide_text(text: object) -> str:
-    """Validate the text of a steer or an answer."""
     if not isinstance(text, str):
         message = f"expected text, got {text!r}"
         raise PromptError(message)
@@ -252,12 +237,10 @@ def decide_text(text: object) -> str:
 
 
 def decide_client_id(client_id: object) -> str | None:
-    """Validate the optional name of a message."""
     return None if client_id is None else require_client_id(client_id)
 
 
 def require_client_id(client_id: object) -> str:
-    """Validate the required name of a message."""
     fault = fault_of_client_id(client_id)
     if fault is not None:
         raise OptionError([fault])
@@ -265,7 +248,6 @@ def require_client_id(client_id: object) -> str:
 
 
 def fault_of_client_id(value: object) -> str | None:
-    """Return the fault of a message name."""
     if isinstance(value, str) and 1 <= len(value) <= MAX_CLIENT_ID_CHARACTERS:
         return None
     return f"client_id is {value!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"

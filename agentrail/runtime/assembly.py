@@ -92,7 +92,6 @@ def make_ready(
 
 
 def check_deps(agents: Sequence[Agent], deps: object) -> None:
-    """Check that the tools of agents get the dependencies they require."""
     faults: list[str] = []
     for agent in agents:
         given = [deps if agent.deps is None else agent.deps, *([deps] if agent.handoff else [])]
@@ -141,7 +140,6 @@ def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
 
 
 def _check_narrowing(agent: Agent, stack: Stack) -> None:
-    """Refuse a handoff agent with permissions that no plugin of the session would enforce."""
     if agent.handoff and agent.permissions is not None and not narrows(stack):
         fault = (
             f"agent {agent.name!r} has permissions of its own and may take the session over, which has no plugin that holds them: "
@@ -244,8 +242,6 @@ class AgentTool:
 
 
 def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool, ...]:
-    """Create the four tools for background agents."""
-
     def describe(listing: ToolListing) -> str:
         lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
         return "\n".join((_SPAWN, "Values of `agent`:", *lines))
@@ -346,13 +342,11 @@ class Dependencies:
 
     Attributes:
         make_sandbox: Creates a session's sandbox when a tool first needs it.
-        threads: Runs tools that are plain functions.
         run_child: Runs a child session for a call or for a running tool.
         resume_child: Continues a restored child session for a call.
         outside: The machine, or its replacement when the supervisor was opened.
         host: Hooks that are called before and after tool calls.
         deps_for: Returns the tools' dependencies for a session that was started without any. None: no dependencies.
-        tallies: Counters for calls of session plugins.
         desks: Memory and knowledge stores of sessions. None: none.
         instructions: Returns the reader of instruction files above a working directory. None: they are not read.
     """
@@ -507,7 +501,6 @@ def _providers_of(
     options: SessionOptions,
     dependencies: Dependencies,
 ) -> dict[str, Provider]:
-    """Find the providers of the fallback models."""
     for name in options.fallback_models:
         if name not in providers:
             providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))

@@ -56,15 +56,6 @@ class BackgroundAgents(AskingHandle):
     async def spawn(self, agent: str, task: str, *, name: str | None = None) -> str:
         """Start an agent. It works until it is closed or the session ends.
 
-        Args:
-            agent: Name of one of the session's agents that has `background=True`.
-            task: The task. The agent does not know the conversation.
-            name: Name for the new agent, 1 to 64 of `A-Z a-z 0-9 _ -`. None: generated. Repeating a name with the same
-                task returns the running agent.
-
-        Returns:
-            The agent's name, immediately.
-
         Raises:
             OptionError: Your move: there is no such background agent, the name was used before, or a limit is reached
                 (depth, number alive, remaining budget). The message says which, and lists the agents alive.
@@ -101,15 +92,6 @@ class BackgroundAgents(AskingHandle):
         timeout_seconds: float | None = DEFAULT_WAIT_SECONDS,
     ) -> tuple[BackgroundAgent, ...]:
         """Wait for agents. Their notes still reach the model: only the model's own call counts as waiting for them.
-
-        Args:
-            names: Names of the agents. None: all that are alive. If there are none, it returns immediately.
-            match: Whether to wait for all of them or for any one.
-            until: `idle`: between two cycles, or ended. `closed`: ended.
-            timeout_seconds: How long to wait, in seconds. None: no limit.
-
-        Returns:
-            The present status of each agent. After a timeout, `status` shows which agents are still working.
 
         Raises:
             OptionError: Your move: no agent ever had one of the names, or an argument is out of range.
@@ -160,14 +142,6 @@ class BackgroundAgents(AskingHandle):
 
     async def close(self, name: str, reason: str = "", *, now: bool = False) -> BackgroundAgent:
         """End an agent after its cycle, or immediately with `now`. Its unread messages are dropped.
-
-        Args:
-            name: Name of the agent.
-            reason: Human-readable reason.
-            now: Whether to abort its cycle.
-
-        Returns:
-            The agent, which has ended.
 
         Raises:
             OptionError: Your move: there is no such agent, or it has ended already.

@@ -57,8 +57,6 @@ class SupervisorLabel:
 
 
 class Branch:
-    """The children of one session, across its incarnations."""
-
     __slots__ = ("_flags", "_name", "_opening", "_redact", "_specs", "_task_group", "supervisor")
 
     def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
@@ -72,7 +70,6 @@ class Branch:
         self.supervisor: Supervisor | None = None
 
     def enter(self, task_group: TaskGroup) -> None:
-        """Start an incarnation with the children of the last one."""
         self._task_group = task_group
         if self._specs:
             self._open(task_group)

@@ -95,7 +95,6 @@ class Processes:
 
     @property
     def has_any(self) -> bool:
-        """Whether any was opened."""
         return bool(self._opened)
 
     async def aclose(self) -> None:

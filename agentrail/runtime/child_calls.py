@@ -142,8 +142,6 @@ def _unknown_of(name: str) -> str:
 
 
 class _Listener:
-    """Forwards a child's events and remembers its last text."""
-
     def __init__(self, task: ChildWork, deliver: Deliver) -> None:
         self._effect_id = task.effect.effect_id
         self._prompt = task.request.prompt
@@ -178,13 +176,11 @@ class _Listener:
 
 
 def last_text_of(messages: Sequence[Message]) -> str:
-    """Return the last text of a cycle, in the form of a result."""
     said = [message.text for message in messages if isinstance(message, AssistantMessage)]
     return clean_text(next((text for text in reversed(said) if text), "[no output]"))
 
 
 def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...] = ()) -> ToolOutcome:
-    """Return the result of the call, from the end of the child's cycle."""
     match end:
         case None:
             return Error(text="The sub-agent ended before it had an answer.")
@@ -274,7 +270,6 @@ def first_provider(model: str, providers: Mapping[str, Provider]) -> dict[str, P
 
 
 def _may_have(tool: Tool, depth: int) -> bool:
-    """Whether a session at this depth may have a tool that starts sessions."""
     max_depth: int | None = getattr(tool, "max_depth", None)
     return max_depth is None or depth < max_depth
 

@@ -58,8 +58,6 @@ from agentrail.runtime.tool_calls import clean_text
 
 
 class ChildSessions:
-    """Starts and stops the sessions that work for other sessions."""
-
     def __init__(
         self, shared: Shared, *, begin: Callable[[SessionCell, Workspace, Restart], Session]
     ) -> None:
@@ -126,7 +124,6 @@ class ChildSessions:
     async def run_child(
         self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
-        """Run a session for a call, and return the outcome of the call."""
         parent = self._shared.entries[ports.key].cell
         open_child = partial(self._open_child, parent, usage)
         if task.effect.wish is not None:
@@ -156,7 +153,6 @@ class ChildSessions:
         usage.session_id = None  # it ended on its own and was not stopped by an abort
 
     async def run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
-        """Run a session in the background, and return the reason for its end."""
         parent = self._shared.entries[ports.key].cell
         return await run_agent(
             AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
@@ -252,7 +248,6 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
 
 
 def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
-    """Put a prompt into the mailbox of an agent, after the budget lent for it."""
     if budget is not None:
         cell.mailbox.put_notice(BudgetLent(at_ms=now_ms(), budget=budget))
     signal_id = cell.pending_calls.mint()
@@ -269,7 +264,6 @@ def is_untouched(cell: SessionCell) -> bool:
 
 
 def is_idle(cell: SessionCell) -> bool:
-    """Return whether a session has no cycle and no pending prompt."""
     data = cell.state.data
     return data.cycle is None and data.held is None and not data.queue
 
@@ -285,7 +279,6 @@ class _Listener:
     _turns: int = 0
 
     def hear(self, event: Event) -> None:
-        """Handle one event."""
         # If an end was among the lost events, another cycle has begun since, and its end is still to come.
         if isinstance(event, EventsLost):
             return

@@ -60,7 +60,6 @@ class ChunkBuffer:
         return self.touch()
 
     def add(self, chunk: Chunk) -> bool:
-        """Add a chunk, and return whether it is the first since the last `take`."""
         # Not on every empty buffer: that would split each packet of a burst into three.
         if not self._chunks and trio.current_time() - self._taken_at >= _PAUSE_SECONDS:
             self._run = _FIRST_RUN
@@ -82,7 +81,6 @@ class ChunkBuffer:
         return len(self._chunks) >= self._run
 
     def begin_run(self) -> None:
-        """Allow more chunks to wait next time."""
         self._run = _LONG_RUN
 
     def _put(self) -> bool:
@@ -90,7 +88,6 @@ class ChunkBuffer:
         return not lay_there
 
     def take(self) -> ChunksArrived:
-        """Return all waiting chunks as one signal."""
         chunks, self._chunks = self._chunks, []
         if self._usage is not None:
             chunks.append(self._usage)

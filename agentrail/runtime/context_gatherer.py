@@ -39,8 +39,6 @@ _NOTHING_KEPT: Final = EffectId("")
 
 @frozen(kw_only=True)
 class Gathered:
-    """Messages added to the requests of one turn."""
-
     front: tuple[UserMessage, ...] = ()
     end: tuple[UserMessage, ...] = ()
 
@@ -162,7 +160,6 @@ class ContextGatherer:
 def decide_context(
     given: Any, known: AbstractSet[tuple[UserBlock, ...]]
 ) -> tuple[list[UserMessage], list[str]]:
-    """Return the valid messages of a provider, and the faults of the others."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         return [], [f"it gave {given!r:.80}: expected a list of UserMessage, or AtEnd(messages)"]
     kept: list[UserMessage] = []

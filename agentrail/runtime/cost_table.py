@@ -78,7 +78,6 @@ def make_query(
     until: str | None = None,
     now_ms: int,
 ) -> CostQuery:
-    """Parse the arguments of a cost table."""
     faults: list[str] = []
     way = next((one for one in WAYS if one == by), None)
     if way is None:
@@ -113,7 +112,6 @@ def zone_named(name: str) -> datetime.tzinfo | None:
 
 
 def day_of(at_ms: int, zone: datetime.tzinfo) -> datetime.date:
-    """Return the day of a time in a zone."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, zone).date()
 
 
@@ -130,7 +128,6 @@ def begin_of(day: datetime.date, zone: datetime.tzinfo) -> int:
 
 
 def cost_table(sessions: Iterable[SessionSpending], query: CostQuery, now_ms: int) -> CostTable:
-    """Sum the spending of sessions."""
     today = day_of(now_ms, query.zone)
     key_of = _KEYS[query.by]
     days: dict[int, datetime.date] = {}

@@ -113,7 +113,6 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
 
 
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
-    """Describe a crash as data, and log it."""
     made = decide(error)
     told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_CRASH_MESSAGE])
     log_crash(told.message, error, scrub)
@@ -135,7 +134,6 @@ def info_of(error: ProviderError) -> ErrorInfo:
 
 
 def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
-    """Describe an unexpected exception of a provider as text that identifies it as the provider's bug."""
     message = (
         f"the provider of {model} crashed ({describe_bug(error)}): "
         "this is a bug in the provider, please report it"
@@ -153,13 +151,11 @@ def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
 
 
 def decide_child_crash(name: str, error: BaseException) -> ErrorInfo:
-    """Describe the failure of a child session that could not answer its call."""
     message = f"{name!r} could not let a session work ({describe_bug(error)})"
     return ErrorInfo(code="child_crashed", message=message)
 
 
 def decide_close_crash(error: BaseException) -> ErrorInfo:
-    """Describe the failure to close a sandbox."""
     return ErrorInfo(
         code="sandbox_crashed", message=f"the sandbox could not be closed ({describe_bug(error)})"
     )
@@ -194,11 +190,7 @@ _NO_TASKS: Final[dict[trio.CancelScope, str]] = {}
 
 
 class TaskGroup:
-    """The tasks of one incarnation.
-
-    Attributes:
-        scrub: Removes the session's secrets from log output.
-    """
+    """The tasks of one incarnation."""
 
     __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
 
@@ -246,12 +238,10 @@ class TaskGroup:
 
     @property
     def is_dismissed(self) -> bool:
-        """Whether the group has stopped starting tasks."""
         return self._gone is not None
 
     @property
     def working(self) -> tuple[str, ...]:
-        """The names of the tasks that have not ended."""
         return tuple(self._working.values())
 
     async def _work(

@@ -66,8 +66,6 @@ class CycleReply(Generic[T]):
 
 
 class TurnsApart:
-    """Inserts an empty line between the texts of two responses of a cycle."""
-
     def __init__(self) -> None:
         """Start without text."""
         self._has_said = self._is_due = False
@@ -81,7 +79,6 @@ class TurnsApart:
         return before + text
 
     def end(self) -> None:
-        """Mark the end of a response."""
         self._is_due = self._has_said
 
 
@@ -115,8 +112,6 @@ def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> 
 
 
 def read_answer(text: str, reader: TypedValue[T]) -> T:
-    """Read the answer of a cycle that finished."""
-
     def give_up(error: BaseException) -> T:
         said = str(error) if isinstance(error, OutputFault) else describe_bug(error)
         message = f"the answer is not of the type that was asked for: {said}"

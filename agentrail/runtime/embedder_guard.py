@@ -11,8 +11,6 @@ from agentrail.runtime.vector_search import NoMeaning
 
 
 class EmbedderEdge:
-    """Wraps an embedder for `Meanings`."""
-
     def __init__(self, embedder: Embedder) -> None:
         """Wrap the embedder, which the caller continues to own."""
         self._embedder = embedder

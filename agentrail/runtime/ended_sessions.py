@@ -65,8 +65,6 @@ class LastWords:
 
 
 class EndedSessions:
-    """The recently ended sessions of one supervisor, by key."""
-
     def __init__(self, nursery: trio.Nursery) -> None:
         """Start without any."""
         self._words: dict[str, LastWords] = {}
@@ -78,7 +76,6 @@ class EndedSessions:
         nursery.start_soon(self._forget, name="forget handles of sessions")
 
     def add(self, cell: SessionCell) -> None:
-        """Record the end of a session, and forget an earlier one with its id."""
         key = key_of(cell.ports.scope, cell.ports.session_id)
         self._words.pop(key, None)  # so that it is last
         self._words[key] = LastWords(
@@ -102,7 +99,6 @@ class EndedSessions:
         self._has_come.set()
 
     def find(self, key: str) -> LastWords | None:
-        """Return the end of the last session with this key."""
         words, cell = self._words.get(key), self._handles.get(key)
         return (
             words

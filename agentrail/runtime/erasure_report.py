@@ -80,7 +80,6 @@ class ForgottenUser:
 
     @property
     def is_done(self) -> bool:
-        """Whether all reachable data was erased."""
         return self.is_overwritten and not self.left
 
 
@@ -166,12 +165,10 @@ def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
 
 
 def left_alive(root: str, by: Iterable[str]) -> str:
-    """Return the reason for not erasing a running session."""
     return f"session {root!r} is at work, and was not erased: {', '.join(by)}"
 
 
 def forgotten_of(erased: Erasure, trees: Iterable[TreeKey], left: Iterable[str]) -> ForgottenUser:
-    """Return the result for erased journals."""
     return ForgottenUser(
         sessions=erased.sessions,
         records=erased.records,

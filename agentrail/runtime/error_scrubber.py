@@ -43,7 +43,6 @@ def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
 
 
 def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
-    """Replace the secrets that a session was given by their handles, wherever they occur in a text."""
     values = {secret.reveal() for secret in secrets_in(user_data)} - {""}
     for value in sorted(values, key=len, reverse=True):  # one may be a prefix of another
         text = text.replace(value, repr(Secret(value)))

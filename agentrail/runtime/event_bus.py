@@ -42,8 +42,6 @@ _NO_WORDS: Final[list[str]] = []
 
 
 class LiveTail:
-    """The current unfinished output of one session."""
-
     __slots__ = ("_attempt", "_progress", "_text", "_thinking")
 
     def __init__(self) -> None:
@@ -53,7 +51,6 @@ class LiveTail:
         self._progress: dict[CallId, str] = {}
 
     def hear(self, event: Event) -> bool:
-        """Apply an event, and return whether there is still unfinished output."""
         kind = type(event)
         if kind is MessageDelta:
             assert isinstance(event, MessageDelta)  # noqa: S101 - for the type checker: the class was checked
@@ -85,7 +82,6 @@ class LiveTail:
         self._text = self._thinking = _NO_WORDS
 
     def draw(self) -> LiveText:
-        """Return the output so far."""
         return LiveText(
             attempt=self._attempt,
             text="".join(self._text),
@@ -181,7 +177,6 @@ class EventBus:
 
     @property
     def kept(self) -> tuple[Event, ...]:
-        """The last committed events, oldest first."""
         return self._since(self.last_seq - len(self._kept))
 
     def newest_first(self) -> Iterator[Event]:
@@ -196,21 +191,17 @@ class EventBus:
 
     @property
     def session_id(self) -> SessionId:
-        """The session's id."""
         return self._last.session_id
 
     @property
     def path(self) -> tuple[SessionId, ...]:
-        """The chain of sessions from the root to this one."""
         return self._last.path
 
     @property
     def last_seq(self) -> int:
-        """The number of the last committed event."""
         return self._last.seq
 
     def lacks(self, after: int | None) -> bool:
-        """Return whether some of the events after a number are no longer kept."""
         return after is not None and after < self.last_seq - len(self._kept)
 
     async def read_earlier(
@@ -237,7 +228,6 @@ class EventBus:
         return event.meta is self._last
 
     def publish(self, event: Event) -> None:
-        """Deliver an event to all current subscribers."""
         meta = event.meta
         assert meta is not None  # noqa: S101 - the core always sets it
         if type(event) in CHANGES_TEXT:
@@ -346,7 +336,6 @@ class EventBus:
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether the program reads events, and so can answer requests in them."""
         return any(not one.is_own for one in self._subscriptions)
 
     @contextmanager
@@ -386,7 +375,6 @@ class EventBus:
             subscription.bus_closed(is_rested=is_rested)
 
     def reach_of(self, after: int, earlier: Earlier) -> int:
-        """Return the number up to which a subscriber has every event, including those read for it."""
         if not earlier.events or earlier.times_anew != self._times_anew:
             return after
         return _number_of(earlier.events[-1])

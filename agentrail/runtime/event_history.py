@@ -115,7 +115,6 @@ def _is_wanted(event: Event, kinds: frozenset[type[Event]] | None, undone: Seque
 
 
 def number_of(event: Event) -> int:
-    """Return the number of a published event."""
     assert event.meta is not None  # noqa: S101 - set on publication
     return event.meta.seq
 
@@ -126,7 +125,6 @@ def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Se
 
 
 def fault_of_page(asked: PageAsked) -> str | None:
-    """Return the fault in a page request."""
     if asked.before is not None and asked.after is not None:
         return "before and after are given: give one of them, or none for the last page"
     if not 1 <= asked.limit <= MAX_EVENTS_AT_ONCE:
@@ -142,7 +140,6 @@ class FoldedRun:
     """A recently folded range of events. The page before it is usually requested next, from the same fold.
 
     Attributes:
-        size_bytes: Their size, in their wire form.
         behind: Number and hash of the record of the last one. Another journal with this id has another hash.
     """
 
@@ -172,7 +169,6 @@ class PastEvents:
         finder: PluginFinder,
         ask: Ask,
     ) -> PageOfEvents:
-        """Build a page of a session."""
         if last is None:
             last = stored.events
         first_kept = last - len(kept) + 1
@@ -187,7 +183,6 @@ class PastEvents:
         return page_of_events(asked, last, self.undone(stored), read)
 
     def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
-        """Return the undone event numbers of a session."""
         key = (stored.scope, stored.session)
         known = self._undone.get(key)
         if known is None or known.seen > stored.tail.seq or known.seen < stored.first_seq - 1:

@@ -48,7 +48,6 @@ class Terms:
 
 
 def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
-    """Validate the arguments of a subscription."""
     wanted = _kinds_of(kinds)
     faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
     if wanted is not None:
@@ -65,12 +64,10 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
 
 
 def with_kinds(terms: Terms, kinds: Iterable[type[Event]]) -> Terms:
-    """Return terms that include these kinds in addition to the requested ones."""
     return terms if terms.kinds is None else evolve(terms, kinds=terms.kinds | frozenset(kinds))
 
 
 def fault_of_cursor(name: str, after: object) -> list[str]:
-    """Return the faults of a number to resume after."""
     return [] if type(after) is int and after >= 0 else [_whole(name, after, least=0)]
 
 
@@ -138,7 +135,6 @@ class Subscription:
         self._keep_for_loss(replay, snapshot)
 
     def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
-        """Keep the snapshot for the `EventsLost` at the start of a replay, if there is one."""
         if snapshot is not None and replay and type(replay[0]) is EventsLost:
             self._snapshots = deque((*self._snapshots, snapshot))
 
@@ -349,12 +345,8 @@ def _whole(name: str, value: object, *, least: int) -> str:
 
 
 class Gate(Protocol):
-    """Controls whether more may be read."""
-
     @property
-    def is_available(self) -> bool:
-        """Whether more may be read now."""
-        ...
+    def is_available(self) -> bool: ...
 
     async def wait_available(self) -> None:
         """Wait until more may be read."""

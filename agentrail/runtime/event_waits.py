@@ -41,11 +41,7 @@ _LOOKED_AT_FIRST: Final = 256
 
 @frozen(kw_only=True)
 class MeantEvent:
-    """The event to wait for.
-
-    Attributes:
-        is_meant: Returns whether an event matches.
-    """
+    """The event to wait for."""
 
     name: str
     is_meant: Callable[[Event], bool]
@@ -98,8 +94,6 @@ def _refuse_if_held_up(cell: SessionCell, call: PendingCall) -> None:
 
 
 class EventWait:
-    """A wait for one event of a session."""
-
     def __init__(self, cell: SessionCell, meant: MeantEvent, *, wait_for_people: bool = False) -> None:
         """Do nothing until `run`."""
         self._may_raise = not wait_for_people
@@ -107,7 +101,6 @@ class EventWait:
         self._meant = meant
 
     async def run(self) -> Event:
-        """Search the published events of the cycle, then wait."""
         await trio.lowlevel.checkpoint()
         cell = self._cell
         await cell.awake()

@@ -26,23 +26,15 @@ class FollowedPlace(Protocol):
     """Identifies the subscribers that read a session."""
 
     @property
-    def group_id(self) -> str | None:
-        """The group whose subscribers read it."""
-        ...
+    def group_id(self) -> str | None: ...
 
     @property
-    def scope(self) -> str:
-        """The scope whose subscribers read it."""
-        ...
+    def scope(self) -> str: ...
 
 
 class Followed(FollowedPlace, Protocol):
-    """The part of a session that a fan-in reads."""
-
     @property
-    def bus(self) -> EventBus:
-        """The session's event bus."""
-        ...
+    def bus(self) -> EventBus: ...
 
     def take_snapshot(self) -> TakenSnapshot:
         """Capture the session's state. Everything that it counts has been published when this returns."""
@@ -55,8 +47,6 @@ class Followed(FollowedPlace, Protocol):
 
 @frozen(kw_only=True)
 class SleepingPlace:
-    """Position of a hibernated session."""
-
     group_id: str | None
     scope: str
     last_seq: int
@@ -114,7 +104,6 @@ class FanIn:
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
     def close(self, reason: str) -> None:
-        """End all subscriptions after their buffered events."""
         self._down = reason
         for subscription in self._subscriptions:
             subscription.end()
@@ -164,7 +153,6 @@ class FanIn:
         after: Mapping[str, int] | None,
         earlier: Mapping[EventBus, Earlier],
     ) -> None:
-        """Register with every session that the subscription reads."""
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
         if after is None:
@@ -200,13 +188,11 @@ class FanIn:
         self._subscriptions = (*self._subscriptions, subscription)
 
     def leave(self, subscription: Subscription) -> None:
-        """Unregister from every session."""
         self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
         for bus in self._sessions:
             bus.detach(subscription)
 
     def positions(self, subscription: "ManySubscription", before: Event) -> dict[str, int]:
-        """Return, for each session read, the last number before this event, which one of them published."""
         reads, behind = subscription.reads, subscription.behind
         sleeping = {
             key: behind.get(key, place.last_seq) for key, place in self._asleep.items() if reads(place)

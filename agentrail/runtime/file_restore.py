@@ -80,7 +80,6 @@ class Rewound:
 
 
 def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> RestoredFiles:
-    """Group the outcomes of the paths."""
     paths: dict[str, list[PutBack]] = {}
     for one in every:
         paths.setdefault(one.outcome, []).append(one)
@@ -94,7 +93,6 @@ def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> R
 
 
 def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
-    """Return the sandbox of a session, if it keeps the writes of its tools."""
     sandbox: object = cell.ports.workspace.open()
     if not offers(sandbox, VersionedSandbox):
         fault = f"{call}: files=True needs a sandbox that keeps what its tools write, such as LocalSandbox; got {type(sandbox).__name__}"
@@ -146,11 +144,7 @@ class _WhileAlive:
 
 
 class FilesOfFork:
-    """The copy of a workspace for a fork. Removed if the fork fails.
-
-    Attributes:
-        directory: Its path.
-    """
+    """The copy of a workspace for a fork. Removed if the fork fails."""
 
     def __init__(self, directory: Path, sandbox: Sandbox) -> None:
         """Set the copy."""
@@ -179,7 +173,6 @@ class FilesOfFork:
 
 
 def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_dir: str, fork: str) -> Path:
-    """Return the directory of the copy."""
     if given.get("sandbox") is not None:
         raise OptionError(
             [
@@ -228,8 +221,7 @@ class _NoNotes:
         await trio.lowlevel.checkpoint()
         return None
 
-    def take_back(self, changes: object) -> None:
-        """Do nothing."""
+    def take_back(self, changes: object) -> None: ...
 
     async def keep_command(self) -> Refusal | None:
         await trio.lowlevel.checkpoint()

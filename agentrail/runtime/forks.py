@@ -63,8 +63,6 @@ _FIELDS: Final = frozenset(SessionConfig.__struct_fields__) - {"session_id", "pa
 
 
 class Forks:
-    """Forks and rewinds sessions for their handles."""
-
     def __init__(
         self,
         shared: Shared,
@@ -178,7 +176,6 @@ class Forks:
         return fork
 
     def make_ready(self, cell: SessionCell, then: SessionState) -> None:
-        """Give a session the code that an earlier state of it needs."""
         _take_code(then, cell)
 
 
@@ -203,7 +200,6 @@ def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginF
 def _state_of_fork(
     then: SessionState, fresh: SessionState, given: Mapping[str, Any], at_ms: int
 ) -> SessionState:
-    """Return the initial state of a fork."""
     wanted = dict.fromkeys(name for option in given for name in _CONFIG_OF.get(option, (option,)))
     config = msgspec.structs.replace(
         config_of_fork(then.data.config, fresh.data.config.session_id),
@@ -234,7 +230,6 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
 
 
 def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
-    """Return the state of plugins that were given again, if the version is the same."""
     known = {
         member.name: (member.version, fork.data.plugin_states[member.name])
         for member in fork.data.stack.members

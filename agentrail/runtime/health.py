@@ -57,8 +57,6 @@ class BudgetUse:
 
 
 class Health:
-    """Reports the health of the sessions of a supervisor."""
-
     def __init__(self, shared: Shared) -> None:
         """Read from the state of a supervisor."""
         self._shared = shared

@@ -104,8 +104,6 @@ class NotResumed:
 
 
 class Hibernation:
-    """Suspends and restores the sessions of a supervisor."""
-
     def __init__(  # noqa: PLR0913 - its callbacks
         self,
         shared: Shared,
@@ -192,7 +190,6 @@ class Hibernation:
             cell.mailbox.put_control(_FALL_ASLEEP)
 
     def suspend(self, entry: SessionEntry) -> None:
-        """Replace a session whose actor has stopped by a row."""
         cell = entry.cell
         keeping = self._shared.store_of("hibernation")
         key = cell.ports.key
@@ -274,13 +271,11 @@ class Hibernation:
             self._shared.nursery.start_soon(close_workspace, row.workspace, row.ports, name="close sandbox")
 
     def _close_hollow(self, cell: SessionCell, reason: str) -> None:
-        """Notify the holders of a hibernated session that it no longer wakes here."""
         cell.finish(reason)
         if cell.sleep is not None:
             cell.sleep.settle(None)  # waiters check again, and find the end
 
     def close_hollow(self) -> None:
-        """End the cells of suspended sessions that are still held."""
         for cell in tuple(self._hollow.values()):
             self._close_hollow(cell, RESTED)
 
@@ -314,7 +309,6 @@ class Hibernation:
     async def _restore(
         self, wanted: WantedSession, go: Callable[[Resumption], Awaitable[tuple[ReadySession, ...]]]
     ) -> Session:
-        """Restore a session whose key is reserved, and start it."""
         keeping = self._shared.store_of("resume_session")
         key = key_of(wanted.scope, wanted.session_id)
         asleep = self._shared.asleep.get(key)
@@ -338,7 +332,6 @@ class Hibernation:
         return session
 
     def _check_open(self, keeping: Keeping, cell: SessionCell) -> None:
-        """Release a session that was taken over too late."""
         if self._shared.down is not None:
             keeping.leave(cell)
             raise SessionDown(cell.ports.session_id, self._shared.down)
@@ -455,7 +448,6 @@ class Hibernation:
     async def _resume_each(
         self, wanted: Iterable[tuple[str, SessionId, Cause]], *, is_asked: bool = False
     ) -> list[NotResumed]:
-        """Resume some sessions, a few at a time."""
         failed: list[NotResumed] = []
         limiter = trio.CapacityLimiter(RESUMED_AT_ONCE)
 
@@ -562,7 +554,6 @@ def _log_drifts(failed: Sequence[NotResumed]) -> None:
 
 
 def _decide_wake_crash(error: BaseException) -> ErrorInfo:
-    """Describe the error of a failed wake-up."""
     return ErrorInfo(
         code="internal_error",
         message=f"the session could not be woken ({describe_bug(error)}); please report it",

@@ -42,7 +42,6 @@ class Durations:
     classes: dict[int, int] = field(factory=dict)
 
     def note(self, seconds: float) -> None:
-        """Add a duration."""
         self.count += 1
         place, classes = bisect_left(_ENDS, seconds), self.classes
         try:
@@ -108,7 +107,6 @@ class PluginTally:
     _last: dict[str, LastFailure] = field(factory=dict)
 
     def note(self, plugin: str, hook: str, seconds: float) -> None:
-        """Count a call and its duration."""
         try:
             one = self._hooks[plugin][hook]
         except KeyError:
@@ -127,7 +125,6 @@ class PluginTally:
         return tuple(self._hooks)
 
     def hooks_of(self, plugin: str) -> tuple[HookCount, ...]:
-        """Return the statistics of a plugin's hooks, in the order of their first calls."""
         return tuple([
             HookCount(
                 hook=name,
@@ -160,8 +157,6 @@ NO_TALLY: Final = PluginTally()
 
 @define(eq=False)
 class PluginTallies:
-    """Counts of session plugins by scope, so that no scope reads those of another."""
-
     _by_scope: dict[str, PluginTally] = field(factory=dict)
 
     def of(self, scope: str) -> PluginTally:

@@ -134,7 +134,6 @@ class Ticket:
 async def ask_host(
     effect: AskHost, ports: Ports, scope: trio.CancelScope, ticket: Ticket, scrub: Scrub = keep
 ) -> HostJudged | None:
-    """Ask the host about a call."""
     hook = ports.host.before_tool
     assert hook is not None  # noqa: S101 - a session asks only if there is a hook
     decide = partial(_decide_crash, f'Not run: the host could not judge this call of "{effect.name}"')
@@ -174,7 +173,6 @@ async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scr
 
 
 def decide_verdict(effect: AskHost, returned: object) -> HostJudged:
-    """Return the result of a hook as a verdict, if it is valid."""
     if not isinstance(returned, HostVerdict):
         message = f"before_tool returned {type(returned).__name__}, expected HostVerdict: HostVerdict() lets the call run"
         raise TypeError(message)
@@ -250,8 +248,6 @@ MailboxItem: TypeAlias = Signal | ChunkBuffer
 
 @define(eq=False)
 class _Open:
-    """An effect that is being executed."""
-
     name: str
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     began_at: float = field(factory=trio.current_time)

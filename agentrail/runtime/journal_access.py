@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 
 class Branching(Protocol):
-    """The part of a supervisor that reads the past and forks for a handle."""
-
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         """Read the journal of a session in a worker thread."""
         ...
@@ -48,17 +46,11 @@ class Branching(Protocol):
         given: Mapping[str, Any],
         *,
         files: bool = False,
-    ) -> SessionCell:
-        """Start a fork of a session."""
-        ...
+    ) -> SessionCell: ...
 
-    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
-        """Restore the files of a session as they were after a record."""
-        ...
+    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles: ...
 
-    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
-        """Give a session the code that an earlier state of it needs."""
-        ...
+    def make_ready(self, cell: SessionCell, then: SessionState) -> None: ...
 
 
 class LookingBackHandle(AskingHandle):
@@ -166,7 +158,6 @@ class LookingBackHandle(AskingHandle):
         return Rewound(number=number, calls=calls, files=restored)
 
     async def _go_back(self, request: RewindRequest) -> None:
-        """Stop the running work, again if new work arrives, and rewind."""
         cell = self._cell
         for _ in range(_MAX_TRIES):  # a prompt may arrive in between
             await self._stop_all()
@@ -205,7 +196,6 @@ async def record_of_event(session: LookingBackHandle, event: int) -> int:
 def _to_go_back_to(
     to: int | None, turn: int | None, now: SessionState, at_ms: int, journal: Journal
 ) -> tuple[int, Any]:
-    """Return the record to rewind to, and the state to restore."""
     number = journal.number_of(to, turn)
     return number, state_to_go_back_to(journal, number, now, at_ms)
 

@@ -113,6 +113,5 @@ def _folded(  # noqa: PLR0913, PLR0917 - same arguments
 
 
 def _up_to_event(records: tuple[Record, ...], last: int) -> tuple[Record, ...]:
-    """Drop the records after that of an event."""
     needed = next((place for place, one in enumerate(records, 1) if one.events >= last), len(records))
     return records[:needed]

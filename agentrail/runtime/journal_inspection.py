@@ -57,7 +57,6 @@ class WantedRecords:
 
     @property
     def takes_all(self) -> bool:
-        """Whether all records match."""
         return not self.kinds and self.plugin is None and self.text is None
 
 
@@ -96,7 +95,6 @@ class InspectedState:
 
 
 def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> JournalPage:
-    """Return the matching records, and where to continue."""
     stored = journal.stored
     end = stored.tail.seq if wanted.before is None else min(stored.tail.seq, wanted.before - 1)
     # With only `before`, the search runs backwards, and dropped records matter only at its end.
@@ -117,7 +115,6 @@ def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> Jo
 
 
 def state_of_journal(journal: Journal, number: int, since: int | None) -> InspectedState:
-    """Return the state of a session after a record, and the changes since another one."""
     state = without_known_in(plain_state(journal.state_behind(number)))
     if since is None:
         return InspectedState(at=number, state=state, patch=None)
@@ -126,7 +123,6 @@ def state_of_journal(journal: Journal, number: int, since: int | None) -> Inspec
 
 
 def explanation_of_journal(journal: Journal, number: int) -> ExplainedStep:
-    """Explain the outcome of a record."""
     return without_known_in(journal.explained(number))
 
 
@@ -136,7 +132,6 @@ def explanation_of_journal(journal: Journal, number: int) -> ExplainedStep:
 def _first_of(
     journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
 ) -> tuple[list[Record], int]:
-    """Return the first matches after a number, and the number up to which records were searched."""
     if wanted.plugin is not None:
         found = list(_with_plugin(journal, store, wanted, after, end))[: wanted.limit]
         return found, found[-1].seq if len(found) == wanted.limit else end

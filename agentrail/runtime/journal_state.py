@@ -74,7 +74,6 @@ class PastState:
 
     @property
     def status(self) -> Status:
-        """The session's status at that point."""
         return self.snapshot.status
 
 
@@ -82,7 +81,6 @@ class Journal:
     """The journal of one stored session, and the source of its plugins. Each call blocks.
 
     Attributes:
-        store: Its store.
         stored: Its row in the store, as of the creation of this object.
     """
 
@@ -98,7 +96,6 @@ class Journal:
         return journal_entries(self.store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
-        """Fold up to a number."""
         self.check_number(number)
         try:
             return self._state_behind(number)
@@ -119,7 +116,6 @@ class Journal:
         )
 
     def explained(self, number: int) -> ExplainedStep:
-        """Explain the outcome of a record."""
         self.check_number(number)
         try:
             (step,) = self.explained_steps(number - 1, number)
@@ -136,7 +132,6 @@ class Journal:
         return msgspec.structs.replace(told, signal=signal)
 
     def explained_steps(self, after: int, up_to: int) -> Iterator[ReplayStep]:
-        """Yield the steps after a record up to another one, with the effect of each plugin answer."""
         stored, store, sources = self.stored, self.store, self._sources()
         records = read_after(store, stored.scope, stored.session, after, up_to)
         tail = Tail()
@@ -166,7 +161,6 @@ class Journal:
         return None
 
     def check_number(self, number: int) -> None:
-        """Reject a number without a record."""
         stored = self.stored
         if not 1 <= number <= stored.tail.seq:
             fault = f"the number is {number}: expected one from {stored.first_seq} to {stored.tail.seq}, which session {stored.session!r} has"
@@ -187,7 +181,6 @@ class Journal:
         return turns[turn - 1].record
 
     def turns(self) -> tuple[PastTurn, ...]:
-        """Return the completed turns."""
         records = read_after(self.store, self.stored.scope, self.stored.session, 0)
         sources = self._sources()
         return past_turns(walk(first_state(records, sources), records, sources=sources))
@@ -215,7 +208,6 @@ class Journal:
         return record.events
 
     def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
-        """Return the calls after a record that may have had external effects."""
         stored = self.stored
         records = read_after(self.store, stored.scope, stored.session, number)
         (last,) = self.store.read(stored.scope, stored.session, number - 1, 1)
@@ -223,7 +215,6 @@ class Journal:
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
 
     def files_behind(self, number: int) -> FilesBehind:
-        """Return the writes of tools after a record, and the earlier contents of their files."""
         self.check_number(number)
         stored, store = self.stored, self.store
         return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
@@ -241,28 +232,24 @@ def journal_entries(store: Store, stored: StoredSession, after: int, limit: int)
 
 
 def fault_of_after(after: object) -> str | None:
-    """Return the fault in a record number to start after."""
     if type(after) is int and after >= 0:
         return None
     return f"after is {after!r}: expected a whole number from 0"
 
 
 def fault_of_limit(limit: object) -> str | None:
-    """Return the fault in a limit of records."""
     if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
         return None
     return f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
 
 
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
-    """Return the fault in the number of a record or turn."""
     if (value is None and not needed) or type(value) is int:
         return None
     return f"{name} is {value!r}: expected a whole number from 1"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:
-    """Return a readable record, with its large values inserted."""
     body: Mapping[str, Any] = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
     return JournalEntry(
         number=record.seq,

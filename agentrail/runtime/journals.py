@@ -59,8 +59,6 @@ T = TypeVar("T")
 
 
 class Journals:
-    """Read and write access to stored sessions."""
-
     def __init__(
         self,
         shared: Shared,
@@ -103,7 +101,6 @@ class Journals:
 
     @property
     def keeps_owed(self) -> bool:
-        """Whether there is a store that also keeps the outbox of owed deliveries."""
         return self._owed_store is not None
 
     async def owed(self, kind: str, *, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:

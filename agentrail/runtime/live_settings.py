@@ -272,7 +272,6 @@ def _is_stored(cell: SessionCell) -> bool:
 
 
 def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
-    """Compute descriptions for another model, for tools that have a description function."""
     ports, box = cell.ports, cell.state.data.tools
     tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
     listing = _listing(cell, model)

@@ -50,7 +50,6 @@ class Choice:
 
 
 def string_of(model: str | Provider) -> str:
-    """Return the string that identifies a model in a session."""
     if isinstance(model, str):
         return model
     name: object = call_guarded(lambda _: None, getattr, model, "name")
@@ -64,7 +63,6 @@ def string_of(model: str | Provider) -> str:
 def find_provider(
     model: str | Provider, provider_opts: Mapping[str, Any], resolve: ResolveProvider
 ) -> tuple[str, Provider]:
-    """Return the provider of a model, and the string that identifies it in the session."""
     found = resolve(model, provider_opts) if isinstance(model, str) else model
     return string_of(model), found
 
@@ -100,7 +98,6 @@ def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider])
 
 
 def decide_provider_opts(model: str, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the options for a model that is used for the first time."""
     if model in known:
         return known[model]
     alike = [opts for name, opts in known.items() if _provider_of(name) == _provider_of(model)]
@@ -123,7 +120,6 @@ def provide_model(model: str, ports: Ports) -> Provider:
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:
-    """Return the facts of a model that a session's decisions depend on."""
     asked: Any = call_guarded(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
     fault = _fault_of_capabilities(asked)
     if fault is not None:
@@ -206,7 +202,6 @@ _USED: Final = (int, int, int, int, int, bool)
 
 
 def readable(response: ResponseCompleted, model: str) -> ResponseCompleted:
-    """Return a response as decoded from its bytes."""
     if is_plain(response):
         return response
     said = settled(response)

@@ -43,8 +43,6 @@ T = TypeVar("T")
 
 
 class Write(Protocol):
-    """Runs a write of the store between those of sessions."""
-
     def __call__(self, function: Callable[[], T]) -> Awaitable[T]:
         """Run it, and return its result."""
         ...
@@ -64,8 +62,6 @@ def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
 
 
 class Overwriter:
-    """Overwrites deleted data in the files of the store, with a delay."""
-
     def __init__(self, store: Store, write: Write) -> None:
         """Create it without using the store."""
         self._store = store

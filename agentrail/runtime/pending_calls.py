@@ -71,7 +71,6 @@ class PendingCall:
     asked: Asked | None = None
 
     def settle(self, value: object, error: AgentrailError | None) -> None:
-        """Set the reply and wake the waiting caller."""
         self.value, self.error = value, error
         self.answered.set()
         if self.on_answered is not None:
@@ -183,7 +182,6 @@ class PendingCalls:
             self._waiting = _NO_CALLS
 
     def answer(self, to: SignalId, value: object) -> bool:
-        """Deliver a value to its caller, and return whether a caller was waiting for it."""
         call = self._waiting.get(to)
         if call is None or call.answered.is_set():
             return False
@@ -191,14 +189,12 @@ class PendingCalls:
         return True
 
     def refuse(self, to: SignalId, error: AgentrailError) -> None:
-        """Raise an error in the waiting caller."""
         call = self._waiting.get(to)
         if call is not None and not call.answered.is_set():
             call.settle(None, error)
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a caller is waiting, or has not yet resumed with its reply."""
         return bool(self._waiting)
 
     def refuse_all(self, error: AgentrailError) -> None:
@@ -236,7 +232,6 @@ class PendingCalls:
         return _Mark(self._key)
 
     def refuse_self(self, call: str) -> None:
-        """Refuse a call that would wait for the same tool that makes it."""
         if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
             raise CallingSelf(message)

@@ -88,19 +88,15 @@ def begins_to_wait(event: Event) -> bool:
 
 @define(eq=False)
 class _PeopleWait:
-    """A waiting caller."""
-
     cell: SessionCell
     scope: Any = None
     error: CycleWaiting | None = None
 
     def look(self, event: Event) -> None:
-        """Check a published event."""
         if begins_to_wait(event):
             self.look_now()
 
     def look_now(self) -> None:
-        """End the wait if no user can answer."""
         self.error = self.error or waiting_error(self.cell)
         if self.error is not None:
             self.scope.cancel(reason="the cycle waits for users, and no user can answer")

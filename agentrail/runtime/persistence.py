@@ -42,17 +42,14 @@ STORE_PATIENCE_SECONDS: Final = 5.0
 class _Unheard:
     """A client for a session that does not resume. It ignores all notifications."""
 
-    def written(self, up_to: int) -> None:
-        """Do nothing."""
+    def written(self, up_to: int) -> None: ...
 
     def refused(self, error: AgentrailError) -> None:
         """Do nothing: another owner has it."""
 
-    def kept_waiting(self, error: StoreUnavailable) -> None:
-        """Do nothing."""
+    def kept_waiting(self, error: StoreUnavailable) -> None: ...
 
     def standing(self) -> Standing:
-        """Return that it has ended."""
         return Standing(has_ended=True)
 
 
@@ -182,7 +179,6 @@ class Keeping:
         snapshot: int = 0,
         gone_tools: tuple[str, ...] = (),
     ) -> None:
-        """Let a session record its steps from here on."""
         cell.journal = SessionJournal(
             cell.state,
             tail,

@@ -56,7 +56,6 @@ MOST_PRUNED: Final = 100
 async def run_memory_request(
     wanted: Search | KeepMemory | ReadNotes | WriteNotes, own: OwnStores
 ) -> RequestResult:
-    """Execute a plugin's request."""
     match wanted:
         case ReadNotes() if own.notes is not None:
             return NotesIndex(topics=await own.notes.topics())

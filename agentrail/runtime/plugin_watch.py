@@ -87,13 +87,11 @@ class PluginWatch:
         self._mailbox = mailbox
 
     def keep(self, change: SignalId, plugin: Plugin) -> None:
-        """Keep a new plugin for the step of the signal that adds it."""
         self._coming = self._coming or {}
         self._coming[change] = plugin
 
     @property
     def coming(self) -> int:
-        """Number of kept plugins."""
         return len(self._coming or {})
 
     def forget(self, change: SignalId) -> None:

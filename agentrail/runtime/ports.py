@@ -73,7 +73,6 @@ class ReadyAgent:
         return frozen_json({**self.user_data, **{name: above[name] for name in SAYS_WHOSE if name in above}})
 
     def deps_below(self, above: object) -> object:
-        """Return the dependencies of its tools in a child of a session with these."""
         return above if self.deps is None else self.deps
 
 
@@ -163,18 +162,15 @@ class ChildWork:
 
     @property
     def agent(self) -> str:
-        """The agent that runs it."""
         return self.effect.agent
 
     @property
     def own_name(self) -> str:
-        """Name that distinguishes the session from others of its parent."""
         number = "" if self.number is None else f".{self.number}"
         return f".{self.effect.call_id}{number}"
 
     @property
     def request(self) -> ChildRequest:
-        """Its task and its limits."""
         wish = self.effect.wish
         if wish is None:
             return ChildRequest(prompt=str(self.effect.arguments.get("description", "")))
@@ -188,19 +184,15 @@ class ChildWork:
         )
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:
-        """Return the one outcome that the effect owes, whatever happened to the session."""
         return finished_child(self.effect.effect_id, outcome, usage, started_at_ms)
 
 
 @frozen(kw_only=True)
 class AgentWork:
-    """The task of a background agent."""
-
     effect: StartAgent
 
     @property
     def agent(self) -> str:
-        """The agent that runs it."""
         return self.effect.agent
 
     @property
@@ -210,7 +202,6 @@ class AgentWork:
 
     @property
     def request(self) -> ChildRequest:
-        """Its first task."""
         return ChildRequest(prompt=self.effect.task)
 
 
@@ -257,7 +248,6 @@ class ChildUsage:
 def finished_child(
     effect_id: EffectId, outcome: ToolOutcome, usage: ChildUsage, started_at_ms: int
 ) -> ToolFinished:
-    """Return the one outcome that is owed for a session of a call, or of its tool."""
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms,
@@ -278,7 +268,6 @@ class AgentLine:
     Attributes:
         prompt: Sends it another prompt. None before it has begun.
         reason: Why it was stopped. None otherwise.
-        usage: Its usage and outcome.
     """
 
     prompt: Callable[[str, Budget | None], None] | None = None

@@ -120,7 +120,6 @@ def _is_own(event: AgentEnd | AgentAbort | AgentError, ref: PromptRef, *, is_tak
 
 
 def _is_to_come(state: SessionState, ref: PromptRef) -> bool:
-    """Whether the cycle of a prompt has not ended yet."""
     data = state.data
     held = data.held.prompt if data.held is not None else None
     waiting = {prompt.ref for prompt in data.queue}
@@ -241,7 +240,6 @@ class PromptingHandle(CycleCalls, AskingHandle):
             return await unless_waiting(self._cell, read)
 
     async def _named_reply(self, blocks: Blocks, name: str, asked: CycleQuestion) -> CycleReply[str]:
-        """Prompt, or find the earlier prompt with this name, and wait for its reply."""
         signal = self._prompt(blocks, client_id=name, settings=asked.settings)
 
         async def send_and_wait() -> CycleReply[str]:

@@ -40,8 +40,7 @@ _NAMED: Final = 5
 _TELL_BUG: Final = bug_told("a sweep")
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _nothing() -> None: ...
 
 
 _TreeKey = tuple[str, SessionId]
@@ -83,7 +82,6 @@ class StoredTree:
 
     @property
     def key(self) -> _TreeKey:
-        """Its scope and id."""
         return self.scope, self.root
 
 
@@ -128,7 +126,6 @@ class SweepPlan:
         return None
 
     def deleted(self, one: StoredTree) -> None:
-        """Record that a tree is deleted, now or earlier."""
         self._sizes[one.scope] -= one.size_bytes
         self._needs.pop(one.key, None)
         for other in self._needed_by.pop(one.key, ()):
@@ -147,11 +144,9 @@ class SweepPlan:
             self._needed_by[one.scope, SessionId(name)].append(one)
 
     def needed(self) -> Mapping[_TreeKey, set[str]]:
-        """Return the expired trees that stay, and what needs each."""
         return self._needs
 
     def too_large(self) -> Iterator[tuple[str, int]]:
-        """Yield the scopes that remain over their limit, with their bytes."""
         most = self._limits.size_bytes
         return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
 

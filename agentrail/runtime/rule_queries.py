@@ -75,7 +75,6 @@ class WaitingCall(Generic[RulingT]):
 
 
 async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
-    """Return the details of a call that waits for a user, in this session or a descendant."""
     refuse(fault_of_text("approval_id", approval_id))
     await session._look()  # noqa: SLF001 - same module
     owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - internal access to the cell of a handle

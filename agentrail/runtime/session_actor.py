@@ -163,12 +163,10 @@ class Sleep:
         return self.waking
 
     def mark_awake(self) -> None:
-        """Mark the session awake and release its waiters."""
         self.stage, self.row, self.was_asleep = SleepStage.AWAKE, None, True
         self.settle(None)
 
     def settle(self, error: AgentrailError | None) -> None:
-        """Publish the result of the wake-up to its waiters."""
         waking, self.waking = self.waking, None
         if waking is not None:
             waking.error = error
@@ -197,23 +195,19 @@ class SleepingCell(HeldCode):
 
     @property
     def is_asleep(self) -> bool:
-        """Whether its state is not in memory."""
         return self.sleep is not None and self.sleep.stage is SleepStage.ASLEEP
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its actor has decided to stop."""
         return self.sleep is not None and self.sleep.stage is SleepStage.LEAVING
 
     @property
     def incarnation(self) -> int:
-        """Number of the current or last incarnation."""
         row = None if self.sleep is None else self.sleep.row
         return self.state.data.incarnation if row is None else row.incarnation
 
     @property
     def reading(self) -> HowToRead:
-        """Format of its answers."""
         row = None if self.sleep is None else self.sleep.row
         if row is not None:
             return row.reading
@@ -222,7 +216,6 @@ class SleepingCell(HeldCode):
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """Code of its plugins, after that of the agents that it may be handed over to."""
         row = None if self.sleep is None else self.sleep.row
         if row is not None:
             return row.plugins
@@ -296,7 +289,6 @@ def last_envelope_of(state: SessionState) -> Envelope:
 
 
 def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
-    """Collect the part of a session that stays in memory."""
     options = cell.options
     assert options is not None  # noqa: S101 - every root session with a store has them
     return SleepingSession(
@@ -520,7 +512,6 @@ class SessionCell(SleepingCell):
             self.resting.settled.set()
 
     def finish(self, reason: str) -> None:
-        """Mark all work of the session as ended, and notify its monitors."""
         self.close(reason)
         self.is_gone = True
         if self._gone is not None:
@@ -643,7 +634,6 @@ class SessionCell(SleepingCell):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no work is running."""
         return self.state.phase is Phase.IDLE
 
     def _without_gone_tools(self) -> ChangeTools | None:
@@ -687,7 +677,6 @@ class SessionCell(SleepingCell):
             interpreter.carry_out(undone.pop(), self.state)
 
     def put_aside(self, signal: Signal, error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
-        """Report a signal that crashed the core to the core."""
         return _step_stored(self.state, self._quarantine(signal, error))
 
     def _quarantine(self, signal: Signal, error: BaseException) -> StepCrashed:
@@ -750,12 +739,10 @@ class SessionCell(SleepingCell):
 
     @property
     def group_id(self) -> str | None:
-        """Group for subscriptions."""
         return self.ports.group_id
 
     @property
     def scope(self) -> str:
-        """Scope for subscriptions."""
         return self.ports.scope
 
     @property
@@ -813,7 +800,6 @@ class SessionCell(SleepingCell):
         return _with_late(_with_children(status, statuses), self.late_ephemeral)
 
     def status_at(self, at_ms: int) -> Status:
-        """Return the status of the session, with all descendants."""
         state = self.visible
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
@@ -821,13 +807,11 @@ class SessionCell(SleepingCell):
         return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def below(self) -> Iterator["SessionCell"]:
-        """Yield this session and all its descendants."""
         yield self
         for _, cell in self._children(self.visible):
             yield from cell.below()
 
     def children(self) -> Iterator[tuple[SessionId, "SessionCell"]]:
-        """Yield the child sessions, with their ids."""
         return self._children(self.state)
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:

@@ -74,7 +74,6 @@ class SessionCalls:
     __slots__ = ()
 
     async def _call(self, operation: Operation[R], **given: Any) -> R:
-        """Carry out a call, with all arguments of its method by name."""
         raise NotImplementedError
 
     async def approve(
@@ -517,7 +516,6 @@ Check: TypeAlias = Callable[[object], str | None]
 
 
 def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> None:
-    """Check all arguments of a call."""
     faults: list[str] | None = None
     for name, plain, check in _checks_of(operation):
         value = given[name]
@@ -531,7 +529,6 @@ def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> N
 
 @cache
 def _checks_of(operation: Operation[Any]) -> tuple[tuple[str, tuple[type, ...], Check], ...]:
-    """Return for each argument its name, the types that need no check, and the check of all other values."""
     hints = get_type_hints(operation.takes)
     found = [(name, *_check_of(name, hint)) for name, hint in hints.items() if name not in _DECIDED]
     return (*found, *((name, (NoneType,), _CHECK_OF_NAME[name]) for name in operation.local))

@@ -39,7 +39,6 @@ class HeldCode:
         return self._tool_changes
 
     def forget_tools(self) -> None:
-        """Release tools that no call and no list uses."""
         data = self.state.data
         used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
         used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}

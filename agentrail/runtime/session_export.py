@@ -30,7 +30,6 @@ _SPANS_IN_A_LINE: Final = 512
 
 
 def export_stored(store: Store, stored: StoredSession, *, content: bool = True) -> Iterator[bytes]:
-    """Export a session and its sub-sessions, line by line."""
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)

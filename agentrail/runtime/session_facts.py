@@ -40,7 +40,6 @@ class SessionFacts:
 
 
 def facts_of_cell(cell: SessionCell) -> SessionFacts:
-    """Return the facts of a session that is, or was, live here."""
     ports = cell.ports
     return SessionFacts(
         session_id=ports.session_id, root_id=cell.bus.path[0], user_data=ports.user_data, is_here=True

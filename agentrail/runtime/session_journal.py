@@ -64,11 +64,7 @@ _REFUSED: Final = "It was not written, because the store that keeps what stood t
 
 
 class Durable(Protocol):
-    """A journal that can be awaited."""
-
-    async def wait_durable(self, number: int) -> None:
-        """Wait until all records up to a number are durable."""
-        ...
+    async def wait_durable(self, number: int) -> None: ...
 
 
 class HandedNote:
@@ -111,7 +107,6 @@ class FileNotes:
         self.scrub: Scrub = scrub
 
     def number_next(self) -> int:
-        """Return the number of the next note."""
         self._count += 1
         return self._count
 
@@ -161,14 +156,10 @@ class KeptJournal(Protocol):
     """The parts of a session's journal that effects need: whether it accepts records, and the notes of file writes."""
 
     @property
-    def writer(self) -> Gate:
-        """The writer of the journal."""
-        ...
+    def writer(self) -> Gate: ...
 
     @property
-    def files(self) -> FileNotes:
-        """The pending notes."""
-        ...
+    def files(self) -> FileNotes: ...
 
 
 class NotingKeeper:
@@ -204,7 +195,6 @@ class NotingKeeper:
         return await self._hand(note, kept)
 
     def take_back(self, changes: Sequence[FileWrite]) -> None:
-        """Record that the earlier noted contents are unchanged."""
         noted = [self._noted[one.path] for one in changes if one.path in self._noted]
         if noted:
             undone = [msgspec.structs.replace(one, after=one.before, directories=0) for one in noted]
@@ -281,15 +271,10 @@ _MAY_LEAVE: Final = MayLeave()
 
 
 class Notified(Protocol):
-    """The mailbox of a session."""
-
-    def put_control(self, message: object) -> None:
-        """Put a message ahead of all others."""
+    def put_control(self, message: object) -> None: ...
 
 
 class Callers(Protocol):
-    """Waiting callers of a session and its ancestors."""
-
     def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
         """Raise an error in callers that must not wait any longer for the store."""
 
@@ -463,7 +448,6 @@ class SessionJournal:
         self.writer.put(self, records, blobs)
 
     def go_back(self, number: int, before: SessionState, after: SessionState, at_ms: int) -> None:
-        """Record that the session continues after an earlier record of its own."""
         body = encode_body(RewoundBody(number=number))
         self._recorder = Recorder(after)
         self._latest = after
@@ -499,7 +483,6 @@ class SessionJournal:
     # --- snapshots
 
     def look_for_snapshot(self, state: SessionState) -> None:
-        """Take a snapshot if one is due, the session is at rest, and all its records are durable."""
         is_due = self._wants_snapshot or is_snapshot_due(self._snapshot, self.tail.seq)
         if is_due and is_at_rest(state):
             self.put_snapshot(state)
@@ -560,11 +543,9 @@ class SessionJournal:
     # --- called by the writer
 
     def standing(self) -> Standing:
-        """Return the status of the session after its last record."""
         return stored_standing(self._latest)
 
     def written(self, up_to: int) -> None:
-        """Called when all records up to this number are durable."""
         self.durable = up_to
         self._settle()
         self._tell()

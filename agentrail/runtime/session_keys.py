@@ -24,13 +24,11 @@ def key_of(scope: str, session_id: str) -> str:
 
 
 def is_in(scope: str, key: object) -> bool:
-    """Return whether the key belongs to a session of this scope."""
     before, slash, _ = str(key).partition("/")
     return (before if slash else NO_SCOPE) == scope
 
 
 def fault_of_scope(name: str, value: object) -> str | None:
-    """Return the fault in a scope, or None."""
     if isinstance(value, str) and _SCOPE.fullmatch(value) and ".." not in value:
         return None
     return f"{name} is {value!r:.200}: expected '' or 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..'"

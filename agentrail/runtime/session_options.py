@@ -297,7 +297,6 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
 
 
 def is_blueprint(value: object) -> bool:
-    """Whether the value is an object (not a class) with an `.options()` method that returns options by name."""
     return not isinstance(value, type) and callable(getattr(value, "options", None))
 
 
@@ -324,7 +323,6 @@ def faults_of_value(name: str, value: object) -> list[str]:
 
 
 def faults_of(options: SessionOptions) -> list[str]:
-    """Return all faults of the options, a sentence each."""
     faults: list[str] = []
     values = _values_of(options)
     # Most of the thirty options have their default, which needs no check. C code filters those out.
@@ -513,7 +511,6 @@ def fault_of_tool(value: object) -> str | None:
 
 
 def is_provider(value: object) -> bool:
-    """Whether the value has every member of a provider."""
     return _has(value, _PROVIDER_MEMBERS)
 
 

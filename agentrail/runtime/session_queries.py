@@ -69,7 +69,6 @@ class AskingHandle(SessionCalls):
 async def wait_within(
     timeout_seconds: float | None, work: Callable[[], Awaitable[T]], cure: str = COLLECT_REPLY
 ) -> T:
-    """Run work that waits for a session, with a time limit."""
     await trio.lowlevel.checkpoint_if_cancelled()
     if timeout_seconds is None:
         return await work()

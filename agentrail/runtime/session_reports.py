@@ -149,7 +149,6 @@ class ReportBoard:
     def publish(
         self, kind: Literal["restarted", "parked"], cell: SessionCell, incarnation: int, at_ms: int
     ) -> None:
-        """Report to all readers, without waiting."""
         if not self._readers and kind == "restarted":
             return
         report = SessionReport(
@@ -174,7 +173,6 @@ class ReportBoard:
             reader.offer(report)
 
     def close(self, reason: str) -> None:
-        """End all reports, after the pending ones."""
         self._down = reason
         for reader in self._readers:
             reader.end()

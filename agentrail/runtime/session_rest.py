@@ -96,7 +96,6 @@ def decide_rest(state: SessionState, effects: Sequence[Effect], *, is_due: bool)
 
 
 def make_rested(state: SessionState, *, at_boundary: bool) -> Rested:
-    """Return the state of a session that stops."""
     data = state.data
     running = () if at_boundary else tuple(call for call in data.batch if call.stage == "running")
     return Rested(

@@ -99,8 +99,6 @@ class ReadySession:
 
 
 class Resumption:
-    """Resumes one tree."""
-
     def __init__(
         self,
         keeping: Keeping,
@@ -276,7 +274,6 @@ class Resumption:
         return Workspace(self._dependencies.make_sandbox, "local", ports.working_dir)
 
     def _close(self, revived: Revived) -> None:
-        """End the journal of a session that no effect waits for."""
         config = revived.state.data.config
         draft = closed_draft(
             "the session above does not wait for it any more", at_ms=now_ms(), events=revived.state.data.seq
@@ -332,7 +329,6 @@ def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
 
 
 def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
-    """Check that all code of a session is available."""
     missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
     if gathers_context and not ports.context_providers:
         missing.append("its context providers")
@@ -378,7 +374,6 @@ def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
 
 
 def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
-    """Return the tools that a session shows its model but that no longer exist."""
     tools = state.data.tools
     return tuple(
         [
@@ -457,7 +452,6 @@ def ports_of(
 
 
 def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: Sequence[SessionId]) -> str:
-    """Return which agent of its parent a session is, as recorded by the parent."""
     data = found[path[-2]].state.data
     for state in data.agents.states:
         if session_id in {state.child_id, f"{path[-2]}:{state.name}"}:
@@ -469,7 +463,6 @@ def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: S
 
 
 def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
-    """Return the child sessions that a resumed session continues with."""
     wanted: set[SessionId] = set()
     for effect in decide_first_effects(cell.state, first):
         match effect:

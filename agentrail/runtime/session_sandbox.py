@@ -14,11 +14,7 @@ _CLOSE_WITHIN_SECONDS: Final = 5.0
 
 
 class OwnSandbox(Sandbox, Protocol):
-    """A sandbox that the supervisor created for one session, and closes after it."""
-
-    async def aclose(self) -> None:
-        """Release its resources."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 MakeSandbox: TypeAlias = Callable[[str, Path], OwnSandbox]
@@ -53,7 +49,6 @@ class Workspace:
         self._is_closed = False
 
     def open(self) -> Sandbox:
-        """Return the sandbox, the same one each time."""
         if self._given is not None:
             return self._given
         if self._opened is None:
@@ -73,7 +68,6 @@ class Workspace:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a sandbox to close."""
         return self._opened is not None
 
     def is_unconfined(self) -> bool:

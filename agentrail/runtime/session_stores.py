@@ -143,8 +143,6 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
 
 
 class OwnMemories(Memories):
-    """Access of one session to the memories of its owner."""
-
     __slots__ = ("_desk", "_owner", "_session", "_tell")
 
     def __init__(
@@ -162,7 +160,6 @@ class OwnMemories(Memories):
 
     @property
     def owner(self) -> MemoryOwner:
-        """Owner of the memories."""
         return self._owner
 
     def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
@@ -219,7 +216,6 @@ def search_both(  # noqa: PLR0913 - same as the port, and the vector of the quer
     *,
     limit: int,
 ) -> tuple[MemoryEntry, ...]:
-    """Search by words and by meaning, and merge both rankings."""
     count = max(limit, FUSED_FROM_EACH)
     said = store.search(owner, query, tags, limit=count)
     vector, kind = meaning
@@ -228,13 +224,11 @@ def search_both(  # noqa: PLR0913 - same as the port, and the vector of the quer
 
 
 def decide_memory_crash(error: BaseException) -> ErrorInfo:
-    """Describe an unexpected exception of a memory store."""
     message = f"the memories could not be searched ({describe_bug(error)}): this is a bug in their store, please report it"
     return ErrorInfo(code="memory_crashed", message=message)
 
 
 def json_of_memory(entry: MemoryEntry) -> JsonValue:
-    """Return the form of an entry for the journal and for plugins."""
     return {
         "id": entry.id,
         "text": entry.text,
@@ -249,8 +243,6 @@ def json_of_memory(entry: MemoryEntry) -> JsonValue:
 
 
 class OwnNotes(Notes):
-    """Access of one session to its notes."""
-
     __slots__ = ("_desk", "_owner", "_session")
 
     def __init__(self, desk: StoreDesk[NoteStore], owner: MemoryOwner, session: str) -> None:
@@ -306,8 +298,6 @@ class OwnNotes(Notes):
 
 
 class OwnKnowledge(Knowledge):
-    """Read access of one session to knowledge."""
-
     __slots__ = ("_desk", "_reader", "_tell")
 
     def __init__(
@@ -457,7 +447,6 @@ class StoreDesks:
         return await self._notes.read(partial(self._notes.store.forget, owner))
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
-        """Return the stores of a session."""
         if self._memories is None and self._notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)

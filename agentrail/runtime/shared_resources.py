@@ -22,8 +22,6 @@ from agentrail.runtime.session_sandbox import Workspace
 
 
 class Beginnings:
-    """Keys currently reserved by a task of this supervisor."""
-
     def __init__(self) -> None:
         self._under_way: dict[str, trio.Event] = {}
 
@@ -66,14 +64,11 @@ def of_part(
 
 @define(eq=False)
 class SessionEntry:
-    """A supervised session."""
-
     cell: SessionCell
     workspace: Workspace
     branch: Branch
 
     def look(self) -> ActorView:
-        """Return its view for the tree."""
         cell = self.cell
         phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return ActorView(phase, cell.mailbox.statistics().waiting, self.branch.supervisor)
@@ -103,13 +98,11 @@ class Shared:
     down: str | None = None
 
     def live(self, key: str) -> SessionEntry | None:
-        """Return the entry of a session that has not ended."""
         entry = self.entries.get(key)
         # An ended session may still wait for a tool that does not stop, but its id is free.
         return None if entry is None or entry.cell.state.ended else entry
 
     def store_of(self, call: str) -> Keeping:
-        """Return the store."""
         if self.keeping is None:
             message = f"{call} needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
             raise OptionError([message])
@@ -118,7 +111,6 @@ class Shared:
     async def begin_journal(
         self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None
     ) -> None:
-        """Begin the journal of a new session, if there is a store."""
         if self.keeping is None:
             return
         await self.keeping.begin(cell, forked_from=forked_from)

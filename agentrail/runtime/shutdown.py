@@ -66,7 +66,6 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
 
 
 async def _stop_child(child: Session, usage: ChildUsage) -> None:
-    """Stop the session of a call with all its work, and count that work."""
     with suppress(SessionDown, StoreUnavailable):
         async with child.subscribe(kinds=[AbortSettled]) as settled:
             try:
@@ -85,7 +84,6 @@ async def _stop_child(child: Session, usage: ChildUsage) -> None:
 
 
 def fault_of_within(within: object) -> str | None:
-    """Return the fault in a time limit for reaching a boundary."""
     is_number = isinstance(within, int | float) and not isinstance(within, bool)
     if is_number and 0 <= within < float("inf"):  # type: ignore[operator]  # it is a number; NaN is not below
         return None

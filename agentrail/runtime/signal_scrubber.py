@@ -40,8 +40,6 @@ _KEEP_WHAT_WAS_SAID: Final = (AbortCycle, StopSession, Restarted, Parked)
 
 @define(eq=False)
 class _Response:
-    """The held-back text of a response."""
-
     effect_id: EffectId
     said: StreamedText
     thought: StreamedText

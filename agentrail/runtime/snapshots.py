@@ -54,7 +54,6 @@ def begun_effects(state: SessionState) -> tuple[EffectId, ...]:
 def make_snapshot(
     state: SessionState, tail: Tail, begun: tuple[EffectId, ...] | None = None
 ) -> StoredSnapshot:
-    """Create the snapshot of a session."""
     text = encode_session(state, begun=begun)
     config = state.data.config
     return StoredSnapshot(

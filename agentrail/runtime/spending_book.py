@@ -46,7 +46,6 @@ FindCode: TypeAlias = Callable[[str, SessionId], tuple[PluginFinder, Ask]]
 
 
 def where_defined(_scope: str, session_id: SessionId) -> tuple[PluginFinder, Ask]:
-    """Find the code of plugins where it was defined."""
     finder, watch = PluginFinder({}), QuietWatch(session_id, {})
     watch.find_others(finder)
     return finder, watch
@@ -82,8 +81,6 @@ class _Known:
 
 
 class SpendingBook:
-    """Usage of the sessions of one store."""
-
     def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
         """Start empty."""
         self._store = store
@@ -92,11 +89,9 @@ class SpendingBook:
         self._states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = OrderedDict()
 
     def find_code_with(self, find_code: FindCode) -> None:
-        """Change the source of plugin code from now on."""
         self._find_code = find_code
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
-        """Update the book, and return the usage of sessions."""
         found = tuple(self._sessions(scope))
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])
@@ -188,7 +183,6 @@ class SpendingBook:
 
 
 def _described(store: Store, stored: StoredSession) -> SessionSpending:
-    """Return the owner of a session, if it can be read."""
     told = SessionSpending(
         session_id=stored.session,
         root_id=stored.root,

@@ -13,7 +13,6 @@ _IN_NO_HURRY: Final = frozenset({effect_owners.OfInteraction, effect_owners.OfAg
 
 
 def stored_standing(state: SessionState) -> Standing:
-    """Return the stored status of a session."""
     data = state.data
     title = data.title or ""
     if state.ended:

@@ -64,19 +64,14 @@ MAX_BUGS: Final = 3
 
 
 class WriterClient(Protocol):
-    """A session whose records are written."""
-
-    def written(self, up_to: int) -> None:
-        """Called when all records up to this number are durable."""
+    def written(self, up_to: int) -> None: ...
 
     def refused(self, error: AgentrailError) -> None:
         """Called when no more of its records will be accepted."""
 
-    def kept_waiting(self, error: StoreUnavailable) -> None:
-        """Called when the store is unavailable for now, with the error for callers."""
+    def kept_waiting(self, error: StoreUnavailable) -> None: ...
 
-    def standing(self) -> Standing:
-        """Return the status of the session after its last record."""
+    def standing(self) -> Standing: ...
 
 
 @define(eq=False)
@@ -93,14 +88,11 @@ class WriterJob:
     bugs: int = 0
 
     def append(self) -> Append:
-        """Return the request for the store."""
         return Append(records=tuple(self.records), standing=self.of.standing(), blobs=self.blobs)
 
 
 @frozen
 class StoreBug(Exception):
-    """A store raised an unexpected error."""
-
     said: str
 
 
@@ -129,13 +121,10 @@ class _Call:
     error: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Store the exception of the function."""
         self.error = error
 
 
 class Writer:
-    """Writes the records of sessions to a store."""
-
     def __init__(self, store: Store, *, patience_seconds: float, outside: Outside | None = None) -> None:
         """Start with nothing to write."""
         self.store: Store = store
@@ -219,11 +208,9 @@ class Writer:
 
     @property
     def is_available(self) -> bool:
-        """Whether the store accepts records, as far as is known."""
         return self._unavailable is None
 
     def unavailable_error(self) -> StoreUnavailable:
-        """Return the error for callers while it does not."""
         return StoreUnavailable(
             f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble or 'it does not answer'}): "
             "nothing is acknowledged until it does; work can be stopped all the same. Try again later, with the same client_id"
@@ -455,7 +442,6 @@ class Leaving:
     """Effects that leave before the record of their step is durable.
 
     Attributes:
-        at_once: Effects to execute now, in order.
         taken_out: Effects of earlier steps that were stopped while they waited, and are never executed. An outcome that they
             owe is still owed.
     """
@@ -471,7 +457,6 @@ class HeldStep:
     """A step whose effects wait.
 
     Attributes:
-        before: State of the session before it.
         effects: In order. None in the place of a removed one.
         begun: Ids under which some of them can be found.
     """
@@ -515,7 +500,6 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """Number of waiting effects."""
         return sum(1 for _ in self._waiting())
 
     def _waiting(self) -> Iterator[Effect]:
@@ -581,7 +565,6 @@ class Outbox:
                 self._forget(step)
 
     def callers(self) -> Iterator[ReplyToCaller | Refuse]:
-        """Yield the waiting answers."""
         return (effect for effect in self._waiting() if isinstance(effect, ReplyToCaller | Refuse))
 
     def keep_what_is_told(self) -> None:
@@ -591,7 +574,6 @@ class Outbox:
         self._by_id.clear()
 
     def clear(self) -> None:
-        """Drop all effects."""
         for step in self._steps:  # one of them may be leaving
             step.effects[:] = [None] * len(step.effects)
         self._steps.clear()
@@ -639,7 +621,6 @@ class Outbox:
 
 
 def _begins(effect: Any) -> EffectId:
-    """Return the id under which a started effect can be stopped."""
     effect_id: EffectId = effect.effect_id if type(effect) is not StartStream else effect.request.attempt
     if type(effect) is SpawnChild and effect.wish is not None:
         return effect.wish.effect_id  # the tool that requests it: it ends with that tool

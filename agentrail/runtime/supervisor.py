@@ -660,7 +660,6 @@ class SessionSupervisor:
             raise AlreadyStarted(message, handle=Session(known))
 
     def _known(self, key: str) -> SessionCell | None:
-        """Return the cell of a live or hibernated session, or None."""
         entry = self._shared.live(key)
         if entry is not None:
             return entry.cell
@@ -745,7 +744,6 @@ class SessionSupervisor:
                 await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _dismiss(self, entry: SessionEntry, task_group: TaskGroup) -> None:
-        """Wait for the work of an incarnation, up to the time limit, and report the work that is left behind."""
         with cleanup_scope(DISMISS_WITHIN_SECONDS):
             await task_group.dismiss()
         key, incarnation = entry.cell.ports.key, entry.cell.state.data.incarnation
@@ -786,7 +784,6 @@ class SessionSupervisor:
         self._shared.nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
 
     def _note_parked(self, scope: str, session_id: SessionId, reason: str) -> None:
-        """Record that a session resumed from its journal is parked."""
         self._parked += 1
         self._shared.board.note_parked(
             SessionReport(
@@ -808,7 +805,6 @@ class SessionSupervisor:
         await self._retire(entry, f"parked: {crash}")
 
     def _close(self, entry: SessionEntry, reason: str) -> None:
-        """Wake everyone waiting on the session and release its id."""
         key = entry.cell.ports.key
         entry.cell.close(reason)
         # Otherwise it is recorded already, and the next session with this id may exist.
@@ -843,8 +839,6 @@ _FREE: Final = Price(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0)
 
 
 class OneCallModel:
-    """Built-in provider for a session with one call."""
-
     name = "one-call"
 
     def __init__(self, tool: str, arguments: JsonObject) -> None:
@@ -863,7 +857,6 @@ class OneCallModel:
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Request the call, once."""
         await trio.lowlevel.checkpoint()
         if self._has_asked or self._tool not in request.tools.names:
             message = f"there is no model to ask: this session was started for one call of {self._tool!r}"
@@ -928,7 +921,6 @@ async def run_call(session: Session, name: str) -> Ok | Error:
 
 
 def decide_call_outcome(end: Event, result: ToolResult | None, name: str) -> Ok | Error:
-    """Return the result of a call, given the end of its cycle and the published result."""
     if result is not None:  # also for a stopped call, whose result has the reason
         if result.is_error:
             return Error(text=result.text, details=result.details)

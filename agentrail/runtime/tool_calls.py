@@ -127,8 +127,6 @@ MAX_PROGRESS_BYTES: Final = 4_096
 
 
 class Progress:
-    """Progress texts of one call, on their way to its session."""
-
     __slots__ = ("_next_at", "_send", "_waiting")
 
     def __init__(self, send: Callable[[str], None]) -> None:
@@ -194,7 +192,6 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         crashed: Whether it raised, so that it may be retried.
         late: The tool's result although it had been stopped or had timed out.
-        ran: Whether the tool's code ran at all.
     """
 
     text: str
@@ -208,7 +205,6 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
-    """Run one attempt and return its end, whatever the tool does."""
     arguments = decide_arguments(effect)
     if arguments is None:
         return AttemptEnd(text=ARGUMENTS_CHANGED, is_error=True, ran=False)
@@ -300,7 +296,6 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
 
 
 def _without_words(images: tuple[Image, ...]) -> str:
-    """Describe a result that has no text."""
     if not images:
         return "[no output]"
     return "[1 image]" if len(images) == 1 else f"[{len(images)} images]"
@@ -363,7 +358,6 @@ def decide_exit(error: BaseException) -> str:
 
 
 def log_tool_crash(name: str, attempt: Attempt, error: BaseException) -> None:
-    """Log the traceback, which no model reads."""
     context = attempt.context
     what = (
         f"tool {name!r} crashed in call {context.call_id} of session {context.session_id}, "
@@ -373,7 +367,6 @@ def log_tool_crash(name: str, attempt: Attempt, error: BaseException) -> None:
 
 
 def decide_timeout(attempt: Attempt, *, late: AttemptEnd | None = None) -> AttemptEnd:
-    """Return the outcome of a timeout, including whether the tool may have taken effect."""
     text = f"Timed out after {attempt.timeout_seconds:g} s."
     if effect_class_of(attempt.tool) not in {"pure", "idempotent"}:
         text = f"{text} It may have taken effect; check before repeating."
@@ -416,7 +409,6 @@ class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         known: State of the session after the step that started it.
-        scope: Cancel scope of this call alone.
     """
 
     effect: RunTool
@@ -431,7 +423,6 @@ class RunningCall:
 
     Attributes:
         known: State of the session when the call started.
-        ports: Ports of the session.
     """
 
     __slots__ = (
@@ -543,7 +534,6 @@ class RunningCall:
 
     @property
     def commands(self) -> BackgroundCommands:
-        """Background commands of the session."""
         return self._calls.commands
 
     async def run_in_thread(self, function: Callable[[], T], *, abandonable: bool) -> T:
@@ -705,7 +695,6 @@ class ContextOfCall(ToolContext):
 
     @classmethod
     def of(cls, call: RunningCall) -> ToolContext:
-        """Create the context of a call."""
         context = cls.__new__(cls)
         _set(context, "_call", call)
         return context
@@ -771,7 +760,6 @@ class ToolCallRunner:
     """Runs the calls of one incarnation.
 
     Attributes:
-        ports: Ports of the session.
         pending_calls: Waiting callers of the session. A tool that calls its own session would wait for itself.
         task_group: Runs work that outlasts a step of a call, and delivers the reports of calls.
         files: Records the files that calls write. None for a session without a store.
@@ -809,7 +797,6 @@ class ToolCallRunner:
     async def run(
         self, began: BegunCall, processes: Processes, child_usages: list[ChildUsage]
     ) -> ToolFinished:
-        """Run one attempt at a call, and return the outcome of the effect."""
         started_at_ms = ended_at_ms = now_ms()
         effect, scope = began.effect, began.scope
         call: RunningCall | None = None

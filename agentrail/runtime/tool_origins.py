@@ -73,20 +73,17 @@ class GoneTool:
     effect_class: EffectClass = "once"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Return that it did not run, or that the outcome of the earlier attempt is unknown."""
         del arguments
         await trio.lowlevel.checkpoint()
         return Error(text=_UNKNOWN if ctx.attempt > 1 else _NOT_RUN)
 
     async def reconcile(self, operation_id: str, ctx: ToolContext) -> Unknown:
-        """Return that the outcome is unknown."""
         del operation_id
         await trio.lowlevel.checkpoint()
         return Unknown()
 
 
 def _place_of(tool: Tool) -> str:
-    """Return where its function or its class was defined."""
     function = call_guarded(lambda _: None, getattr, tool, "function", None)
     found: Any = function if hasattr(function, "__qualname__") else type(tool)
     return f"{found.__module__}:{found.__qualname__}"

@@ -78,11 +78,9 @@ class ToolThreads:
 
     @property
     def is_full(self) -> bool:
-        """Return whether too many are left behind for another one to start."""
         return len(self.statistics().left_behind) >= MAX_LEFT_BEHIND
 
     def statistics(self) -> ThreadStatistics:
-        """Return their numbers."""
         jobs = tuple(self._jobs)
         left_behind = tuple(job.name for job in jobs if job.scope.cancel_called)
         return ThreadStatistics(running=len(jobs), left_behind=left_behind)

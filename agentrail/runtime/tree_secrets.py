@@ -50,7 +50,6 @@ class Withheld:
         return f"Withheld({len(self._values)} values)"
 
     def learn(self, held: Mapping[str, Any]) -> None:
-        """Add each `Secret` in data, at any depth."""
         if held:
             self._take([secret.reveal() for secret in secrets_in(held)])
 
@@ -66,7 +65,6 @@ class Withheld:
             self._take(held)
 
     def replaced(self, text: str) -> str:
-        """Return a text without known secrets."""
         return text if self.known is None else self.known.replaced(text)
 
     def in_value(self, value: Any) -> Any:

@@ -39,8 +39,6 @@ _OVERWRITE_PAUSE_SECONDS: Final = 0.5
 
 
 class UserErasure:
-    """Erases the data of users."""
-
     def __init__(
         self,
         shared: Shared,

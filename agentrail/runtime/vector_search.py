@@ -50,23 +50,15 @@ class VectorSource(Protocol):
     """Source of packed vectors. See `EmbedderEdge`."""
 
     @property
-    def name(self) -> str:
-        """Its name, for messages."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def kind(self) -> str:
-        """The kind of its vectors."""
-        ...
+    def kind(self) -> str: ...
 
-    async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
-        """Return the packed vector of each text, in order."""
-        ...
+    async def vectors_of(self, texts: Sequence[str]) -> list[bytes]: ...
 
 
 class Meanings:
-    """Shared access to one embedder for all sessions of a supervisor."""
-
     def __init__(self, source: VectorSource, start: StartTask) -> None:
         """Set the embedder."""
         self.kind: str = source.kind
@@ -137,7 +129,6 @@ class Meanings:
             del self._at_work[key]
 
     async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        """Compute one batch, and return the number of missing vectors."""
         rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
         if not rows:
             return 0
