@@ -21,7 +21,7 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
         schema.FileForm: ("Top of the file", "", None),
         schema.DefaultsForm: (
             "`[defaults]`",
-            "What holds for each agent that does not say it, and where no agent is named.",
+            "Defaults for every agent, and for sessions without one.",
             SessionOptions,
         ),
         schema.AgentForm: (
@@ -89,7 +89,14 @@ def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[objec
         inherited = (
             {one.name for one in attrs.fields(schema.DefaultsForm)} if form is schema.AgentForm else set()
         )
-        lines += [f"## {title}", "", said or summary(form), "", "| key | type | meaning |", "|---|---|---|"]
+        lead = said or summary(form)
+        if form is schema.DefaultsForm:
+            lead += (
+                " Keys without a meaning here are [options of a session](session.md#options-of-a-session)."
+            )
+            options = dict(fields_in(SessionOptions))
+            meanings = {name: "" if options.get(name) == text else text for name, text in meanings.items()}
+        lines += [f"## {title}", "", lead, "", "| key | type | meaning |", "|---|---|---|"]
         for name in (one.name for one in attrs.fields(form) if one.name not in inherited):
             takes = type_as_written(get_type_hints(form)[name])
             lines.append(
@@ -110,13 +117,13 @@ def _kinds(hint: Any) -> Iterator[str]:
         for one in arguments:
             yield from () if one is type(None) else _kinds(one)
     elif origin is Literal:
-        yield from (f"`{one!r}`".replace("'", '"') for one in arguments)
+        yield ", ".join(f"`{one!r}`".replace("'", '"') for one in arguments)
     elif origin is tuple:
-        yield f"a list of {_plural(arguments[0])}"
+        yield f"list of {_plural(arguments[0])}"
     elif origin is not None and issubclass(origin, Mapping):
-        yield f"a table of {_plural(arguments[1])}"
+        yield f"table of {_plural(arguments[1])}"
     else:
-        yield _NAMES.get(hint) or "a table"
+        yield _NAMES.get(hint) or "table"
 
 
 def _plural(hint: Any) -> str:
@@ -129,14 +136,14 @@ def _plural(hint: Any) -> str:
 
 _NAMES: Final[Mapping[Any, str]] = MappingProxyType(
     {
-        str: "text",
-        int: "a whole number",
-        float: "a number",
-        bool: "`true` or `false`",
-        schema.SecretForm: "a secret",
+        str: "string",
+        int: "integer",
+        float: "number",
+        bool: "boolean",
+        schema.SecretForm: "secret",
     }
-    | {schema.PromptForm: "text or a table"}
+    | {schema.PromptForm: "string or table"}
 )
 _PLURALS: Final[Mapping[Any, str]] = MappingProxyType(
-    {str: "texts", int: "whole numbers", Any: "any values", schema.HeaderForm: "texts or secrets"}
+    {str: "strings", int: "whole numbers", Any: "any values", schema.HeaderForm: "strings or secrets"}
 )

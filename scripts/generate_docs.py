@@ -250,7 +250,7 @@ def openapi_page() -> str:
 
 
 def signals_page() -> str:
-    """Every signal with its fields, and every effect with the names of its fields."""
+    """Every signal with its fields, and every effect. Only the shell reads the fields of effects."""
     shared = shared_fields(get_args(Signal))
     lines = [
         "# Signals and effects",
@@ -270,8 +270,7 @@ def signals_page() -> str:
         lines += [f"### `{member.__name__}`", "", summary(member), "", *field_lines(member, shared.items())]
     lines += ["## Effects", ""]
     for member in get_args(Effect):
-        names = ", ".join(f"`{name}`" for name, _ in fields_in(member))
-        lines += [f"### `{member.__name__}`", "", summary(member), "", f"Fields: {names}.", ""]
+        lines += [f"### `{member.__name__}`", "", summary(member), ""]
     return "\n".join(lines)
 
 

@@ -25,7 +25,10 @@ from agentrail.gateway.socket_frames import (
     WatchRows,
 )
 from agentrail.gateway.sse_frames import ContextUse, DoneReason, StreamEnd
+<<<<<<< HEAD
 from agentrail.wire.form_fields import SnapshotForm
+=======
+>>>>>>> 640e1086 (docs: shorten the wire, configuration and glossary, correct the coding page)
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (
     PROTOCOL,
@@ -77,7 +80,10 @@ def stream_lines() -> Iterator[str]:
         *struct_rows(ContextUse),
         "",
     )
-    yield from ("Fields of `snapshot`:", "", *snapshot_rows(), "")
+    yield from (
+        "A `snapshot` has the fields of [SnapshotForm](routes.md#snapshotform), with the last 50 messages. Earlier ones are at `GET /sessions/{id}/messages`.",
+        "",
+    )
 
 
 STREAMS: Final = """
@@ -245,33 +251,6 @@ SOCKET: Final = f"""
 - **Repeated commands** with the same `client_id` return the receipt of the first."""
 
 COMMANDS: Final = """**A command** is named after a method of `Session`, with `id`, `session_id` and its fields. A command with a route has the fields of its body, query and path, and the same result. Commands of one session run in order, except those that read, stop or decide."""
-
-
-def snapshot_rows() -> Iterator[str]:
-    """The fields of a snapshot, whose schema is on the page of routes."""
-    yield from ("| field | meaning |", "|---|---|")
-    for field in msgspec.structs.fields(SnapshotForm):
-        yield f"| `{field.name}` | {SNAPSHOT[field.name]} |"
-
-
-SNAPSHOT: Final[Mapping[str, str]] = {
-    "seq": "the number after which events follow",
-    "status": "[status](routes.md#status) of the session: phase, model, running calls, pending decisions",
-    "queued": "queued prompts",
-    "todos": "the todo list",
-    "text": "the text of the running response so far",
-    "messages": "the last 50 messages",
-    "before": "number of earlier messages, available from `GET /sessions/{id}/messages`",
-    "title": "the title by the model, or null",
-    "agent_id": "the profile, or null",
-    "first_words": "the first message, up to 80 characters, if known",
-    "first_seq": "the number of the first readable event, if known",
-    "children": "its sub-agents",
-    "live": "uncommitted text with its attempt, or null",
-    "context": "usage of the model's context window",
-    "effects": "the effect class of each tool. Others are `once`",
-    "metadata": "metadata from its creation, if any",
-}
 
 
 def struct_rows(struct: type) -> Iterator[str]:

@@ -58,7 +58,7 @@ def blocks():
 
 def typed_in(screen):
     """What a person typed there: behind a prompt, and behind a question."""
-    found = re.findall(r"^(?:> |approve\? |  write_file \S+\? )(.+)$", screen, re.MULTILINE)
+    found = re.findall(r"^(?:> |approve\? |  write_file \S+\? |  shell .+\? )(.+)$", screen, re.MULTILINE)
     return "".join(f"{line}\n" for line in found)
 
 
