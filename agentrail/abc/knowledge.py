@@ -67,7 +67,7 @@ def check_summary(summary: object) -> str:
     ):
         raise OptionError(
             [
-                f"{summary!r:.80} is no line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} characters that can be printed"
+                f"{summary!r:.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} characters that can be printed"
             ]
         )
     return summary

@@ -119,11 +119,6 @@ def head_of(scope: Mapping[str, Any]) -> CallHead:
     )
 
 
-def with_token(head: CallHead, token: str) -> CallHead:
-    """Return a head with this token: the one from the `hello` of a WebSocket."""
-    return attrs.evolve(head, headers=MappingProxyType({**head.headers, "authorization": f"Bearer {token}"}))
-
-
 # --- hosts and origins
 
 

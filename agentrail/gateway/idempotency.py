@@ -87,7 +87,7 @@ class CommandMemory:
         known = self._named.get(key)
         if known is None:
             if self._at_work.get(owner, 0) >= MAX_AT_WORK_OF_EACH:
-                message = f"{MAX_AT_WORK_OF_EACH} commands of this caller are at work, more are not: wait for replies"
+                message = f"{MAX_AT_WORK_OF_EACH} commands of this caller are running, which is the limit; wait for replies"
                 raise CallRefused(error_answer("too_many_requests", message))
             known = self._named[key] = _Named(digest=digest)
             self._of_each.setdefault(owner, OrderedDict())[key] = None

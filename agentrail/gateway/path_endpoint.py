@@ -580,7 +580,7 @@ class PathEndpoint:
             except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
                 if what_travels(raised) is not None:
                     raise
-                LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)
+                LOGGER.warning("cannot notify a session that its caller left: %s", type(raised).__name__)
 
 
 class UnknownPath(PathEndpoint):

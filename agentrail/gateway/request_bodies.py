@@ -230,8 +230,3 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     CancelBody,
 )
 """The body of each route that has one."""
-
-
-def described_bodies() -> dict[str, Any]:
-    """Return the JSON Schema of each body by class name, for the OpenAPI document."""
-    return msgspec.json.schema_components(BODIES, ref_template="#/components/schemas/{name}")[1]

@@ -127,7 +127,7 @@ def _read_long(text: bytes, at: int, end: int) -> str:
         while at < cut < end and text[cut] in _CONTINUES:
             cut -= 1
         if cut == at:
-            message = "no JSON: a long text has an escape or a byte in it that is none"
+            message = "no JSON: a long text contains an invalid escape or byte"
             raise Misfit(message)
         pieces.append(str(read_json(b'"%b"' % text[at:cut])))
         at = cut
@@ -454,7 +454,9 @@ def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None
 
 
 def _refuse_what_is_beside(limits: Limits) -> NoReturn:
-    message = f"the body has more than {limits.max_body_bytes:,} bytes beside the contents of its attachments"
+    message = (
+        f"the body has more than {limits.max_body_bytes:,} bytes without the contents of its attachments"
+    )
     refuse_call("too_large", message)
 
 
@@ -537,7 +539,7 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
         pieces.append(base64.b64decode(text[at:].encode("ascii"), validate=True))
         return b"".join(pieces)
     except (binascii.Error, ValueError):
-        message = f"attachments[{place}].base64 is no base64: expected A-Z a-z 0-9 + / in groups of four, padded with ="
+        message = f"attachments[{place}].base64 is not base64: expected A-Z a-z 0-9 + / in groups of four, padded with ="
         raise CallRefused(error_answer("attachment_invalid", message, more={"index": place})) from None
 
 

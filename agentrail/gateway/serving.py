@@ -308,7 +308,7 @@ async def open_listeners(
             permission is denied.
     """
     if not 0 <= port <= _MAX_PORT:  # the system would use the port modulo 65,536
-        raise OptionError([f"--port {port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free"])
+        raise OptionError([f"--port {port} is not a port: expected 0 to {_MAX_PORT}, 0 for one that is free"])
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
     except (OSError, UnicodeError) as error:

@@ -1,13 +1,10 @@
 """Bodies of socket commands without an equivalent HTTP route, as structs. Pure values. See `bodies` for the others."""
 
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from agentrail.gateway.request_bodies import AbortBody, ChatBody
 from agentrail.messages import FileRef, Image, Text
 from agentrail.structs import Value
-from agentrail.wire.operations import DeclineBody, GoOnBody, ReceiptBody, StateAtBody, StopBody
 
 
 class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
@@ -86,18 +83,3 @@ class RewindCommandBody(Value, frozen=True, kw_only=True):
     files: bool = False
     force: bool = False
     dry: bool = False
-
-
-COMMAND_BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
-    PromptCommandBody,
-    GoOnBody,
-    ReceiptBody,
-    AbortCommandBody,
-    DeclineBody,
-    AnswerBody,
-    ForkCommandBody,
-    RewindCommandBody,
-    StateAtBody,
-    StopBody,
-)
-"""The body of each command that has its own."""

@@ -474,9 +474,7 @@ class OpenSocket:
                 nursery.start_soon(self._watch_rows, frame, principal, watching)
             case CommandFrame():
                 if self._at_work >= MAX_AT_WORK:
-                    message = (
-                        f"{MAX_AT_WORK} commands of this socket are at work, more are not: wait for replies"
-                    )
+                    message = f"{MAX_AT_WORK} commands of this socket are running, which is the limit; wait for replies"
                     raise FrameRefused(error_answer("too_many_requests", message), frame.id)
                 self._at_work += 1
                 known = self.commands[frame.name]

@@ -207,7 +207,7 @@ class Sockets:
             return self._gateway.take_place(SessionOwner.of(principal))
         place = self._unknown.take(network_of(head.peer))
         if not isinstance(place, OpenPlace):
-            message = "too many sockets are open that have not said who calls"
+            message = "too many sockets are open without authentication"
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
         return place
 

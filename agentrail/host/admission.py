@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from agentrail.commands import (
     CommandAnswer,
@@ -19,7 +19,6 @@ from agentrail.commands import (
     CommandRow,
     read_typed,
 )
-from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -34,14 +33,13 @@ from agentrail.errors import (
     WebhooksOff,
 )
 from agentrail.host.agent_profiles import check_metadata
-from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
+from agentrail.host.attachments import check_attachments, digest_with_files
 from agentrail.host.hook_payloads import (
     ChatRequest,
     ChatRequestContext,
     HandledResponse,
     MessageKind,
     Principal,
-    RequestKind,
 )
 from agentrail.host.host_sessions import refuse_child
 from agentrail.host.identity import (
@@ -54,10 +52,9 @@ from agentrail.host.identity import (
 )
 from agentrail.host.plugin_chain import Intercepting
 from agentrail.host.quotas import Limits
-from agentrail.host.request_run import HostParts, IncomingMessage, RequestRun, WhenBusy
+from agentrail.host.request_run import HostParts, IncomingMessage, RequestRun, Sending
 from agentrail.host.requests import (
     HostRequest,
-    OnDisconnect,
     RequestRecord,
     RequestTrack,
     end_track,
@@ -74,7 +71,6 @@ from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
-from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.session_handle import Session
@@ -162,27 +158,6 @@ class CommandsOfHost:
 LOGGER: Final = Logger("agentrail.host")
 
 
-@frozen(kw_only=True)
-class Sending:
-    """How a message was sent.
-
-    Attributes:
-        when_busy: Handling if its session is busy.
-        on_disconnect: Handling if its caller disconnects.
-        webhook: Address notified of its end. None: the host's own address, if any.
-    """
-
-    message_kind: MessageKind
-    kind: RequestKind
-    attachments: tuple[Attachment, ...] = ()
-    when_busy: WhenBusy = "queue"
-    on_disconnect: OnDisconnect
-    via: str | None = None
-    webhook: str | None = None
-    content: Blocks | None = None
-    settings: PromptSettings | None = None
-
-
 def _said(request: ChatRequest, sending: Sending) -> str:
     """Return the text that identifies a message under its name: its words, or all of its blocks."""
     return request.message if sending.content is None else encode_plain(sending.content).decode()
@@ -247,20 +222,12 @@ class Intake:
         incoming = IncomingMessage(
             request=request,
             owner=owner,
-            kind=sending.kind,
-            is_steer=sending.message_kind == "steer",
+            sending=sending,
             session_id=self._session_for(owner, request),
             facts=facts,
             agent_id=agent_id,
             request_id=mint_request_id(sending.kind),
             digest=await digest_with_files(_said(request, sending), sending.attachments, request.mode),
-            attachments=sending.attachments,
-            when_busy=sending.when_busy,
-            on_disconnect=sending.on_disconnect,
-            via=sending.via,
-            webhook=sending.webhook or "",
-            content=sending.content,
-            settings=sending.settings,
             started_at_ms=now_ms(),
         )
         if request.client_id is None:
@@ -317,7 +284,7 @@ class Intake:
                 request_id=request_id,
                 session_id=incoming.session_id,
                 agent_id=incoming.agent_id,
-                kind=kind_of_request(request_id) or incoming.kind,
+                kind=kind_of_request(request_id) or incoming.sending.kind,
                 seq=receipt.seq,
                 context_window=window,
             )
@@ -331,8 +298,8 @@ class Intake:
             session,
             receipt,
             track,
-            kind=incoming.kind,
-            on_disconnect=incoming.on_disconnect,
+            kind=incoming.sending.kind,
+            on_disconnect=incoming.sending.on_disconnect,
             is_repeat=True,
         )
 
@@ -378,7 +345,7 @@ class Intake:
                 await self._follow_watched(watch)
             except AgentrailError as error:
                 LOGGER.warning(
-                    "what becomes of request %s is not told in this process: %s", watch.request_id, error
+                    "this process cannot report the outcome of request %s: %s", watch.request_id, error
                 )
 
     async def _follow_watched(self, watch: WebhookWatch) -> None:
@@ -527,7 +494,7 @@ class Intake:
         """Return the owner of a message after checking its sender."""
         owner = self.owner_of(principal)
         if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
-            message = "the message names another tenant or user than the one that sends it: leave both out"
+            message = "the message names another tenant or user than its sender; omit both"
             raise PrincipalMismatch(message)
         check_names((("agent_id", request.agent_id or None), ("client_id", request.client_id)))
         return owner

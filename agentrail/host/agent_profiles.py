@@ -430,7 +430,7 @@ def check_metadata(metadata: object, limits: Limits) -> None:
         if len(canonical_json(thawed(metadata))) <= most:
             return
     message = (
-        f"metadata has more than {most:,} bytes as JSON: keep what is large where it is, and give its name"
+        f"metadata has more than {most:,} bytes as JSON: store large data elsewhere, and put its name here"
     )
     raise TooLarge(message)
 

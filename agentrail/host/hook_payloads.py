@@ -6,7 +6,7 @@ This module has no behaviour. Mutable field values are copies for one hook.
 import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import attrs
 from attrs import field, frozen
@@ -351,11 +351,11 @@ class Allow:
             return
         if not isinstance(given, Mapping):
             raise OptionError(
-                [f"input is {given!r:.200}: expected a JSON object, or None to run what was asked about"]
+                [f"input is {given!r:.200}: expected a JSON object, or None to run the original call"]
             )
         fault = not_json(given)
         if fault is not None:
-            raise OptionError([f"input is no JSON: {fault}"])
+            raise OptionError([f"input is not JSON: {fault}"])
 
 
 @frozen
@@ -376,8 +376,4 @@ class Deny:
         """
         given: Any = self.reason
         if not isinstance(given, str) or not given.strip():
-            raise OptionError([f"reason is {given!r:.200}: expected what the model is to read"])
-
-
-MESSAGE_KINDS: Final[tuple[str, ...]] = get_args(MessageKind)
-"""Ways in which a message can arrive."""
+            raise OptionError([f"reason is {given!r:.200}: expected text for the model"])

@@ -20,7 +20,7 @@ from agentrail.errors import (
     RequestUnknown,
 )
 from agentrail.frozen import EMPTY, thawed
-from agentrail.host.admission import CommandsOfHost, Intake, Sending, mint_session
+from agentrail.host.admission import CommandsOfHost, Intake, mint_session
 from agentrail.host.agent_profiles import ProfileContext, check_metadata
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import (
@@ -37,7 +37,7 @@ from agentrail.host.plugin_chain import HookRunner, PluginOrder
 from agentrail.host.plugin_life import PluginLife
 from agentrail.host.quotas import DayBudgets
 from agentrail.host.readiness import CheckResult, Readiness
-from agentrail.host.request_run import HostParts, WhenBusy
+from agentrail.host.request_run import HostParts, Sending, WhenBusy
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,

@@ -573,7 +573,7 @@ class HookRunner:
     def _leave_behind(self, walk: _Walk) -> None:
         walk.is_left_behind, walk.left_at = True, trio.current_time()
         if walk.is_telling:
-            LOGGER.error("on_plugin_error does not come back; it was told of %s", named(walk.plugin))
+            LOGGER.error("on_plugin_error does not return; it was called for %s", named(walk.plugin))
         else:
             self._stuck[walk] = None
 
@@ -662,7 +662,7 @@ class HookRunner:
             failure = chain.scrub(describe_bug(raised))
         if failure is not None:
             LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)
-            LOGGER.error("on_plugin_error failed as it was told of that: %s", failure)
+            LOGGER.error("on_plugin_error failed when called for that: %s", failure)
 
     def _seconds(self, plugin: HostPlugin, hook: str) -> float:
         return plugin.timeouts.get(hook, self._hook_seconds)

@@ -270,9 +270,7 @@ class OpenSessions(Generic[K]):
             if self.of(owner) >= self._max_of_each:
                 self._forget_ended(owner)
             if self.of(owner) >= self._max_of_each:
-                message = (
-                    f"{self._max_of_each} sessions are open, more are not: end one, or go on with one of them"
-                )
+                message = f"{self._max_of_each} sessions are open, which is the limit; end one, or continue one of them"
                 raise QuotaReached(message)
             self._ids.setdefault(owner, {})[session_id] = False
         try:
@@ -479,5 +477,5 @@ def _refusal(spent: BudgetOf, limits: Limits, day: datetime.date, at_ms: int) ->
     else:
         whose = f"the ${limits.cost_per_day_usd:.2f} that you have"
     wait_seconds = max(midnight_behind(day) - at_ms, 1_000) / 1000
-    message = f"{whose} for a day of UTC are spent: nothing was begun, cycles under way go on; try again after midnight"
+    message = f"{whose} for a day of UTC are spent: nothing was started, running cycles continue; try again after midnight"
     return DayBudgetSpent(message, retry_after_seconds=wait_seconds)

@@ -29,7 +29,7 @@ from agentrail.errors import (
 from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
-from agentrail.host.hook_payloads import ChatRequest, RequestContext, RequestKind, RequestOutcome
+from agentrail.host.hook_payloads import ChatRequest, MessageKind, RequestContext, RequestKind, RequestOutcome
 from agentrail.host.host_sessions import HostSessions
 from agentrail.host.identity import SessionOwner
 from agentrail.host.plugin_chain import Attaching, Hearing, HookRunner, PluginOrder
@@ -69,37 +69,45 @@ _NOT_STEERED: Final = "it does not let this session be steered"
 
 
 @frozen(kw_only=True)
+class Sending:
+    """How a message was sent.
+
+    Attributes:
+        when_busy: Handling if its session is busy.
+        on_disconnect: Handling if its caller disconnects.
+        webhook: Address notified of its end. None: the host's own address, if any.
+    """
+
+    message_kind: MessageKind
+    kind: RequestKind
+    attachments: tuple[Attachment, ...] = ()
+    when_busy: WhenBusy = "queue"
+    on_disconnect: OnDisconnect
+    via: str | None = None
+    webhook: str | None = None
+    content: Blocks | None = None
+    settings: PromptSettings | None = None
+
+
+@frozen(kw_only=True)
 class IncomingMessage:
     """A message that becomes a request.
 
     Attributes:
-        is_steer: Whether it goes into the running cycle, if there is one by then.
         session_id: Target session. Minted if none was given.
         facts: Known facts of that session. None if it must be created.
         agent_id: Id of the profile. Empty if none was named and there is no default.
         digest: SHA-256 of the sender's message.
-        when_busy: Handling if its session is busy.
-        on_disconnect: Handling if its caller disconnects.
-        webhook: URL notified of its end. Empty: the host's own URL, if any.
-        settings: Model settings for its cycle.
     """
 
     request: ChatRequest
     owner: SessionOwner
-    kind: RequestKind
-    is_steer: bool = False
+    sending: Sending
     session_id: SessionId
     facts: SessionFacts | None
     agent_id: str
     request_id: str
     digest: str
-    attachments: tuple[Attachment, ...] = ()
-    when_busy: WhenBusy = "queue"
-    on_disconnect: OnDisconnect = "continue"
-    via: str | None = None
-    webhook: str = ""
-    content: Blocks | None = None
-    settings: PromptSettings | None = None
     started_at_ms: int
 
 
@@ -246,7 +254,7 @@ class RequestRun:
             return await sessions.open(incoming.facts, incoming.owner)
         except SessionNotFound:
             # Deleted since the lookup: a caller that may create it gets a new session, as for any unknown id.
-            if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:
+            if self._profile is None or incoming.sending.kind == "prompt":
                 raise
             session, self._is_new = await sessions.create(self._profile, context)
             return session
@@ -265,10 +273,10 @@ class RequestRun:
         """Write the files of the message into the workspace, and put the handlers' text before the message."""
         incoming, parts = self.incoming, self._parts
         said = incoming.request.message
-        if not incoming.attachments:
+        if not incoming.sending.attachments:
             return said
         await parts.sessions.check_takes_files(self._profile, self._context())
-        files = await parts.uploads.write(session, incoming.attachments)
+        files = await parts.uploads.write(session, incoming.sending.attachments)
         chain = Attaching(parts.order, files)
         await parts.runner.run(chain)
         return message_of_files(chain.message(said), files)
@@ -276,25 +284,28 @@ class RequestRun:
     async def _send(self, session: Session, text: str) -> MessageReceipt:
         """Deliver the message to the session."""
         incoming = self.incoming
-        is_steer = incoming.is_steer or incoming.when_busy == "steer"
+        is_steer = "steer" in (incoming.sending.message_kind, incoming.sending.when_busy)
         if is_steer:
             steered = await session.steer(
-                text, client_id=incoming.request.client_id, via=incoming.via, request_id=incoming.request_id
+                text,
+                client_id=incoming.request.client_id,
+                via=incoming.sending.via,
+                request_id=incoming.request_id,
             )
             if steered.status == "rejected_by_plugin":
                 raise PromptRefused(_NOT_STEERED)
             return steered
-        if incoming.when_busy == "refuse" and (await session.status()).phase != "idle":
+        if incoming.sending.when_busy == "refuse" and (await session.status()).phase != "idle":
             raise busy(incoming.session_id)
         receipt = await session.prompt(
-            text if incoming.content is None else incoming.content,
+            text if incoming.sending.content is None else incoming.sending.content,
             client_id=incoming.request.client_id,
-            via=incoming.via,
+            via=incoming.sending.via,
             request_id=incoming.request_id,
             digest=incoming.digest,
-            settings=incoming.settings,
+            settings=incoming.sending.settings,
         )
-        if incoming.when_busy == "refuse" and receipt.queued:  # another message was faster
+        if incoming.sending.when_busy == "refuse" and receipt.queued:  # another message was faster
             await session.abort("the session is busy", ref=receipt.ref, wait=False)
             raise busy(incoming.session_id)
         return receipt
@@ -308,7 +319,7 @@ class RequestRun:
             session_id=session.session_id,
             request_id=self.incoming.request_id,
             agent_id=self._agent_id,
-            url=self.incoming.webhook,
+            url=self.incoming.sending.webhook or "",
         )
         await self._parts.delivery.watch(self._watch_made)
 
@@ -321,7 +332,7 @@ class RequestRun:
             request_id=self.incoming.request_id,
             session_id=session.session_id,
             agent_id=self._agent_id,
-            kind=self.incoming.kind,
+            kind=self.incoming.sending.kind,
             seq=receipt.seq,
             context_window=None if self._profile is None else self._profile.context_window,
         )
@@ -336,8 +347,8 @@ class RequestRun:
             session,
             receipt,
             track,
-            kind=self.incoming.kind,
-            on_disconnect=self.incoming.on_disconnect,
+            kind=self.incoming.sending.kind,
+            on_disconnect=self.incoming.sending.on_disconnect,
         )
         self.decided.set()
         self._on_decided()
@@ -394,7 +405,7 @@ class RequestRun:
             return
         incoming = self.incoming
         context = RequestContext(
-            kind=incoming.kind,
+            kind=incoming.sending.kind,
             tenant_id=incoming.owner.tenant_id,
             user_id=incoming.owner.user_id,
             session_id=incoming.session_id,

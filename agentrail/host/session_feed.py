@@ -188,7 +188,9 @@ class SessionFeed(RowFeed):
         try:
             past = await self._host_sessions.supervisor.stored_state(one.session_id, scope=self.tenant_id)
         except AgentrailError as error:
-            LOGGER.info("what waits in session %s cannot be read: %s", one.session_id, error)
+            LOGGER.info(
+                "cannot read pending approvals and questions of session %s: %s", one.session_id, error
+            )
             return
         row = self.sessions.rows.get(one.session_id)
         if row is not None and row.phase in (ASLEEP, ENDED):

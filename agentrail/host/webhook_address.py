@@ -13,7 +13,7 @@ def read_address(url: str, allowed: AllowedPlaces) -> WebAddress:
     if address.origin in allowed.origins:
         return address
     if address.scheme != "https":
-        message = "it is not https, and what is sent there could be read on its way"
+        message = "it is not https, so others could read the message on its way"
         raise AddressRefused(message)
     if address.host in allowed.hosts:
         return address

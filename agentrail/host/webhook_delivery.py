@@ -497,7 +497,7 @@ class WebhookDelivery:
             # A boundary: a failing store is retried, even if the cause is a bug in it.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
-                LOGGER.warning("what is owed to webhooks is not written: %s", describe_bug(raised))
+                LOGGER.warning("cannot store pending webhooks: %s", describe_bug(raised))
                 self._changes = {**changes, **self._changes}
                 await trio.sleep(pause)  # noqa: ASYNC102 - nothing is cancelled here
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

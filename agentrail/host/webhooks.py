@@ -119,9 +119,7 @@ class Webhooks:
             try:
                 read_address(given, allowed)
             except AddressRefused as error:
-                raise OptionError(
-                    [f"url of webhooks: {error}; `allow` lists what may be all the same"]
-                ) from None
+                raise OptionError([f"url of webhooks: {error}; `allow` lists the exceptions"]) from None
         return allowed
 
     def secrets_of(self, tenant_id: str) -> tuple[bytes, ...]:

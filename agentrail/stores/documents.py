@@ -268,7 +268,7 @@ def _text_of(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"it is no UTF-8 from byte {error.start:,} on: save it as UTF-8"
+        message = f"it is not UTF-8 from byte {error.start:,} on: save it as UTF-8"
         raise UnreadDocument(message) from None
     if "\0" in text:
         message = "it has bytes of zero, which no text has"

@@ -127,14 +127,14 @@ def _read(path: Path) -> str:
         raise
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise _no_notes(path, "it is no file")
+            raise _no_notes(path, "it is not a file")
         data = opened.read(_MAX_READ + 1)
     if len(data) > _MAX_READ:
         raise _no_notes(path, f"it has more than {_MAX_READ:,} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise _no_notes(path, "it is no UTF-8") from error
+        raise _no_notes(path, "it is not UTF-8") from error
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -170,6 +170,6 @@ def _make_directories(top: Path, folder: Path) -> None:
 
 def _no_notes(path: Path, reason: str) -> NotAStore:
     message = (
-        f"{os.fspath(path)!r} can be no notes: {reason}; nothing in it was touched. Mend it, or move it away"
+        f"{os.fspath(path)!r} cannot be notes: {reason}; nothing in it was touched. Mend it, or move it away"
     )
     return NotAStore(message)

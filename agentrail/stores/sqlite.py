@@ -165,7 +165,7 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
         return Look(is_there=True, is_damaged=True)
     what = "it is no database of SQLite" if found is None else f"its application id is {found:#010x}"
     message = (
-        f"{os.fspath(path)!r} is no store of agentrail: {what}, expected {APPLICATION_ID:#010x}; "
+        f"{os.fspath(path)!r} is not a store of agentrail: {what}, expected {APPLICATION_ID:#010x}; "
         "nothing in it was touched. Name another file, or none for the one in the data directory"
     )
     raise NotAStore(message)

@@ -190,7 +190,7 @@ def translated(path: Path) -> Iterator[None]:
         raise StoreUnavailable(message) from error
     except tuple(_TROUBLE) as error:
         reason = next(text for kind, text in _TROUBLE.items() if isinstance(error, kind))
-        message = f"the store {os.fspath(path)!r} cannot be used now: {reason} ({error}); sessions go on when it can"
+        message = f"the store {os.fspath(path)!r} cannot be used now: {reason} ({error}); sessions continue when it can"
         raise StoreUnavailable(message) from error
 
 

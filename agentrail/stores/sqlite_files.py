@@ -161,7 +161,7 @@ def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:
     if writer is not None:
         at = datetime.datetime.fromtimestamp(writer.since_ms / 1000, datetime.UTC)
         by, since = f"process {writer.pid}", f" since {at:%Y-%m-%d %H:%M:%S} UTC"
-    message = f"the store {os.fspath(store)!r} is written by {by}{since}: read-only commands work beside it; to write, stop it first"
+    message = f"the store {os.fspath(store)!r} is written by {by}{since}: read-only commands work meanwhile; to write, stop it first"
     return StoreInUse(message, pid=None if writer is None else writer.pid)
 
 

@@ -40,9 +40,7 @@ def open_store(name: str, data_directory: Path | None, *, read_only: bool = Fals
     if path is None:
         if read_only:
             raise OptionError(
-                [
-                    "store is 'memory:', which holds nothing that could be read: name a file, as in 'sqlite:PATH'"
-                ]
+                ["store is 'memory:', which stores nothing to read; name a file, as in 'sqlite:PATH'"]
             )
         return MemoryStore()
     # Imported only if needed: loading SQLite costs more than all the rest of a small program.

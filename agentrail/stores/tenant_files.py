@@ -240,7 +240,7 @@ class TenantFile:
         found, version = connection.pragma("application_id"), connection.pragma("user_version")
         path, what = os.fspath(self.path), self._schema.what
         if found != self._schema.application_id:
-            message = f"{path!r} is no file of {what}: its application id is {found:#010x}, expected {self._schema.application_id:#010x}; nothing in it was touched"
+            message = f"{path!r} is not a file of {what}: its application id is {found:#010x}, expected {self._schema.application_id:#010x}; nothing in it was touched"
             raise NotAStore(message)
         if version > self._schema.version:
             message = f"the file of {what} {path!r} has tables of version {version}, and this agentrail knows up to {self._schema.version}: nothing in it was touched. Use the newer agentrail that made it"

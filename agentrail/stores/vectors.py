@@ -21,9 +21,6 @@ from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 MAX_CACHED_BYTES: Final = 128 << 20
 """Limit on vectors in memory per store, in bytes. A larger part is read again for each search."""
 
-NUMBER_BYTES: Final = 4
-"""Size of a float32."""
-
 
 def vector_tables(rows: str) -> str:
     """Return the tables for the vectors of another table. Deleting a row also deletes its vector."""

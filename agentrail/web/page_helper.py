@@ -182,7 +182,7 @@ def read_text(content: bytes, job: dict[str, str]) -> dict[str, object]:
     """Return plain text as it is."""
     text = decoded(content, job["charset"])
     if "\0" in text:
-        message = "it is no text: it has bytes of zero"
+        message = "it is not text: it contains zero bytes"
         raise UnreadableBytes(message)
     return {"pages": [text], "reader": "text"}
 
@@ -224,7 +224,7 @@ def read_pdf(content: bytes, _job: dict[str, str]) -> dict[str, object]:
     try:
         title, pages = _pages_of(content)
     except Exception as error:  # noqa: BLE001 - whatever a parser says of a stranger's document
-        message = f"it is no PDF that can be read ({type(error).__name__})"
+        message = f"it is not a readable PDF ({type(error).__name__})"
         raise UnreadableBytes(message) from None
     if pages is None:
         message = "it is encrypted: save it without a password"

@@ -68,12 +68,12 @@ class WebRules:
     def __attrs_post_init__(self) -> None:
         """Validate the rules."""
         faults = [
-            f"{one!r:.40} is no port: expected a whole number from 1 to {_MAX_PORT}"
+            f"{one!r:.40} is not a port: expected a whole number from 1 to {_MAX_PORT}"
             for one in sorted(self.ports, key=repr)
             if type(one) is not int or not 0 < one <= _MAX_PORT
         ]
         if self.proxy and not re.fullmatch(r"https?://[!-~]+", self.proxy):
-            faults.append("the proxy is no address: expected http://host:port")
+            faults.append("the proxy is not an address: expected http://host:port")
         if faults:
             raise OptionError(faults)
 
@@ -102,7 +102,7 @@ def read_domain(name: Any) -> str:
         except AddressRefused:
             pass
     raise OptionError(
-        [f"{name!r:.80} is no domain: expected such as 'example.com', without https:// and path"]
+        [f"{name!r:.80} is not a domain: expected such as 'example.com', without https:// and path"]
     )
 
 
@@ -163,7 +163,7 @@ def _plain_url(text: str) -> str:
     given = text.strip()
     found = _PARTS.fullmatch(given)
     if found is None:
-        message = f"{given[:80]!r} is no address: expected https://host/path"
+        message = f"{given[:80]!r} is not an address: expected https://host/path"
         raise AddressRefused(message)
     if found["scheme"].lower() not in USUAL_PORTS:
         message = f"{found['scheme'][:20]}: is not fetched, https: is"
@@ -172,7 +172,7 @@ def _plain_url(text: str) -> str:
         message = "it has a space, a backslash or a control character in it: write those with %"
         raise AddressRefused(message)
     if "@" in found["place"]:
-        message = "it has a user in front of its host: leave that out"
+        message = "it has a user before its host; remove it"
         raise AddressRefused(message)
     host, port = _host_and_port(found["place"])
     target = quote(found["target"], safe=_SAFE, errors="replace")
@@ -204,5 +204,5 @@ def _ascii_host(host: str) -> str:
         # UTS 46 maps the full stops of other scripts to ours.
         return idna.encode(host, uts46=True, std3_rules=True).decode()
     except (idna.IDNAError, UnicodeError):
-        message = "its host is no name that IDNA knows"
+        message = "its host is not a valid IDNA name"
         raise AddressRefused(message) from None

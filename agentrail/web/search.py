@@ -76,7 +76,7 @@ async def search_web(
     try:
         found = [_hit(one) for one in engine.read(json.loads(fetched.content))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, TooDeep):
-        message = f"{engine.name} gave an answer that is none of a search: is its address right?"
+        message = f"{engine.name} did not answer like a search engine; check its address"
         raise FetchFailed(message) from None
     hits = {one.url: one for one in reversed(found) if one is not None}
     return tuple(reversed(hits.values()))[:max_results]

@@ -196,7 +196,7 @@ def _read_origin(entry: str) -> tuple[str, str, int]:
 
 def _no_place(entry: object) -> str:
     return (
-        f"{entry!r:.120} is no place: expected a network such as '10.1.0.0/16', a host such as 'hooks.example', "
+        f"{entry!r:.120} is not a place: expected a network such as '10.1.0.0/16', a host such as 'hooks.example', "
         "or an origin such as 'http://127.0.0.1:9000'"
     )
 
@@ -209,7 +209,7 @@ def split_url(url: str) -> WebAddress:
     found = _URL.fullmatch(url) if len(url) <= MAX_WEB_URL_CHARACTERS else None
     if found is None:
         message = (
-            f"it is no address of at most {MAX_WEB_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
+            f"it is not an address of at most {MAX_WEB_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
             "all else with %, and no #"
         )
         raise AddressRefused(message)
@@ -218,7 +218,7 @@ def split_url(url: str) -> WebAddress:
         message = "it is not https"
         raise AddressRefused(message)
     if "@" in found["place"]:
-        message = "it has a user in front of its host: leave that out"
+        message = "it has a user before its host; remove it"
         raise AddressRefused(message)
     place = _PLACE.fullmatch(found["place"])
     if place is None:
@@ -227,7 +227,7 @@ def split_url(url: str) -> WebAddress:
     host, ip = read_host(place["host"], "its host")
     port = USUAL_PORTS[scheme] if place["port"] is None else int(place["port"])
     if not 0 < port <= _MAX_PORT:
-        message = f"{port} is no port"
+        message = f"{port} is not a port"
         raise AddressRefused(message)
     target = found["target"]
     return WebAddress(
@@ -253,10 +253,10 @@ def read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
             four = ipaddress.IPv4Address(host)
             return str(four), four
     except ValueError:
-        message = f"{shown} is no IP address in its usual form"
+        message = f"{shown} is not an IP address in its usual form"
         raise AddressRefused(message) from None
     if not _NAME.fullmatch(host):
-        message = f"{shown} is no name of a host"
+        message = f"{shown} is not a host name"
         raise AddressRefused(message)
     return host, None
 
@@ -279,7 +279,7 @@ def judge_found(
         try:
             ip = ipaddress.ip_address(one)
         except ValueError:
-            message = f"{address.host} leads to something that is no IP address"
+            message = f"{address.host} resolves to something other than an IP address"
             raise AddressRefused(message) from None
         if not is_trusted:
             judge_ip(ip, allowed, is_strict=is_strict)

@@ -140,12 +140,12 @@ async def test_a_question_is_answered_by_the_model_of_web_from_the_page(home):
     ("text", "words"),
     [
         ('model = "opanai:x"', "web.model: there is no provider 'opanai'"),
-        ('allow = ["https://a.example"]', "web.allow: 'https://a.example' is no domain"), ("ports = [0]", "web.ports: 0 is no port"),
-        ('inside = ["a b"]', "web.inside: a b is no name"), ('proxy = "socks5://a"', "web.proxy: the proxy is no address"),
+        ('allow = ["https://a.example"]', "web.allow: 'https://a.example' is not a domain"), ("ports = [0]", "web.ports: 0 is not a port"),
+        ('inside = ["a b"]', "web.inside: a b is not a host name"), ('proxy = "socks5://a"', "web.proxy: the proxy is not an address"),
         ('proxy = "http://u:p@a.example:1"', "web.proxy: it has a user"), ('search = { engine = "brav" }', "web.search: engine: there is no search engine 'brav': did you mean 'brave'?"),
         ('search = { engine = "google" }', "there are brave, exa, jina, searxng, tavily"),
         ('search = { engine = "exa", url = "https://a.example/x" }', "web.search: url: it has a path"),
-        ('search = { engine = "exa", url = "nonsense" }', "web.search: url: it is no address"),
+        ('search = { engine = "exa", url = "nonsense" }', "web.search: url: it is not an address"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_are_faults_with_their_line(home, text, words):

@@ -153,7 +153,7 @@ def test_a_store_that_cannot_be_kept_is_no_failure(tmp_path):
     assert f"{tmp_path / 'sessions.db'} is no directory" in found.text
     (found,) = look_at_store({"AGENTRAIL_DATA_DIR": str(tmp_path)})
     assert found.verdict == "absent"
-    assert "is no store of agentrail" in found.text
+    assert "is not a store of agentrail" in found.text
 
 
 async def test_the_store_of_the_server_is_looked_at_beside_the_usual_one(tmp_path):
@@ -180,7 +180,7 @@ async def test_the_store_of_the_server_is_looked_at_beside_the_usual_one(tmp_pat
     [
         ('store = "memory:"', None),
         ('store = "sqlite:"', None),
-        ('store = "sqlite:odd.db"', "is no store of agentrail"),
+        ('store = "sqlite:odd.db"', "is not a store of agentrail"),
         ('store = "sqlite:odd.db/below/x.db"', "agentrail serve cannot keep sessions: "),
         ('data_dir = "elsewhere"', "none yet: sessions will be kept in"),
     ],

@@ -224,7 +224,7 @@ async def test_commands_read_beside_a_process_that_writes_and_those_that_write_s
         (
             ("list", "--store", "sqlite:/etc/passwd"),
             2,
-            ["is no store of agentrail", "nothing in it was touched"],
+            ["is not a store of agentrail", "nothing in it was touched"],
         ),
         (("list", "--data-dir", "/nowhere"), 2, ["/nowhere/sessions.db", "--data-dir"]),
     ],

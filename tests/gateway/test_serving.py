@@ -262,7 +262,7 @@ async def test_an_address_that_cannot_be_had_is_refused():
             with pytest.raises(OptionError, match=r"cannot listen on .*; give another --port or --host"):
                 await open_listeners(*place)
     for port in (-1, 65_536):
-        with pytest.raises(OptionError, match=f"--port {port} is no port"):
+        with pytest.raises(OptionError, match=f"--port {port} is not a port"):
             await open_listeners(host, port)
     assert show_address("::1", 5) == "[::1]:5"
     assert show_address("localhost", 5) == "localhost:5"

@@ -196,7 +196,7 @@ async def test_a_callback_that_fails_is_logged_with_what_it_was_told_of(told, sa
     await run(chain, on_plugin_error=told)
     first, second = [one.getMessage() for one in caplog.records if one.name == "agentrail.host"]
     assert first.startswith("host plugin 'a' failed in on_request_start: ValueError")
-    assert second.startswith("on_plugin_error failed as it was told of that: ")
+    assert second.startswith("on_plugin_error failed when called for that: ")
     assert said in second
     assert heard == [("b", "on_request_start")]
 
@@ -215,7 +215,7 @@ async def test_a_callback_that_does_not_come_back_is_left_behind(caplog):
         assert trio.current_time() - began == 11
         assert runner.stuck == {}
         assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
-        assert "on_plugin_error does not come back; it was told of 'a'" in caplog.text
+        assert "on_plugin_error does not return; it was called for 'a'" in caplog.text
         await trio.sleep(60)
         assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
 

@@ -203,7 +203,7 @@ def test_a_caller_has_so_many_sessions_and_no_more():
     living.start(sessions, ADA, "a")
     living.start(sessions, ADA, "b")
     living.start(sessions, ADA, "b")
-    with pytest.raises(QuotaReached, match="2 sessions are open, more are not: end one"):
+    with pytest.raises(QuotaReached, match="2 sessions are open, which is the limit; end one"):
         living.start(sessions, ADA, "c")
     living.start(sessions, BOB, "a")
     living.discard((ADA, "a"))

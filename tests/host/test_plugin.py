@@ -141,10 +141,10 @@ def refused(kind: Any, *given: Any, **named: Any) -> None:
         (lambda: refused(HandledResponse, {}, headers={"retry-after": 5}), "header 'retry-after' is 5"),
         (
             lambda: refused(Allow, 5),
-            "input is 5: expected a JSON object, or None to run what was asked about",
+            "input is 5: expected a JSON object, or None to run the original call",
         ),
-        (lambda: refused(Allow, {"a": {1}}), "input is no JSON"),
-        (lambda: refused(Deny, None), "reason is None: expected what the model is to read"),
+        (lambda: refused(Allow, {"a": {1}}), "input is not JSON"),
+        (lambda: refused(Deny, None), "reason is None: expected text for the model"),
         (lambda: refused(Deny, " "), "reason is ' '"),
         (lambda: refused(AttachmentText, 5), "context_text is 5: expected a text, or None"),
     ],

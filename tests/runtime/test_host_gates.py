@@ -450,7 +450,7 @@ async def test_hooks_that_cannot_be_called_are_refused():
         HostVerdict(deny=1, input="{}", by=None)
     assert list(caught.value.faults) == [
         "deny is 1: expected the reason as text, or None to let the call run",
-        "input is '{}': expected a JSON object, or None to run what was asked about",
+        "input is '{}': expected a JSON object, or None to run the original call",
         "by is None: expected the name of who decided",
     ]
     assert HostHooks() == NO_HOST

@@ -83,10 +83,10 @@ def test_a_file_is_for_its_owner_alone_and_reads_well(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda path: path.write_bytes(b"\xff"), "it is no UTF-8"),
+        (lambda path: path.write_bytes(b"\xff"), "it is not UTF-8"),
         (lambda path: path.write_bytes(b"x" * (5 * MAX_NOTES_BYTES)), "it has more than 262,144 bytes"),
         (lambda path: path.symlink_to("/etc/hostname"), "it is a link"),
-        (os.mkfifo, "it is no file"),
+        (os.mkfifo, "it is not a file"),
     ],
 )
 def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):

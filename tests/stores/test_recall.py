@@ -222,7 +222,7 @@ def test_other_files_are_left_alone(store):
     """What is no file of memories, and what a newer version made, is refused and not touched."""
     store.path_of("").parent.mkdir()
     for tenant, statement, error, said in (
-        ("other", "CREATE TABLE t (a)", NotAStore, "is no file of memories"),
+        ("other", "CREATE TABLE t (a)", NotAStore, "is not a file of memories"),
         (
             "newer",
             "PRAGMA application_id = 0x6167746D; PRAGMA user_version = 99; CREATE TABLE t (a)",

@@ -349,7 +349,7 @@ def test_a_row_that_contradicts_its_journal_is_found_by_who_takes_it(large):
     with closing(apsw.Connection(str(large))) as connection:
         connection.execute("DELETE FROM record WHERE session = 'gamma' AND seq > 100")
     with closing(open_at(large)) as store:
-        with pytest.raises(StoreUnavailable, match="is not the one that the session says"):
+        with pytest.raises(StoreUnavailable, match="is not the one that the session names"):
             store.take("", "gamma", "n9", "start")
         (taken,) = store.take("", "gamma", "n9", "start").sessions
         assert taken.tail.seq == 101

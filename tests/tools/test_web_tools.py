@@ -100,7 +100,7 @@ async def test_a_pdf_is_shown_with_the_numbers_of_its_pages():
             (200, {"Content-Type": "image/png"}, b"\x89PNG"),
             "it is image/png, and text, HTML and PDF are read",
         ),
-        ((200, {"Content-Type": "application/pdf"}, b"no pdf"), "no PDF that can be read"),
+        ((200, {"Content-Type": "application/pdf"}, b"no pdf"), "not a readable PDF"),
         ((200, {"Content-Type": "text/html"}, b"<script>run()</script>"), "no text in it"),
         ((200, TEXT, b"  \n"), "no text in it"),
         ((404, {}, b""), "answered 404"),

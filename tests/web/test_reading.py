@@ -70,10 +70,10 @@ async def test_text_is_cut_from_its_end():
 @pytest.mark.parametrize(
     ("content", "job", "words"),
     [
-        (b"\0\1\2", ReadJob(kind="text"), "bytes of zero"),
-        (b"%PDF-1.7 and no more", ReadJob(kind="pdf"), "no PDF that can be read"),
-        (pdf("x")[:-400], ReadJob(kind="pdf"), "no PDF that can be read"),
-        (assembled([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Count 1/Kids[2 0 R]>>", b"<<>>", b"<<>>"]), ReadJob(kind="pdf"), "no PDF"),
+        (b"\0\1\2", ReadJob(kind="text"), "zero bytes"),
+        (b"%PDF-1.7 and no more", ReadJob(kind="pdf"), "not a readable PDF"),
+        (pdf("x")[:-400], ReadJob(kind="pdf"), "not a readable PDF"),
+        (assembled([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Count 1/Kids[2 0 R]>>", b"<<>>", b"<<>>"]), ReadJob(kind="pdf"), "not a readable PDF"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_why(content, job, words):

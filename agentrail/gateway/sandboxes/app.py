@@ -58,7 +58,6 @@ _LEASE_PATH: Final = re.compile(
     r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
 )
 _SETTLED: Final = re.compile(r"[0-9]{1,16}")
-_EMPTY_BODY_BYTES: Final = 1_024
 _CRASHED: Final = ErrorAnswer(status=500, code="internal", message="something went wrong in the server")
 
 

@@ -126,7 +126,7 @@ class Lease:
 
     def _add(self, number: int, operation: OpenOperation) -> OpenOperation:
         if len(self.operations) >= MAX_OPERATIONS:
-            message = f"at most {MAX_OPERATIONS} operations of a client are under way, or not heard of yet"
+            message = f"at most {MAX_OPERATIONS} operations of a client are running or unacknowledged"
             raise CallRefused(ErrorAnswer(status=429, code="too_many_requests", message=message))
         self.operations[number] = operation
         return operation

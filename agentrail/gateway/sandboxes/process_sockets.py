@@ -64,7 +64,7 @@ async def _read_request(receive: AsgiReceive) -> OpenRequest:
         text = (await receive()).get("text")
         if text is not None:
             return decode_as(OpenRequest, text.encode("utf-8", "replace"))
-    message = "expected what to open"
+    message = "expected a description of the process to open"
     raise UnreadableWire(message)
 
 
