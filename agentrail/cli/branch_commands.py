@@ -11,7 +11,6 @@ from agentrail import outside
 from agentrail.abc import Sandbox
 from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.sessions_command import SessionArgument
 from agentrail.cli.stdio import write_all
 from agentrail.cli.store_access import (
@@ -22,10 +21,10 @@ from agentrail.cli.store_access import (
     journal_of,
     reading,
     records_of,
-    run_over_store,
     say,
     shown_id,
     sources_of,
+    store_command,
     writing,
 )
 from agentrail.errors import OptionError
@@ -47,6 +46,7 @@ from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_jour
 _CLOSE_WITHIN_SECONDS: Final = 60.0
 
 
+@store_command
 def fork(  # noqa: PLR0913 - the options of a command
     session: SessionArgument,
     *,
@@ -69,42 +69,35 @@ def fork(  # noqa: PLR0913 - the options of a command
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        if at is not None and turn is not None:
-            raise OptionError(["--at and --turn are both given: give one of them"])
-        if name is not None:
-            _check_id(name)
-        with reading(place) as opened:  # to create no missing store, and to suggest similar ids
-            find_one(opened, session, place.scope)
-        with writing(place) as opened:
-            found = find_one(opened, session, place.scope)
-            if found.root != found.session:
-                raise OptionError([f"{session} works for another session: fork {found.root}, its root"])
-            journal = journal_of(opened, found)
-            number = journal.number_of(at, turn)
-            session_id = SessionId(name or f"s-{outside.ids(6)}")
-            at_ms = int(outside.wall() * 1000)
-            if opened.get(found.scope, session_id) is not None:
-                there_is = (
-                    f"there is a session {in_scope(found.scope, session_id)} already: give another --id"
-                )
-                raise OptionError([there_is])
-            if files is None:
-                fork_stored(opened, journal, number, session_id, at_ms)
-            else:
-                there = number, files.absolute()
-                trio.run(_fork_with_files, opened, journal, there, session_id, at_ms)
-        go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
-        named = in_scope(found.scope, session_id)
-        say(
-            f"{named}: a fork of {shown_id(found)} behind record {number}; "
-            f"{go_there}agentrail chat --resume {named} goes on with it"
-        )
-        return Exit.DONE
-
-    return run_over_store(work)
+    if at is not None and turn is not None:
+        raise OptionError(["--at and --turn are both given: give one of them"])
+    if name is not None:
+        _check_id(name)
+    with reading(place) as opened:  # to create no missing store, and to suggest similar ids
+        find_one(opened, session, place.scope)
+    with writing(place) as opened:
+        found = find_one(opened, session, place.scope)
+        if found.root != found.session:
+            raise OptionError([f"{session} works for another session: fork {found.root}, its root"])
+        journal = journal_of(opened, found)
+        number = journal.number_of(at, turn)
+        session_id = SessionId(name or f"s-{outside.ids(6)}")
+        at_ms = int(outside.wall() * 1000)
+        if opened.get(found.scope, session_id) is not None:
+            there_is = f"there is a session {in_scope(found.scope, session_id)} already: give another --id"
+            raise OptionError([there_is])
+        if files is None:
+            fork_stored(opened, journal, number, session_id, at_ms)
+        else:
+            there = number, files.absolute()
+            trio.run(_fork_with_files, opened, journal, there, session_id, at_ms)
+    go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
+    named = in_scope(found.scope, session_id)
+    say(
+        f"{named}: a fork of {shown_id(found)} behind record {number}; "
+        f"{go_there}agentrail chat --resume {named} goes on with it"
+    )
+    return Exit.DONE
 
 
 def _check_id(name: str) -> None:
@@ -113,6 +106,7 @@ def _check_id(name: str) -> None:
         raise OptionError([fault.replace("session_id", "--id", 1) for fault in faults])
 
 
+@store_command
 def export(
     session: SessionArgument,
     *,
@@ -143,20 +137,15 @@ def export(
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:
-            data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
-        data = leaving_export(data, is_exact=form == "jsonl" and not no_content)
-        if file is None:
-            write_all(1, data)
-            return Exit.DONE
-        _write_new(file, data)
-        say(f"{file}: {len(data)} bytes")
+    with reading(place) as opened:
+        data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
+    data = leaving_export(data, is_exact=form == "jsonl" and not no_content)
+    if file is None:
+        write_all(1, data)
         return Exit.DONE
-
-    return run_over_store(work)
+    _write_new(file, data)
+    say(f"{file}: {len(data)} bytes")
+    return Exit.DONE
 
 
 def _exported(store: Store, found: StoredSession, form: str, *, content: bool) -> bytes:
@@ -175,6 +164,7 @@ def _exported(store: Store, found: StoredSession, form: str, *, content: bool) -
             return render_markdown(messages, content=content).encode("utf-8", "replace")
 
 
+@store_command
 def import_(
     file: Annotated[
         Path,
@@ -185,19 +175,14 @@ def import_(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
-        with writing(place) as opened:
-            sessions = import_stored(opened, data)
-        say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} goes on with it")
-        return Exit.DONE
-
-    return run_over_store(work)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
+    with writing(place) as opened:
+        sessions = import_stored(opened, data)
+    say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} goes on with it")
+    return Exit.DONE
 
 
 async def _fork_with_files(

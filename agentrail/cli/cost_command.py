@@ -10,9 +10,8 @@ from cyclopts import Parameter
 
 from agentrail import outside
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.stdio import write_error
-from agentrail.cli.store_access import USUAL_PLACE, StorePlace, admit_named_code, reading, run_over_store, say
+from agentrail.cli.store_access import USUAL_PLACE, StorePlace, admit_named_code, reading, say, store_command
 from agentrail.core.journal.usage import ATTO, SpentAmount
 from agentrail.runtime.cost_table import (
     By,
@@ -41,6 +40,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _UNREAD_NAMED: Final = 5
 
 
+@store_command
 def show_cost(  # noqa: PLR0913 - an option each
     *,
     by: Annotated[By, Parameter(help="The rows of the table.")] = "day",
@@ -63,19 +63,14 @@ def show_cost(  # noqa: PLR0913 - an option each
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        at_ms = int(outside.wall() * 1000)
-        query = make_query(by, zone=tz, since=since, until=until, now_ms=at_ms)
-        table = read_table(place, query, at_ms)
-        for line in csv_lines(table) if as_csv else table_lines(table, query):
-            say(line)
-        if table.unread:
-            write_error(say_unread(table.unread))
-        return Exit.DONE
-
-    return run_over_store(work)
+    at_ms = int(outside.wall() * 1000)
+    query = make_query(by, zone=tz, since=since, until=until, now_ms=at_ms)
+    table = read_table(place, query, at_ms)
+    for line in csv_lines(table) if as_csv else table_lines(table, query):
+        say(line)
+    if table.unread:
+        write_error(say_unread(table.unread))
+    return Exit.DONE
 
 
 def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:

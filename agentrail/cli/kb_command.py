@@ -34,12 +34,12 @@ from agentrail.blueprints.web import read_web_rules
 from agentrail.cli.config_setup import ConfigFiles, options_of_files, read_setup
 from agentrail.cli.default_stores import PLACES, decide_place
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.log_output import Debug
 from agentrail.cli.run_options import Choices
 from agentrail.cli.run_setup import choose_for
 from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import DataDirectory
-from agentrail.cli.store_access import run_over_store, say
+from agentrail.cli.store_access import say, store_command
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, make_vectors, meaning_of
 from agentrail.core.values.port_members import offers
 from agentrail.errors import AgentrailError, OptionError, ProviderError
@@ -332,6 +332,7 @@ Tagged = Annotated[
     passages of the tenant that have no vector get theirs. Exit codes: 0 all is added, 1 some could
     not be read, not be found, not be summarized, or get no vector, 2 wrong usage.""",
 )
+@store_command
 def add_documents(  # noqa: PLR0913 - one for each flag
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
     *paths: Annotated[str, Parameter(help="Files, directories and addresses.")],
@@ -361,7 +362,7 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    def work(store: KnowledgeStore) -> Exit:
+    with _opened(place) as store:
         urls = [one for one in dict.fromkeys(paths) if _is_url(one)]
         before = store.documents(place.tenant, name)
         walked = _walked(name, [Path(one) for one in paths if not _is_url(one)], urls, before)
@@ -396,8 +397,6 @@ def add_documents(  # noqa: PLR0913 - one for each flag
         if embedder is not None:
             failed += not _add_vectors(embedder, store, place.tenant)
         return Exit.FAILED if failed else Exit.DONE
-
-    return _over(place, work)
 
 
 def _tagged(tags: Sequence[str]) -> str:
@@ -585,6 +584,7 @@ def _line_of(document: KnowledgeDocument) -> str:
     name="list",
     help="List the documents of a knowledge base with their status and tags; without a name, list the bases.",
 )
+@store_command
 def list_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.", show_default=False)] = "",
     *,
@@ -593,7 +593,7 @@ def list_documents(
     tag: Tagged = (),
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    def work(store: KnowledgeStore) -> Exit:
+    with _opened(place) as store:
         within = DocumentFilter(folder=folder, tags=tag)
         is_narrow = within != ALL_DOCUMENTS
         if is_narrow and not name:
@@ -618,8 +618,6 @@ def list_documents(
             write_error(f"{what}.")
         return Exit.DONE
 
-    return _over(place, work)
-
 
 @app.command(
     name="search",
@@ -627,6 +625,7 @@ def list_documents(
 
     Where [embedder] in agentrail.toml names one, passages are found by meaning too, in one ranking, as sessions find them.""",
 )
+@store_command
 def search_documents(  # noqa: PLR0913 - one for each flag
     query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
     *,
@@ -640,7 +639,7 @@ def search_documents(  # noqa: PLR0913 - one for each flag
     words: WordsAlone = False,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    def work(store: KnowledgeStore) -> Exit:
+    with _opened(place) as store:
         reader = MemoryOwner(tenant=place.tenant, user=user)
         check_limit(limit, MAX_FOUND_PASSAGES)
         within = DocumentFilter(folder=folder, tags=tag)
@@ -658,19 +657,18 @@ def search_documents(  # noqa: PLR0913 - one for each flag
             write_error(f"nothing is written about that in what user {user!r} may read.")
         return Exit.DONE
 
-    return _over(place, work)
-
 
 @app.command(
     name="remove",
     help="Remove documents of a knowledge base for good. PATH is a document, or a folder, of which all documents are meant.",
 )
+@store_command
 def remove_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
     *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    def work(store: KnowledgeStore) -> Exit:
+    with _opened(place) as store:
         there = store.documents(place.tenant, name)
         meant = {one: _documents_meant(one, there) for one in paths}
         missing = [f"there is no document {printable(one)!r} in {name!r}" for one in paths if not meant[one]]
@@ -682,22 +680,10 @@ def remove_documents(
         say(f"{counted(len(removed), 'document')} removed.")
         return Exit.DONE
 
-    return _over(place, work)
-
 
 def _documents_meant(path: str, there: Sequence[KnowledgeDocument]) -> list[str]:
     named = [one.path for one in there if one.path == path]
     return named or [one.path for one in documents_below(Path(path), there)]
-
-
-def _over(place: KnowledgePlace, work: Callable[[KnowledgeStore], Exit]) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def do() -> Exit:
-        with _opened(place) as store:
-            return work(store)
-
-    return run_over_store(do)
 
 
 @contextmanager

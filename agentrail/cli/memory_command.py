@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -24,10 +24,10 @@ from agentrail.abc.recall import (
 )
 from agentrail.cli.default_stores import PLACES, decide_place
 from agentrail.cli.exit_codes import Exit, describe_error
-from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import DataDirectory, directory_of
-from agentrail.cli.store_access import StorePlace, run_over_store, say, writing
+from agentrail.cli.store_access import StorePlace, say, store_command, writing
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_of
 from agentrail.errors import OptionError, StoreInUse
 from agentrail.runtime.erasure_report import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
@@ -159,6 +159,7 @@ AsJson = Annotated[
 
 
 @app.command(name="list", help="List memories of a user, the newest first.")
+@store_command
 def list_memories(
     *,
     limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_LISTED:,}.")] = 100,
@@ -166,10 +167,8 @@ def list_memories(
     as_json: AsJson = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    def show(store: RecallStore) -> Exit:
+    with opened_memories(place) as store:
         return _show(store.list(place.owner, TagFilter(any_of=tag), limit=limit), place, as_json=as_json)
-
-    return _over(place, show)
 
 
 @app.command(
@@ -178,6 +177,7 @@ def list_memories(
 
     Where [embedder] in agentrail.toml names one, memories are found by meaning too, in one ranking, as sessions find them.""",
 )
+@store_command
 def search_memories(  # noqa: PLR0913 - one for each flag
     query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
     *,
@@ -187,7 +187,7 @@ def search_memories(  # noqa: PLR0913 - one for each flag
     words: WordsAlone = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    def show(store: RecallStore) -> Exit:
+    with opened_memories(place) as store:
         tags = TagFilter(any_of=tag)
         check_limit(limit, MAX_FOUND)
         meaning = None if words else meaning_of(query, embedder_of_files(os.environ))
@@ -196,8 +196,6 @@ def search_memories(  # noqa: PLR0913 - one for each flag
         else:
             found = search_both(store, place.owner, query, meaning, tags, limit=limit)
         return _show(found, place, as_json=as_json)
-
-    return _over(place, show)
 
 
 @app.command(
@@ -208,6 +206,7 @@ def search_memories(  # noqa: PLR0913 - one for each flag
     cannot be read or resumed any more. Exports, backups, files in workspaces and providers are not reached.
     Exit codes: 0 forgotten, 1 something is left or not yet overwritten, 2 wrong usage, or there is no such memory.""",
 )
+@store_command
 def forget_memories(
     *ids: Annotated[str, Parameter(help="Of the memories, as memory list shows them.")],
     every: Annotated[
@@ -229,7 +228,7 @@ def forget_memories(
     ] = None,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    def work(store: RecallStore) -> Exit:
+    with opened_memories(place) as store:
         if bool(ids) is every:
             raise OptionError(["name the memories to forget, or say --all: one of the two"])
         if every:
@@ -239,8 +238,6 @@ def forget_memories(
                 assert notes is not None  # noqa: S101 - a named memory store always has notes
                 return forget_everything(store, notes, place.owner, kept)
         return _forget_some(store, place, ids)
-
-    return _over(place, work)
 
 
 def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
@@ -287,16 +284,6 @@ def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
                 "version": one.version,
             }
         )
-
-
-def _over(place: MemoryPlace, work: Callable[[RecallStore], Exit]) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def do() -> Exit:
-        with opened_memories(place) as store:
-            return work(store)
-
-    return run_over_store(do)
 
 
 @contextmanager

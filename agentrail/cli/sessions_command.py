@@ -16,7 +16,6 @@ from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli import chat_answers
 from agentrail.cli.chat_notices import show_decision
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.resume_command import recover_sessions
 from agentrail.cli.session_views import (
     CycleTree,
@@ -39,11 +38,11 @@ from agentrail.cli.store_access import (
     journal_of,
     reading,
     records_of,
-    run_over_store,
     say,
     shown_id,
     sources_of,
     state_of,
+    store_command,
     writing,
 )
 from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
@@ -252,6 +251,7 @@ JsonLines = Annotated[
 @app.command(
     name="list", help="List the stored sessions: which run, which wait for you, which were interrupted."
 )
+@store_command
 def list_sessions(
     *,
     every: Annotated[
@@ -266,29 +266,25 @@ def list_sessions(
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:
-            owners = Owners.of(opened)
-            filters = Filters() if every else Filters(only_roots=True, has_ended=False)
-            found = [
-                (one, standing_word(one, is_owned=owners.owns(one))) for one in all_sessions(opened, filters)
-            ]
-        found.sort(key=lambda pair: pair[0].written_at_ms, reverse=True)
-        for line in (row_as_json(*row) for row in found) if json else show_rows(found):
-            say(line)
-        if not found:
-            write_error("there is no session; --all lists those that have ended too")
-        return Exit.DONE
-
-    return run_over_store(work)
+    with reading(place) as opened:
+        owners = Owners.of(opened)
+        filters = Filters() if every else Filters(only_roots=True, has_ended=False)
+        found = [
+            (one, standing_word(one, is_owned=owners.owns(one))) for one in all_sessions(opened, filters)
+        ]
+    found.sort(key=lambda pair: pair[0].written_at_ms, reverse=True)
+    for line in (row_as_json(*row) for row in found) if json else show_rows(found):
+        say(line)
+    if not found:
+        write_error("there is no session; --all lists those that have ended too")
+    return Exit.DONE
 
 
 @app.command(
     name="show",
     help="Show what a session did: its cycles as trees with times, tokens, cost, tools and gates.",
 )
+@store_command
 def show_session(
     session: SessionArgument,
     *,
@@ -302,41 +298,37 @@ def show_session(
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:
-            found = find_one(opened, session, place.scope)
-            if at is not None:
-                past = journal_of(opened, found).past_state(found.tail.seq if at == -1 else at)
-                waiting = chat_answers.show_waiting(past.status)
-                for line in [past_as_json(found, past)] if json else show_past(found, past, waiting):
-                    say(line)
-                return Exit.DONE
-            word = standing_word(found, is_owned=Owners.of(opened).owns(found))
-            if json:
-                say(row_as_json(found, word))
-                return Exit.DONE
-            for line in show_head(found, word):
+    with reading(place) as opened:
+        found = find_one(opened, session, place.scope)
+        if at is not None:
+            past = journal_of(opened, found).past_state(found.tail.seq if at == -1 else at)
+            waiting = chat_answers.show_waiting(past.status)
+            for line in [past_as_json(found, past)] if json else show_past(found, past, waiting):
                 say(line)
-            tree = CycleTree()
-            last = None
-            for step in steps(records_of(opened, found), sources_of(found.session, opened.blob)):
-                last = step.walked.after
-                for line in tree.feed(step):
-                    say(line)
-            assert last is not None  # noqa: S101 - a journal has a first record
-            status = status_of(last.phase, last.data, found.written_at_ms)
-            for line in show_waits(status, chat_answers.show_waiting(status)):
+            return Exit.DONE
+        word = standing_word(found, is_owned=Owners.of(opened).owns(found))
+        if json:
+            say(row_as_json(found, word))
+            return Exit.DONE
+        for line in show_head(found, word):
+            say(line)
+        tree = CycleTree()
+        last = None
+        for step in steps(records_of(opened, found), sources_of(found.session, opened.blob)):
+            last = step.walked.after
+            for line in tree.feed(step):
                 say(line)
-        return Exit.DONE
-
-    return run_over_store(work)
+        assert last is not None  # noqa: S101 - a journal has a first record
+        status = status_of(last.phase, last.data, found.written_at_ms)
+        for line in show_waits(status, chat_answers.show_waiting(status)):
+            say(line)
+    return Exit.DONE
 
 
 @app.command(
     help="Print the records of a session, one line each, with decisions below. The conversation is not shown."
 )
+@store_command
 def trace(
     session: SessionArgument,
     *,
@@ -355,20 +347,17 @@ def trace(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:
-            found = find_one(opened, session, place.scope)
-            if after > found.tail.seq:
-                fault = f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
-                raise OptionError([fault])
-            for record in _some_records(opened, found, after, limit):
-                for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
-                    say(line)
-        return Exit.DONE
-
-    return run_over_store(work)
+    with reading(place) as opened:
+        found = find_one(opened, session, place.scope)
+        if after > found.tail.seq:
+            fault = (
+                f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
+            )
+            raise OptionError([fault])
+        for record in _some_records(opened, found, after, limit):
+            for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
+                say(line)
+    return Exit.DONE
 
 
 def _some_records(store: Store, found: StoredSession, after: int, limit: int | None) -> Iterator[Record]:
@@ -389,6 +378,7 @@ def _some_records(store: Store, found: StoredSession, after: int, limit: int | N
     JOURNAL is the id of a stored session, or a file: what `sessions export` or `sessions trace --json` wrote. Exit codes: 0 all is as
     it was, 1 it differs or is damaged, 2 there is no such journal.""",
 )
+@store_command
 def replay_journal(  # noqa: PLR0913 - an option each
     journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
     other: Annotated[
@@ -413,18 +403,13 @@ def replay_journal(  # noqa: PLR0913 - an option each
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        if diff != (other is not None):
-            raise OptionError(["--diff compares two journals: expected agentrail sessions replay --diff A B"])
-        loaded = load(journal, place)
-        if other is not None:
-            return compare(loaded[0], load(other, place)[0])
-        look = walk_through if step else tell_causes if explained else live_again
-        return max([look(one) for one in loaded])
-
-    return run_over_store(work)
+    if diff != (other is not None):
+        raise OptionError(["--diff compares two journals: expected agentrail sessions replay --diff A B"])
+    loaded = load(journal, place)
+    if other is not None:
+        return compare(loaded[0], load(other, place)[0])
+    look = walk_through if step else tell_causes if explained else live_again
+    return max([look(one) for one in loaded])
 
 
 @app.command(
@@ -433,6 +418,7 @@ def replay_journal(  # noqa: PLR0913 - an option each
     Without an id: all sessions with interrupted work. --dry-run only shows the decisions. Exit codes: 0 done, 1 some did not come back, 2 there
     is no such session, or another process writes the store."""
 )
+@store_command
 def recover(
     session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
     *,
@@ -442,21 +428,16 @@ def recover(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        if not dry_run:
-            return trio.run(recover_sessions, session, place)
-        with reading(place) as opened:
-            found = _to_recover(opened, session, place.scope)
-            for one in found:
-                for line in _would_decide(opened, one):
-                    say(line)
-            if not found:
-                say("nothing was cut off: no session had work when its process ended")
-        return Exit.DONE
-
-    return run_over_store(work)
+    if not dry_run:
+        return trio.run(recover_sessions, session, place)
+    with reading(place) as opened:
+        found = _to_recover(opened, session, place.scope)
+        for one in found:
+            for line in _would_decide(opened, one):
+                say(line)
+        if not found:
+            say("nothing was cut off: no session had work when its process ended")
+    return Exit.DONE
 
 
 @app.command(
@@ -467,6 +448,7 @@ def recover(
     store.""",
     name="resume",
 )
+@store_command
 def resume_parked(
     session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
     *,
@@ -480,15 +462,10 @@ def resume_parked(
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     """Resume parked sessions. See the help above."""
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        if (session is None) is (drifted_by is None):
-            raise OptionError(["name one session by its id, or a plugin with --drifted-by"])
-        go_on = partial(recover_sessions, session, place, on_drift=on_drift, drifted_by=drifted_by)
-        return trio.run(go_on)
-
-    return run_over_store(work)
+    if (session is None) is (drifted_by is None):
+        raise OptionError(["name one session by its id, or a plugin with --drifted-by"])
+    go_on = partial(recover_sessions, session, place, on_drift=on_drift, drifted_by=drifted_by)
+    return trio.run(go_on)
 
 
 def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:
@@ -513,6 +490,7 @@ def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
 
     Exit codes: 0 it is, 1 something is damaged, 2 there is no such session or store."""
 )
+@store_command
 def check(
     session: Annotated[
         str | None, Parameter(help="The id of a session; without it, all are checked.", show_default=False)
@@ -520,66 +498,53 @@ def check(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:
-            one = None if session is None else find_one(opened, session, place.scope)
-            found = all_sessions(opened, Filters()) if one is None else iter((one,))
-            count, damaged = 0, 0
-            for stored in found:
-                count += 1
-                damage = damage_of(opened, stored)
-                if damage is not None:
-                    damaged += 1
-                    say(damage if stored.session in damage else f"{stored.session}: {damage}")
-            if one is None and isinstance(opened, SqliteStore):
-                opened.check_file()
-        say(
-            f"{count} sessions were looked at, {damaged} are damaged"
-            if damaged
-            else f"{count} sessions are as they were written"
-        )
-        return Exit.FAILED if damaged else Exit.DONE
-
-    return run_over_store(work)
+    with reading(place) as opened:
+        one = None if session is None else find_one(opened, session, place.scope)
+        found = all_sessions(opened, Filters()) if one is None else iter((one,))
+        count, damaged = 0, 0
+        for stored in found:
+            count += 1
+            damage = damage_of(opened, stored)
+            if damage is not None:
+                damaged += 1
+                say(damage if stored.session in damage else f"{stored.session}: {damage}")
+        if one is None and isinstance(opened, SqliteStore):
+            opened.check_file()
+    say(
+        f"{count} sessions were looked at, {damaged} are damaged"
+        if damaged
+        else f"{count} sessions are as they were written"
+    )
+    return Exit.FAILED if damaged else Exit.DONE
 
 
 @app.command(
     help="Delete a session with its sub-agents, and overwrite their data. No process may write the store meanwhile."
 )
+@store_command
 def delete(
     session: SessionArgument,
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:  # to create no missing store, and to suggest similar ids
-            found = find_one(opened, session, place.scope)
-        with writing(place) as opened:
-            size = opened.delete(found.scope, found.session)
-            opened.overwrite_removed()  # no session is delayed by it here
-        say(f"deleted {session}: {size} bytes")
-        return Exit.DONE
-
-    return run_over_store(work)
+    with reading(place) as opened:  # to create no missing store, and to suggest similar ids
+        found = find_one(opened, session, place.scope)
+    with writing(place) as opened:
+        size = opened.delete(found.scope, found.session)
+        opened.overwrite_removed()  # no session is delayed by it here
+    say(f"deleted {session}: {size} bytes")
+    return Exit.DONE
 
 
 @app.command(help="Copy the whole store to a new file, also while a process writes it.")
+@store_command
 def backup(
     file: Annotated[Path, Parameter(help="A file that is not there yet.")],
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    send_logs_to_stderr(debug=place.debug)
-
-    def work() -> Exit:
-        with reading(place) as opened:
-            assert isinstance(opened, SqliteStore)  # noqa: S101 - only this store opens read-only
-            size = opened.back_up(file)
-        say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
-        return Exit.DONE
-
-    return run_over_store(work)
+    with reading(place) as opened:
+        assert isinstance(opened, SqliteStore)  # noqa: S101 - only this store opens read-only
+        size = opened.back_up(file)
+    say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
+    return Exit.DONE

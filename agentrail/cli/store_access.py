@@ -6,8 +6,9 @@ Nothing here writes to a store or carries out an effect.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, ParamSpec
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -15,7 +16,7 @@ from cyclopts import Parameter
 from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.exit_codes import Exit, describe_error
-from agentrail.cli.log_output import Debug
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE, DataDirectory, directory_of
 from agentrail.cli.text_output import end_without_output
@@ -31,6 +32,8 @@ from agentrail.runtime.session_loader import PluginFinder, Revived, read_after, 
 from agentrail.runtime.tree_secrets import knowing, without_known
 from agentrail.stores.sqlite_files import writer_of
 from agentrail.stores.store_names import open_store
+
+P = ParamSpec("P")
 
 
 @Parameter(name="*")
@@ -225,20 +228,26 @@ def admit_named_code() -> None:
 # --- exit codes of store commands
 
 
-def run_over_store(work: Callable[[], Exit]) -> Exit:
-    """Run a store command, and report its errors as sentences."""
-    try:
-        # A command does not know the secrets of a session, but those of its environment are probably the same.
-        with knowing(secrets_in_variables(os.environ)):
-            return work()
-    except (YourMove, StoreUnavailable) as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
-    except AgentrailError as error:
-        write_error(describe_error(error))
-    except (OutputFailed, OutputClosed) as error:
-        return end_without_output(error)
-    return Exit.FAILED
+def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
+    """Log to stderr while a command over `place` runs, and report its errors as sentences."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Exit:
+        send_logs_to_stderr(debug=getattr(kwargs.get("place"), "debug", False))
+        try:
+            # A command does not know the secrets of a session, but those of its environment are probably the same.
+            with knowing(secrets_in_variables(os.environ)):
+                return command(*args, **kwargs)
+        except (YourMove, StoreUnavailable) as error:
+            write_error(describe_error(error))
+            return Exit.USAGE
+        except AgentrailError as error:
+            write_error(describe_error(error))
+        except (OutputFailed, OutputClosed) as error:
+            return end_without_output(error)
+        return Exit.FAILED
+
+    return run
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from agentrail.abc.store import Filters
-from agentrail.cli import branch_commands, sessions_command
+from agentrail.cli import branch_commands, sessions_command, store_access
 from agentrail.cli.command_tree import app
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.store_access import StorePlace
@@ -54,8 +54,7 @@ def file(tmp_path_factory):
 @pytest.fixture
 def place(file, monkeypatch):
     """Names it; no log of this process is sent elsewhere."""
-    for module in (branch_commands, sessions_command):
-        monkeypatch.setattr(module, "send_logs_to_stderr", lambda **_: None)
+    monkeypatch.setattr(store_access, "send_logs_to_stderr", lambda **_: None)
     return StorePlace(store=f"sqlite:{file}")
 
 

@@ -204,7 +204,7 @@ async def test_what_is_planted_in_each_door_is_in_no_byte_that_was_written(
     written = [*all_files(tmp_path), told(), *exported, repr((status, history, events)).encode()]
     written += [encode_event(event) for event in events if event.meta is not None]
     monkeypatch.setattr(
-        "agentrail.cli.sessions_command.send_logs_to_stderr", lambda **_: None
+        "agentrail.cli.store_access.send_logs_to_stderr", lambda **_: None
     )  # which are those of the tests
     capfd.readouterr()
     for one in ("s-1", "s-2"):
