@@ -25,10 +25,6 @@ from agentrail.gateway.socket_frames import (
     WatchRows,
 )
 from agentrail.gateway.sse_frames import ContextUse, DoneReason, StreamEnd
-<<<<<<< HEAD
-from agentrail.wire.form_fields import SnapshotForm
-=======
->>>>>>> 640e1086 (docs: shorten the wire, configuration and glossary, correct the coding page)
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (
     PROTOCOL,
