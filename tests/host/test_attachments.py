@@ -8,7 +8,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.abc import DirectoryEntry, ListResult, Refusal, Transfer
+from agentrail.abc import Refusal, Transfer
 from agentrail.errors import (
     AttachmentInvalid,
     AttachmentsUnsupported,
@@ -23,7 +23,6 @@ from agentrail.host.attachments import (
     check_moved,
     clean_name,
     decide_file_names,
-    decide_taken,
     digest_with_files,
     file_of,
     message_of_files,
@@ -188,15 +187,6 @@ def test_a_workspace_that_answers_for_fewer_files_has_failed():
     with pytest.raises(UploadFailed) as caught:
         check_moved([Transfer(path="a")], 2)
     assert "1 of 2" in str(caught.value.__cause__)
-
-
-def test_what_stands_in_the_directory_is_taken():
-    """All kinds of it; no directory is an empty one; one that cannot be listed is none."""
-    entries = (DirectoryEntry(name="d", kind="dir"), DirectoryEntry(name="l", kind="link", target="x"))
-    assert decide_taken(ListResult(entries=entries)) == ("d", "l")
-    assert decide_taken(ListResult(error=refusal("file_not_found"))) == ()
-    with pytest.raises(UploadFailed):
-        decide_taken(ListResult(error=refusal("permission_denied")))
 
 
 # --- writing

@@ -130,22 +130,6 @@ async def test_what_tells_nothing_makes_no_profile_and_is_not_asked_for_again():
     assert sessions.profile_of() == []
 
 
-async def test_a_line_goes_with_its_source():
-    """At the next look, whether the profile is old or not; with the last line the profile goes."""
-    sessions = Sessions(ada=["s1", "s2"])
-    lines = merged(("one", [1]), ("two", [2]), ("both", [1, 2]))
-    await look(sessions, found(), found(), lines)
-    assert len(sessions.profile_of()) == 3
-    del sessions.there[ADA, "s1"]
-    sessions.changed[ADA, "s2"] = sessions.at_ms
-    await look(sessions)
-    assert sessions.profile_of() == [("two", ("s2", (1,)))]
-    sessions.there = {(ADA, "new"): []}
-    sessions.changed[ADA, "new"] = sessions.at_ms
-    await look(sessions)
-    assert sessions.profile_of() == []
-
-
 async def test_who_has_no_session_left_has_no_profile():
     """There is nothing that it could rest on."""
     sessions = Sessions(ada=["s1"])

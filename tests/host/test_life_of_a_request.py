@@ -25,7 +25,6 @@ from agentrail.errors import (
     RequestOver,
     RequestRefused,
     RequestUnknown,
-    SessionBusy,
     SessionDown,
     SessionIsChild,
     SessionUnknown,
@@ -638,23 +637,6 @@ async def test_of_three_that_wait_the_middle_one_is_cancelled():
 
 
 @on_virtual_time
-async def test_a_message_may_be_refused_while_its_session_is_at_work():
-    """And is taken when it is idle."""
-    ledger = Ledger()
-    async with hosting(ScriptedModel([SLOW, says("Two.")]), ledger) as host:
-        first = await asked(host)
-        with pytest.raises(SessionBusy):
-            await asked(host, session_id=first.session_id, when_busy="refuse")
-        await first.outcome()
-        assert (
-            await (await asked(host, session_id=first.session_id, when_busy="refuse")).outcome()
-            == "completed"
-        )
-        await host.quiet()
-    assert sorted(ledger.ends) == ["completed", "completed", "refused"]
-
-
-@on_virtual_time
 async def test_a_message_may_be_a_steer_while_its_session_is_at_work():
     """It ends with the cycle that heard it; one that no cycle heard has its own."""
     model = ScriptedModel([calls(("hang", {})), says("Left it is."), SLOW, says("Late.")])
@@ -1128,22 +1110,6 @@ async def test_readiness_says_of_each_check_how_it_is():
         host.fail_readiness()
         assert {one.name for one in await host.ready() if not one.is_ready} == {"supervisor", "mail", "disk"}
         assert isinstance(await asked(host), HostRequest)  # for a while all goes on
-
-
-@on_virtual_time
-async def test_approvals_reach_the_readers_of_requests():
-    """What a person has to decide is among the events of the request."""
-    model = ScriptedModel([calls(("shell", {})), says("Done.")])
-    async with hosting(
-        model, session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
-    ) as host:
-        request = await asked(host, kind="stream")
-        async with request.events() as events:
-            async for event in events:
-                if isinstance(event, ApprovalRequired):
-                    await request.session.approve(event.approval.id)
-        assert request.record.status in ("running", "completed")
-        assert await request.outcome() == "completed"
 
 
 @pytest.mark.check

@@ -1,6 +1,5 @@
 """Plugins start all or nothing, do something in the background, and stop in the exact reverse (8.3, 8.4)."""
 
-import logging
 from contextlib import asynccontextmanager
 
 import pytest
@@ -292,23 +291,6 @@ async def test_crashes_that_are_far_apart_are_started_again_for_ever():
         assert life.failed_backgrounds == ()
         assert reports == [("a", "background", "Foreign")] * 10
         assert len(heard) == 11
-
-
-@on_virtual_time
-async def test_without_anyone_to_tell_a_crash_is_one_warning(caplog):
-    """And not a second one of its supervisor's."""
-    caplog.set_level(logging.WARNING)
-    heard, broken = [], ValueError("broken")
-
-    async def once():
-        if len(heard) == 1:
-            raise broken
-
-    async with open_life(plugin("a", heard=heard, version="1.2.0", background=once)) as life:
-        await life.start()
-        await trio.sleep(1)
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith("host plugin 'a' 1.2.0 failed in background: ValueError: broken")
 
 
 @on_virtual_time

@@ -112,16 +112,6 @@ def test_all_faults_of_all_profiles_are_told_at_once():
     ]
 
 
-def test_a_host_without_profiles_is_refused():
-    """Unless a function finds them."""
-    with pytest.raises(OptionError, match="there is no profile: give `profiles`, or `resolve_profile`"):
-        check_agent_profiles()
-    assert check_agent_profiles(resolve=find_none).default_id == ""
-    assert check_agent_profiles(resolve=find_none, default="vip").default_id == "vip"
-    with pytest.raises(OptionError, match="default_profile"):
-        check_agent_profiles(resolve=find_none, default="v/p")
-
-
 def test_the_default_is_the_first_unless_it_is_named():
     """And messages list ten at most."""
     several = [profile(f"p{number}") for number in range(12)]
@@ -257,23 +247,6 @@ async def test_a_cancellation_is_no_failure_of_a_profile():
         with trio.move_on_after(1) as scope:
             await asked()
         assert scope.cancelled_caught
-
-
-@on_virtual_time
-async def test_a_profile_is_looked_up_or_found():
-    """None where there is none; what the application finds takes the place of the list."""
-    desk, vip = profile(), profile("vip")
-
-    async def find(context):
-        await trio.lowlevel.checkpoint()
-        return vip if context.agent_id == "alias" else None
-
-    assert await resolve_profile(check_agent_profiles([desk]), ADA) is desk
-    assert await resolve_profile(check_agent_profiles([vip]), ADA) is None
-    found = check_agent_profiles([desk], resolve=find)
-    assert await resolve_profile(found, ADA) is None
-    alias = ProfileContext(tenant_id="acme", user_id="ada", session_id=SessionId("s"), agent_id="alias")
-    assert await resolve_profile(found, alias) is vip
 
 
 @pytest.mark.parametrize("find", [operator.truth, raises_a_bug, sets_the_tenant])

@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from agentrail.errors import ProfileUnknown, SessionNotFound, SessionUnknown, StillNeeded, Unrevivable
+from agentrail.errors import SessionNotFound, SessionUnknown, StillNeeded, Unrevivable
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, says
 from agentrail.tools import builtin
-from tests.host.hosting import ANN, asked, hosting, profile
+from tests.host.hosting import ANN, asked, hosting
 from tests.runtime.rig import on_virtual_time
 
 
@@ -118,16 +118,3 @@ async def test_a_session_whose_code_is_gone_is_named_in_the_log_with_what_is_mis
             await host.session("main", ANN)
     said = "session 'main' cannot go on: profile 'desk' has no tool 'read_file' any more"
     assert said in caplog.text
-
-
-@on_virtual_time
-async def test_a_session_whose_profile_is_gone_is_named_with_it():
-    """Its caller named no profile: `there is no profile of this id` would say nothing to them."""
-    store = MemoryStore()
-    async with hosting(talking(), store=store) as host:
-        await text_of(host, "Hi")
-    async with hosting(None, profiles=[profile(talking(), "other")], store=store) as host:
-        with pytest.raises(
-            ProfileUnknown, match="'main' is one of the profile 'desk', which is not served any more"
-        ):
-            await host.session("main", ANN)

@@ -12,7 +12,6 @@ from standardwebhooks.webhooks import Webhook
 
 from agentrail.abc.store import OwedRow
 from agentrail.errors import OptionError
-from agentrail.events import WaitingFor
 from agentrail.host import Webhooks
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
@@ -28,7 +27,7 @@ from agentrail.host.webhook_message import (
     decide_webhook,
     signed,
 )
-from agentrail.messages import ApprovalId, CallId, SessionId, TokenUsage
+from agentrail.messages import SessionId, TokenUsage
 
 GOLDEN = Path(__file__).parent / "golden" / "webhook_rows.json"
 OLD, NEW = ("whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
@@ -49,7 +48,6 @@ RECORD = RequestRecord(
     reason="in words",
     usage=TokenUsage(input=7, output=2),
 )
-WAITS = WaitingFor(kind="approval", id=ApprovalId("ap-1"), call_id=CallId("c-1"))
 
 
 def news(record=RECORD, seq=9, *, watch=WATCH, at_ms=1_790_000_000_123, survives=False):
@@ -64,19 +62,6 @@ def test_the_operators_own_address_is_told_whose_it_is():
     """It gets the ends of all tenants, whose session ids may be the same."""
     data = json.loads(news(watch=evolve(WATCH, names_owner=True)).message.body)["data"]
     assert (data["tenant_id"], data["user_id"]) == ("acme", "ann")
-
-
-def test_a_request_that_waits_is_told_once_with_the_ids_of_what_it_waits_for():
-    """And again when it waits for something else later."""
-    waiting = evolve(RECORD, status="waiting", pending=(WAITS,))
-    first = news(waiting, 4)
-    body = json.loads(first.message.body)
-    assert (body["type"], body["data"]["outcome"]) == ("request.waiting", None)
-    assert body["data"]["pending"] == [{"kind": "approval", "id": "ap-1"}]
-    assert news(waiting, 4, watch=first.watch).message is None
-    second = news(waiting, 6, watch=first.watch)
-    assert second.message.id != first.message.id
-    assert news(evolve(RECORD, status="running"), 7, watch=second.watch).message is None
 
 
 # --- signatures

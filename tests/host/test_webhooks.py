@@ -19,7 +19,7 @@ from agentrail.errors import (
     WebhookInvalid,
     WebhooksOff,
 )
-from agentrail.host import HostRequest, Webhooks, webhook_delivery
+from agentrail.host import Webhooks, webhook_delivery
 from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, encode_awaited
 from agentrail.host.webhook_message import WebhookWatch
@@ -30,7 +30,7 @@ from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool
-from tests.host.hosting import ANN, EVE, Ledger, answering, asked, hosting, say
+from tests.host.hosting import ANN, EVE, Ledger, answering, asked, hosting
 from tests.host.rig import plugin, saying
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 
@@ -202,21 +202,6 @@ async def test_each_kind_of_end_is_told():
         await asked(host, session_id="last", webhook=HOOK)
         await trio.sleep(1)
     assert receiver.told == ["request.failed", "request.dropped", "request.aborted", "request.shutdown"]
-
-
-@on_virtual_time
-async def test_a_request_without_an_address_is_told_to_the_hosts_own():
-    """Which is told whose it is; one with an address is told there alone, and a steer in idle is a request too."""
-    receiver = Receiver()
-    webhooks = hooked(receiver, url="https://all.example/")
-    async with hosting(answering("One.", "Two.", "Three."), webhooks=webhooks) as host:
-        await (await asked(host, session_id="main")).outcome()
-        await (await asked(host, session_id="main", webhook=HOOK)).outcome()
-        steered = await host.steer(say("Hi", session_id="main"), ANN)
-        assert isinstance(steered, HostRequest)
-        await told(receiver, 3)
-    assert receiver.urls == ["https://all.example/", HOOK, "https://all.example/"]
-    assert [body["data"].get("user_id") for _, body in receiver.taken] == ["ann", None, "ann"]
 
 
 @on_virtual_time
@@ -478,20 +463,6 @@ async def test_a_session_that_cannot_be_woken_keeps_its_word_for_a_later_process
     assert rows(store) == (1, 0)
     async with hosting(answering("One."), webhooks=hooked(receiver), store=store):
         await told(receiver)
-
-
-@on_virtual_time
-async def test_many_rows_are_read_in_pages(monkeypatch):
-    """All of them."""
-    monkeypatch.setattr(webhook_delivery, "_PAGE", 2)
-    store, receiver = MemoryStore(), Receiver(*[500] * 5)
-    async with hosting(answering(*"abcde"), webhooks=hooked(receiver), store=store) as host:
-        for _ in range(5):
-            await (await asked(host, webhook=HOOK)).outcome()
-        await trio.sleep(1)
-    receiver = Receiver()
-    async with hosting(answering(), webhooks=hooked(receiver), store=store):
-        await told(receiver, 5)
 
 
 @on_bounded_time
