@@ -512,14 +512,14 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 def check_timeout(seconds: float | None) -> None:
     if seconds is not None and not seconds >= 0:
-        message = f"timeout_seconds is {seconds!r}, allowed are seconds from 0, or None for ever"
+        message = f"timeout_seconds is {seconds!r}, allowed are seconds from 0, or None for no limit"
         raise ValueError(message)
 
 
 def refuse_self(cell: ActorCell, what: str) -> None:
     if cell.task is not None and cell.task is trio.lowlevel.current_task():
         message = (
-            f"actor {cell.id!r} would {what} itself and wait for ever: use cast, Send(SELF, …) or Stop()"
+            f"actor {cell.id!r} would {what} itself and wait indefinitely: use cast, Send(SELF, …) or Stop()"
         )
         raise CallingSelf(message)
 

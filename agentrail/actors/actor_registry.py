@@ -484,7 +484,8 @@ class Registry:
         chain = 0 if self._telling is None else self._telling + 1
         if chain > _MAX_CHAIN:
             LOGGER.error(
-                "listeners of a registry change something at each change, %d times in a row: not told", chain
+                "registry listeners changed the registry at each change, %d times in a row; not notified",
+                chain,
             )
             return
         self._news.append((event, hearers, chain))
@@ -501,12 +502,12 @@ class Registry:
     def _check_open(self, *keys: Hashable) -> None:
         if self._closed:
             asked = f", {keys[0]!r} too" if keys else ""
-            message = f"the registry is closed and all names are gone{asked}: make another one"
+            message = f"the registry is closed and its names no longer exist{asked}; create another registry"
             raise RegistryClosed(message)
 
 
 def _log_listener(error: BaseException) -> None:
     LOGGER.error(
-        "a listener of a registry raised; the others have heard it all the same",
+        "a registry listener raised; the other listeners were notified",
         exception=print_exception(error),
     )

@@ -197,7 +197,7 @@ class Watching:
                 raise StopAsyncIteration from None
             message = (
                 f"{recorder.what} did more than its watcher read: {recorder.max_events} events were kept and given, "
-                f"later ones were not. Watch it anew, and read faster or let max_events be larger"
+                f"later ones were not. Watch it again, and read faster or let max_events be larger"
             )
             raise WatcherTooSlow(message) from None
 

@@ -165,7 +165,7 @@ class Tree:
     def _drop_observer(self, error: BaseException) -> None:
         self.observer = None
         LOGGER.error(
-            "the observer of reports raised and is dropped; reports go to this log now",
+            "an observer of reports raised and was removed; reports now go to this log",
             exception=print_exception(error),
         )
 
@@ -313,7 +313,7 @@ class Core:
         """Limit a bug in the reducer to one call: the state stays. A message from a child cannot be refused."""
         kind = type(signal).__name__
         LOGGER.error(
-            "supervisor %r has a bug over a %s; please report it",
+            "supervisor %r has a bug in its handling of a %s; please report it",
             self.cell.id,
             kind,
             exception=print_exception(error),

@@ -175,10 +175,10 @@ def _check_end(root: _Root) -> None:
     if not root.is_up:
         child_id = reason.child_id if isinstance(reason, InitFailed) else None
         cause = reason.cause if isinstance(reason, InitFailed) and reason.cause is not None else reason
-        message = f"child {child_id!r} did not start ({describe(cause)}); what had started was stopped again"
+        message = f"child {child_id!r} did not start ({describe(cause)}); the children started before it were stopped again"
         raise SupervisorStartFailed(message, child_id=child_id, reason=cause)
     if root.has_given_up:
-        message = f"supervisor {root.cell.id!r} ended while its block was at work ({describe(reason)})"
+        message = f"supervisor {root.cell.id!r} ended while its block was running ({describe(reason)})"
         path = _culprits(root.core)
         if not path:
             raise SupervisorGaveUp(message, reason=reason)

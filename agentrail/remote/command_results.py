@@ -91,7 +91,7 @@ def _entry(form: _Entry) -> JournalEntry:
 
 
 def _fault(error: Exception) -> CodecError:
-    message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+    message = f"the server's reply cannot be read: {error}; its version may be a newer one"
     return CodecError(message, path="$")
 
 
@@ -152,7 +152,7 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
         told = msgspec.json.decode(result or b"null")
         if not isinstance(told, dict):
             raise
-        message = f"what came is no answer of the session: {error}; a plugin of the host may have answered in its place"
+        message = f"the reply is not an answer of the session: {error}; a plugin of the host may have answered in its place"
         raise RemoteRefused(message, code="request_handled", more=told) from error
 
 

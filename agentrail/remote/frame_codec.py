@@ -50,7 +50,7 @@ def decode_server_frame(text: str | bytes) -> ServerFrame:
     try:
         return _FRAMES.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"what the server sent is no frame of agentrail.v1: {error}"
+        message = f"the server sent an invalid frame of agentrail.v1: {error}"
         raise CodecError(message, path="$") from error
 
 
@@ -75,7 +75,7 @@ def terms_in(frame: ServerFrame) -> LinkTerms:
     for name, (value, least, most) in bounds.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not least <= value <= most:
-            message = f"what the server sent is no welcome of agentrail.v1: {name} is {value!r:.80}, expected {least} to {most}"
+            message = f"the server sent an invalid welcome of agentrail.v1: {name} is {value!r:.80}, expected {least} to {most}"
             raise CodecError(message, path=f"$.{name}")
     (beat, *_), (size, *_), (rate, *_) = bounds.values()
     return LinkTerms(heartbeat=float(beat), frame_bytes=int(size), frames_a_second=max(float(rate), 2.0))
@@ -85,10 +85,10 @@ def object_in(result: bytes) -> dict[str, Any]:
     try:
         told = msgspec.json.decode(result or b"null")
     except RecursionError as error:
-        message = f"what the server sent cannot be read: {error}"
+        message = f"the server's reply cannot be read: {error}"
         raise CodecError(message, path="$") from error
     if not isinstance(told, dict):
-        message = f"what the server sent is {told!r:.80}, expected an object"
+        message = f"the server sent {told!r:.80}, expected an object"
         raise CodecError(message, path="$")
     return told
 

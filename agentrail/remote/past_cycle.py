@@ -38,7 +38,7 @@ async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool
                 case AgentError(error=error):
                     raise CycleFailed(error)
                 case EventsLost() if _is_idle(await session.status()):
-                    raise EventMissed(_missed("what the cycle published is kept no more", meant.name))
+                    raise EventMissed(_missed("the events of the cycle are no longer kept", meant.name))
                 case _:
                     pass
     raise SessionDown(session.session_id, "ended")

@@ -80,7 +80,7 @@ def refuse_code(call: str) -> NoReturn:
 
 
 def refuse_unspoken(call: str) -> NoReturn:
-    message = f"{call} cannot be asked of a server: it has no command for it; call it where the session lives"
+    message = f"{call} is not available on a remote session: the server has no command for it; call it in the session's process"
     raise NotRemote(message)
 
 

@@ -51,7 +51,7 @@ class RemoteSubscription:
         Cancellation: Nothing is registered.
         """
         if self._link is not None or self._is_left:
-            message = "this subscription was entered before: subscribe once more, with after= to go on"
+            message = "this subscription was entered before: subscribe again, with after= to continue"
             raise YourMove(message)
         reading = self._reading
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -164,7 +164,7 @@ class WatchedRows(Generic[R]):
                 self._rows.pop(key, None)
             self.total = int(told["total"])
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-            message = f"what the server sent are no rows of {self._what}: {error}"
+            message = f"the server sent invalid rows of {self._what}: {error}"
             raise CodecError(message, path="$") from error
         self.line = "live"
         self.is_whole = self.is_whole or len(self._rows) >= min(self.total, self._wanted.limit)
@@ -206,10 +206,10 @@ def _object_in(text: str) -> dict[str, Any]:
     try:
         told = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"what the server sent is no frame of agentrail.v1: {error}"
+        message = f"the server sent an invalid frame of agentrail.v1: {error}"
         raise CodecError(message, path="$") from error
     if not isinstance(told, dict):
-        message = "what the server sent is no frame of agentrail.v1: it is no object"
+        message = "the server sent an invalid frame of agentrail.v1: it is not an object"
         raise CodecError(message, path="$")
     return told
 

@@ -92,7 +92,7 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _fault(error: Exception) -> CodecError:
-    message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+    message = f"the server's reply cannot be read: {error}; its version may be a newer one"
     return CodecError(message, path="$")
 
 
@@ -155,7 +155,7 @@ def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
     try:
         page = _PAGE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+        message = f"the server's reply cannot be read: {error}; its version may be a newer one"
         raise CodecError(message, path="$") from error
     return tuple(
         [

@@ -213,7 +213,7 @@ class Subscription:
 
     def _entered_before(self) -> YourMove:
         how = "entered before" if self._entered else "left while it was being entered"
-        return YourMove(f"this subscription was {how}: subscribe once more, with after= to go on")
+        return YourMove(f"this subscription was {how}: subscribe again, with after= to continue")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

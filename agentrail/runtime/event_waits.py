@@ -120,7 +120,7 @@ class EventWait:
                     if waiting is not None:
                         raise waiting
                     if isinstance(event, EventsLost) and _is_idle(cell.state):
-                        raise EventMissed(self._said("what the cycle published is kept no more"))
+                        raise EventMissed(self._said("the events of the cycle are no longer kept"))
         raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
     async def _find_beginning(self) -> int | None:

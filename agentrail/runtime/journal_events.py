@@ -79,7 +79,7 @@ def old_events(  # noqa: PLR0913 - the requested range
     def refuse(error: BaseException) -> tuple[Event, ...]:
         # Of a bug only its class: its message may contain anything, and the caller's own store may have raised it.
         why = error if isinstance(error, AgentrailError) else f"reading them raised {type(error).__name__}"
-        LOGGER.warning("session %s: its events behind %s are not at hand: %s", session, after, why)
+        LOGGER.warning("session %s: its events after %s are not available: %s", session, after, why)
         return ()
 
     return call_guarded(refuse, read)

@@ -137,7 +137,7 @@ class Journals:
     def _owing(self, call: str) -> OwedStore:
         store = self._owed_store
         if store is None:
-            message = f"{call} needs a store that keeps what is owed, as those of agentrail do"
+            message = f"{call} needs a store with an outbox, such as the stores of agentrail"
             raise OptionError([message])
         return store
 

@@ -172,7 +172,7 @@ def _refuse_provider(model: str, error: Exception) -> NoReturn:
         raise error
     crash = describe_crash(error)
     raise OptionError(
-        [f"model {model!r}: its provider raised {crash} when it was asked what it can do"]
+        [f"model {model!r}: its provider raised {crash} when its capabilities were read"]
     ) from None
 
 

@@ -104,7 +104,7 @@ class Overwriter:
         size = path.stat().st_size if isinstance(path, Path) and path.exists() else 0
         if size > MAX_SWEPT_BYTES:
             LOGGER.info(
-                "what was swept is not overwritten beyond where it stood: the store has %d bytes, more than %d; purge one session to have it done",
+                "swept data is not overwritten in the whole file: the store has %d bytes, more than %d; purge one session to overwrite it",
                 size,
                 MAX_SWEPT_BYTES,
             )
@@ -163,7 +163,7 @@ class Overwriter:
         try:
             is_done = await self._write(partial(call_guarded, tell, self._overwrite_now))
         except (AgentrailError, StoreBug) as error:
-            LOGGER.warning("what was removed from the store is not overwritten yet: %s", error)
+            LOGGER.warning("data removed from the store is not overwritten yet: %s", error)
             is_done = False
         self._is_due = self._is_due or not is_done
         return is_done

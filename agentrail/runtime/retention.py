@@ -234,7 +234,7 @@ class Retention:
             LOGGER.info("and %d other sessions are kept for such reasons", len(needed) - _NAMED)
         for scope, size in plan.too_large():
             LOGGER.info(
-                "scope %r has %d bytes, and keep_bytes=%d: what is left is alive, or needed",
+                "scope %r has %d bytes, and keep_bytes=%d: the remaining sessions are live or needed",
                 scope,
                 size,
                 self._limits.size_bytes,

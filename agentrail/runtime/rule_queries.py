@@ -47,7 +47,7 @@ class RulingHandle(AskingHandle):
                     raise
                 is_revoked = True  # it has ended, and its rules with it
         if not is_revoked:
-            message = f"no rule {rule_id!r:.80} stands in this session, or in one that works for it: rules() has those that do"
+            message = f"rule {rule_id!r:.80} does not exist in this session or its sub-sessions; rules() lists the existing ones"
             raise UnknownRule(message)
 
     async def _look(self) -> None:

@@ -413,7 +413,7 @@ def newest_snapshot(  # noqa: PLR0913 - its conditions, by name
                     continue
                 return state, Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash), begun
         LOGGER.warning(
-            "session %s: its snapshot behind record %s is ignored: %s", stored.session, snapshot.seq, fault
+            "session %s: its snapshot after record %s is ignored: %s", stored.session, snapshot.seq, fault
         )
     return None, Tail(), ()
 

@@ -285,7 +285,7 @@ class Resumption:
 def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
     """Log the plugins whose verdicts on calls were ignored, because the journal shows whether those ran."""
     plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
-    LOGGER.info("session %s: its journal says which calls ran; verdicts set aside: %s", session_id, plugins)
+    LOGGER.info("session %s: executed calls follow its journal; overridden verdicts: %s", session_id, plugins)
 
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:

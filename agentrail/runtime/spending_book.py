@@ -123,7 +123,7 @@ class SpendingBook:
             return self._known[key].told
         except (AgentrailError, msgspec.MsgspecError) as error:
             # A damaged session, or one whose plugin is missing, is reported and does not affect the others.
-            LOGGER.warning("what session %s has used cannot be read: %s", stored.session, error)
+            LOGGER.warning("session %s: its usage cannot be read: %s", stored.session, error)
             return evolve(told, fault=f"{error}")
         told = evolve(told, spendings=spendings, fault=None)
         self._known[key] = _Known(tail=stored.tail, told=told)

@@ -489,9 +489,7 @@ class RunningCall:
             message = f"emit takes a name, got {type(name).__name__}"
             raise ToolContractError(message)
         if name == FILES_EVENT:
-            message = (
-                f"emit takes a name of your own, got {name!r}, which says what was written: choose another"
-            )
+            message = f"emit needs a name of your own; {name!r} is reserved for written files, choose another"
             raise ToolContractError(message)
         self._in_trio(self._emit, name, payload)
 
@@ -501,7 +499,7 @@ class RunningCall:
             message = f"detach takes text, got {type(text).__name__}"
             raise ToolContractError(message)
         if self._is_detached:
-            message = "detach was called before: the call is answered, and what comes now is its end"
+            message = "detach was called before: the call is already answered, and now it can only end"
             raise ToolContractError(message)
         if self._sessions:
             message = "detach cannot be called while sessions work for the call: let them end first"
@@ -580,7 +578,7 @@ class RunningCall:
         if self._is_over:
             raise CycleAborted(_CALL_IS_OVER)
         if self._is_detached:
-            message = "the call is answered, and what goes on in the background has no sessions of its own"
+            message = "the call is answered; its background work cannot start sessions"
             raise ChildRefused(message)
         with trio.CancelScope() as scope:  # first, to also end a session that waits for its budget
             gone = self._sessions[scope] = trio.Event()
@@ -885,5 +883,5 @@ class ToolCallRunner:
 
 
 def _unreadable(name: str, error: BaseException) -> ErrorInfo:
-    message = f'Tool "{name}" is broken: what it says of itself raises {describe_bug(error)}.'
+    message = f'Tool "{name}" is broken: reading its description raises {describe_bug(error)}.'
     return ErrorInfo(code="tool_broken", message=message)

@@ -80,7 +80,7 @@ class UserErasure:
         refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
         if not user_id:
             raise OptionError(
-                ["user_id is empty: name the user; what belongs to no user is no user's to forget"]
+                ["user_id must not be empty; sessions without a user cannot be forgotten this way"]
             )
         await trio.lowlevel.checkpoint()
         owner = MemoryOwner(tenant=tenant_id, user=user_id)

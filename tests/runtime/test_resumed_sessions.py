@@ -620,7 +620,7 @@ async def test_a_damaged_snapshot_is_ignored_and_the_session_is_the_same(caplog)
     async with open_again(inner) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("b"))
         assert await session.messages() == before
-    assert "snapshot behind record" in caplog.text
+    assert "snapshot after record" in caplog.text
 
 
 # --- newer code

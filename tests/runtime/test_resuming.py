@@ -178,7 +178,7 @@ async def test_a_subscription_is_entered_once(supervisor):
     """The second time would register it twice, and everything would come twice."""
     session = await supervisor.start_session(model=saying("a"))
     async with session.subscribe() as events:
-        with pytest.raises(YourMove, match="entered before: subscribe once more"):
+        with pytest.raises(YourMove, match="entered before: subscribe again"):
             await events.__aenter__()
         await session.ask("Hi")
         await session.stop()
