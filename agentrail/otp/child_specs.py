@@ -297,7 +297,7 @@ def check_child_specs(
     seen: set[Hashable] = set()
     for spec in checked:
         if spec.id in seen:
-            message = f"two child specs have the id {show(spec.id)}: each id may stand there once"
+            message = f"two child specs have the id {show(spec.id)}: ids must be unique"
             raise InvalidSpec(message, code="duplicate_id", field="id")
         seen.add(spec.id)
     for spec in checked:
@@ -319,7 +319,7 @@ def _spec_of(spec: object) -> ChildSpec:
     if isinstance(spec, ChildSpec):
         return spec
     if not isinstance(spec, Mapping):
-        message = f"a child is told by a ChildSpec or a mapping, got {show(spec)}"
+        message = f"a child must be a ChildSpec or a mapping (got {show(spec)})"
         raise InvalidSpec(message, code="invalid_spec", field="children")
     known = [attribute.name for attribute in fields(ChildSpec)]
     for key in spec:

@@ -202,12 +202,12 @@ def _start_child(
         child = Child(number=step.next_number, spec=spec.accepted(), fresh=True, starter=request.request_id)
         _start_new(step, request, child, handle)
     elif known.phase is ChildPhase.RUNNING:
-        message = f"child {show(spec.id)} runs already: go on with its `handle`"
+        message = f"child {show(spec.id)} is already running; use its `handle`"
         step.answer(request.request_id, AlreadyStarted(message, handle=known.handle))
     elif known.phase is ChildPhase.STUCK:
         step.answer(request.request_id, _stuck(known))
     elif _is_restarting(known) or known.phase is ChildPhase.IDLE:
-        message = f"child {show(spec.id)} has a spec and no process: restart_child starts it, delete_child takes it away"
+        message = f"child {show(spec.id)} has a spec and no process: restart it with restart_child, or remove it with delete_child"
         step.answer(request.request_id, errors.AlreadyPresent(message))
     else:
         _wait_for_child(step, request, known)
@@ -442,13 +442,13 @@ def _would_deadlock(request: SupervisorRequest, child: Child) -> errors.WouldDea
     does = "being started" if child.phase is ChildPhase.STARTING else "being stopped, or about to be"
     message = (
         f"{name} would wait for child {show(child.spec.id)}, which is {does} and waits for this call: "
-        f"make it from a task of its own, or later"
+        f"make it from another task, or later"
     )
     return errors.WouldDeadlock(message)
 
 
 def _stuck(child: Child) -> errors.ChildStuck:
-    message = f"child {show(child.spec.id)} did not obey its kill: its id is free when it has really ended"
+    message = f"child {show(child.spec.id)} ignored its kill; its id becomes free when it ends"
     return errors.ChildStuck(message)
 
 

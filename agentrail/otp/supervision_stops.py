@@ -108,7 +108,7 @@ def start_failed(child: Child, reason: ExitReason) -> errors.ChildStartFailed:
 
 def stopping(step: SupervisorStep) -> errors.SupervisorStopping:
     """Return the error for a changing call while the supervisor stops."""
-    message = f"supervisor {show(step.name)} has begun to stop and changes nothing any more: wait for its end"
+    message = f"supervisor {show(step.name)} is stopping and accepts no changes; wait for its end"
     return errors.SupervisorStopping(message)
 
 

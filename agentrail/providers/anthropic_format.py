@@ -65,8 +65,6 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 
 
 class _Block:
-    """An open content block."""
-
     __slots__ = ("call_index", "payload", "pieces")
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -92,7 +90,6 @@ class MessagesStream:
         """Number of events that came after the end or are of an unknown kind."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Decode the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -136,7 +133,7 @@ class MessagesStream:
     def _start(self, event: dict[str, Any]) -> list[Chunk]:
         payload, index = event.get("content_block"), event.get("index")
         if not (isinstance(payload, dict) and isinstance(index, int)):
-            message = "the provider began a content block without saying which"
+            message = "the provider started a content block without an index"
             raise ProtocolError(message)
         block = self._blocks[index] = _Block(payload)
         match payload.get("type"):
@@ -156,7 +153,7 @@ class MessagesStream:
     def _delta(self, event: dict[str, Any]) -> list[Chunk]:
         block, delta = self._block_of(event), event.get("delta")
         if not isinstance(delta, dict):
-            message = "the provider sent a delta of nothing"
+            message = "the provider sent an empty delta"
             raise ProtocolError(message)
         match delta.get("type"):
             case "text_delta":
@@ -279,7 +276,6 @@ class MessagesFormat:
     make_reader: MakeReader = MessagesStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Store the options."""
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         # This vendor's base URL excludes the version, all others' include it, so users write both.

@@ -85,7 +85,6 @@ def is_staged(model_name: str) -> bool:
 
 
 def decide_turn(model_name: str, prompt: str, place: int, *, has_failed: bool = False) -> SceneTurn | None:
-    """Return the response of a scene."""
     words = frozenset(_PLAIN_WORD.findall(prompt.lower()))
     scene = next((one for one in SCENES.get(model_name, ()) if one.words <= words), None)
     if scene is None:
@@ -513,7 +512,6 @@ def _steered(cycle: Sequence[Message]) -> str:
 
 
 def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]) -> SceneTurn:
-    """Return the first turn of a cycle."""
     own = [spec for name, spec in sorted(tools.items()) if name not in _BUILT_IN]
     chosen = _matching(prompt, own) or _used_last(before, own)
     if chosen is not None:
@@ -536,7 +534,6 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
 
 
 def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> SceneTurn:
-    """Return the turn after tools have run."""
     names = [call.name for call, _ in results]
     last_call, last = results[-1]
     if last_call.name == "list_dir" and "read_file" not in names:

@@ -101,7 +101,6 @@ class OpenAIEmbedder:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close connections."""
         await self.aclose()
 
 
@@ -118,7 +117,7 @@ def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:
     if sorted(found) != list(range(count)):
         message = (
             f"the server gave {len(found)} vectors of {dimension} numbers for {count} texts: {shown(text)}; "
-            "is it a model of embeddings, and dimension what it has?"
+            "check that it is an embedding model, and that dimension matches it"
         )
         raise ProtocolError(message)
     return [found[number] for number in range(count)]

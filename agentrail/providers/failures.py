@@ -109,7 +109,6 @@ class Vendor:
     is_compatible: bool = False
 
     def __repr__(self) -> str:
-        """Return only the name."""
         return f"Vendor({self.name!r})"
 
 

@@ -99,7 +99,6 @@ class GeminiStream:
         """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Decode the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -252,7 +251,6 @@ class GeminiFormat:
     make_reader: MakeReader = GeminiStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Store the options."""
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         self.endpoint: Endpoint = Endpoint(

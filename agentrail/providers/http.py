@@ -163,7 +163,6 @@ class HttpClients:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the `statistics` as text."""
         return f"HttpClients({self.statistics()!r})"
 
     async def __aenter__(self) -> Self:
@@ -173,7 +172,6 @@ class HttpClients:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close all connections."""
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -478,7 +476,7 @@ async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") ->
                     await trio.lowlevel.checkpoint()
                 left = unpack.unconsumed_tail
     except zlib.error:
-        message = "the answer is not packed as its content-encoding says"
+        message = "the response is not encoded as its content-encoding declares"
         raise ProtocolError(message) from None
 
 

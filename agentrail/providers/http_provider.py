@@ -176,7 +176,6 @@ class ChunkStream:
         return self._chunks
 
     async def __anext__(self) -> Chunk:
-        """Wait for the next chunk."""
         return await anext(self._chunks)
 
     @property

@@ -77,7 +77,6 @@ class JsonEnd:
     __slots__ = ("_depth", "_is_escaped", "_is_text", "_taken", "_was_reached", "is_reached")
 
     def __init__(self) -> None:
-        """Start before the object."""
         self._taken = self._depth = 0
         self._is_text = self._is_escaped = self._was_reached = False
         self.is_reached: bool = False

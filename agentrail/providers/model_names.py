@@ -71,7 +71,6 @@ def likely_provider(name: str) -> str | None:
 
 
 def usual_address(name: str) -> str | None:
-    """Return the default address of a server of this name."""
     return _ADDRESSES.get(name.lower())
 
 

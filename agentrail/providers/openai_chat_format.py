@@ -58,7 +58,6 @@ class ThinkTags:
     """Separates thinking from text, piece by piece. Returns pairs of a text and whether it is thinking."""
 
     def __init__(self) -> None:
-        """Start at the beginning of a text."""
         self._held = ""
         self._blanks: list[str] = []  # before the held text: examined once
         self._is_inside = False
@@ -85,7 +84,6 @@ class ThinkTags:
         return said
 
     def flush(self) -> list[tuple[str, bool]]:
-        """Return the held text at the end of the input."""
         held, is_inside, is_behind = "".join((*self._blanks, self._held)), self._is_inside, self._is_behind
         self._end()
         return [(held, is_inside)] if held and not is_behind else []
@@ -178,7 +176,6 @@ class ChatStream:
         """Number of events that came after the end or were not understood."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Decode the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -352,7 +349,6 @@ class ChatFormat:
     make_reader: MakeReader = ChatStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Store the options."""
         if isinstance(options.reasoning, int):
             raise OptionError([_WORDS_ONLY])
         self.options = options

@@ -75,7 +75,6 @@ class ResponsesStream:
     """Decodes one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -89,7 +88,6 @@ class ResponsesStream:
         """Number of events that came after the end or are of an unknown kind."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Decode the data of one event."""
         if self._is_finished or data.startswith("[DONE]"):  # of another format, added by proxies
             self.ignored_events += 1
             return []
@@ -209,7 +207,7 @@ class ResponsesStream:
                 self.draft.opaque(item)  # a hosted tool's call, or a future kind
                 return []
             case _:
-                message = "the provider finished an item without saying what it is"
+                message = "the provider finished an item without a type"
                 raise ProtocolError(message)
 
     def _message_done(self, key: object, item: dict[str, Any]) -> list[Chunk]:
@@ -306,7 +304,6 @@ class ResponsesFormat:
     make_reader: MakeReader = ResponsesStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Store the options."""
         faults = [_WORDS_ONLY] if isinstance(options.reasoning, int) else []
         faults += [_NO_STOP] if options.stop else []
         if faults:

@@ -38,15 +38,12 @@ class _Entry:
 
 
 class Profiles:
-    """The named profiles of one supervisor."""
-
     def __init__(self, make_provider: MakeProvider) -> None:
         """Store the function that returns a provider for a model string and options."""
         self._make_provider = make_provider
         self._entries: dict[str, _Entry] = {}
 
     def __repr__(self) -> str:
-        """Return the names."""
         return f"Profiles({sorted(self._entries)})"
 
     def register(
@@ -73,15 +70,15 @@ class Profiles:
         del self._entries[name]
 
     def list(self) -> tuple[Profile, ...]:
-        """Return all profiles, sorted by name."""
         return tuple(self._entries[name].profile for name in sorted(self._entries))
 
     def provider_for(self, model: str, opts: Mapping[str, Any]) -> "ProfiledProvider":
-        """Return the provider for `registry:<profile>:<model>`."""
         name, _, rest = model.partition(":")[2].partition(":")
         entry = self._entry(name)
         if not rest:
-            message = f"{model!r} names no model: write one behind the profile, such as 'registry:{name}:some-model'"
+            message = (
+                f"{model!r} names no model; append one to the profile, such as 'registry:{name}:some-model'"
+            )
             raise ModelNotFound(message)
         self._make(entry.profile, rest, opts)
         return ProfiledProvider(self, name, rest, opts)
@@ -138,7 +135,6 @@ class ProfiledProvider:
 
     @property
     def model_policy(self) -> ModelPolicy:
-        """The profile's current model policy."""
         return model_policy_of(self._known())
 
     @property
@@ -155,7 +151,6 @@ class ProfiledProvider:
         return self._known().capabilities(model.removeprefix(f"{self._profile}:"))
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Encode the body of a request with the underlying provider."""
         return self._known().encode(request)
 
     @asynccontextmanager
@@ -184,5 +179,5 @@ async def _resolved(entry: _Entry, resolve: ResolveProfile) -> Mapping[str, Any]
 
 
 def _no_key_yet() -> str:
-    message = "the key of a profile comes with the request; this provider was made to look at, not to send"
+    message = "the key of a profile comes with the request; this provider is for inspection and cannot send"
     raise Authentication(message)

@@ -126,7 +126,6 @@ _JUDGED_BY_ARGUMENTS: Final = frozenset({"ioctl", "socket", "socketpair", "clone
 
 
 def assemble_filter(machine: str, *, local_sockets: bool) -> bytes | None:
-    """Return the filter for a kind of processor."""
     known = MACHINES.get(machine)
     if known is None:
         return None
@@ -295,7 +294,6 @@ class View:
     lacks: frozenset[str] = field(default=frozenset())
 
     def decide(self, program: str) -> Confining:
-        """Return the call of bubblewrap."""
         temporary = _find_temporary()
         neighbours = find_neighbours(self.root)
         hidden = _outermost(

@@ -135,7 +135,6 @@ class Spool:
     """Takes text in pieces, and creates a file if there is more than can be shown."""
 
     def __init__(self, open_file: Callable[[], int]) -> None:
-        """Create an empty spool."""
         self._open_file = open_file
         self._waiting: list[bytes] = []
         self._bytes = self._lines = 0
@@ -164,7 +163,6 @@ class Spool:
                 await outside.offload(self._write, b"".join(waiting))
 
     def close(self) -> None:
-        """Close the file, if there is one."""
         if self._descriptor is not None:
             os.close(self._descriptor)
 
@@ -227,8 +225,6 @@ class _Process(Protocol):
 
 @frozen(kw_only=True)
 class _Running:
-    """A started program."""
-
     process: _Process
     tree: ProcessTree
 
@@ -321,12 +317,9 @@ async def close_both(stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStre
 
 
 class OpenedProcess:
-    """A process, as a `ToolProcess`."""
-
     def __init__(
         self, running: _Running, stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream
     ) -> None:
-        """Created by `open_process`."""
         self._running = running
         self._stopping = trio.Lock()
         self._is_stopped = False
@@ -339,12 +332,10 @@ class OpenedProcess:
 
     @property
     def stdin(self) -> trio.abc.SendStream:
-        """Its standard input."""
         return self._streams[0]
 
     @property
     def stdout(self) -> trio.abc.ReceiveStream:
-        """Its output."""
         return self._streams[1]
 
     async def wait(self) -> int:
@@ -451,7 +442,6 @@ def _note_started(tree: ProcessTree) -> None:
 
 
 def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Running]:
-    """Start a program, and end it with the block."""
     if program.confine is None:
         return _start_unconfined(program, ends)
     return _start_confined(program, program.confine, ends)
@@ -546,7 +536,6 @@ class _Ending:
         self.theirs.close()
 
     async def wait(self) -> None:
-        """Wait until the command or its shell has ended."""
         await trio.lowlevel.wait_readable(self._ours)
 
     def give_leave(self) -> None:

@@ -75,7 +75,6 @@ class CommandLimits:
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
     ) -> tuple[str, ...]:
-        """Wrap a command in a shell that sets its limits."""
         seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
         # A limit that is already lower stays, so a failure is ignored. Not every system supports all limits.
         settings = [
@@ -130,7 +129,6 @@ class Commands:
 
     @property
     def is_refused(self) -> bool:
-        """Whether commands are known to be refused here."""
         return self._confinement is not None and self._confinement.mode == "refused"
 
     @property

@@ -97,7 +97,6 @@ async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
 
 
 def check_choice(name: str, value: object, allowed: object) -> None:
-    """Raise if an option is not one of its allowed values."""
     words = get_args(allowed)
     if value not in words:
         raise OptionError([f"{name} is {value!r}: expected {' or '.join(map(repr, words))}"])

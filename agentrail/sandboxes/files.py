@@ -150,7 +150,9 @@ def _check_place(root: int, directory: Path) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found = above.stat()
             if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
-                message = f"the files cannot be copied to {str(directory)!r}: it lies in the directory that is copied"
+                message = (
+                    f"the files cannot be copied to {str(directory)!r}: it is inside the copied directory"
+                )
                 raise SandboxError(message)
     if directory.is_symlink() or (
         directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
@@ -255,7 +257,6 @@ class Files:
     # --- reading
 
     def read(self, names: Names, offset: int, limit: int | None) -> ReadResult:
-        """Read lines."""
         descriptor, status = self._open_file(names)
         try:
             pieces = _pieces(descriptor, status, names)
@@ -266,7 +267,6 @@ class Files:
             os.close(descriptor)
 
     def read_bytes(self, names: Names) -> bytes:
-        """Read a whole file."""
         descriptor, status = self._open_file(names)
         try:
             return b"".join(_pieces(descriptor, status, names))
@@ -295,7 +295,6 @@ class Files:
         return True
 
     def list_dir(self, names: Names) -> ListResult:
-        """List a directory."""
         with _Held(self.open_directory(names)) as held:
             where = self._where(held.descriptor, names)
             with os.scandir(held.descriptor) as found:
@@ -417,7 +416,6 @@ class Files:
             return os.open(name, flags, 0o600, dir_fd=held.descriptor)
 
     def find_protected(self) -> Guarded:
-        """Return the existing protected names."""
         return self._guard.look()
 
     def open_mounts(self, guarded: Guarded) -> list[Mount]:
@@ -526,7 +524,7 @@ def _refuse_irregular(status: os.stat_result, shown: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise refuse_directory(shown)
     if not stat.S_ISREG(status.st_mode):
-        message = f"{shown} is no regular file: pipes, sockets and devices are neither read nor written."
+        message = f"{shown} is not a regular file: pipes, sockets and devices are neither read nor written."
         raise PathRefused(code="permission_denied", message=message)
 
 

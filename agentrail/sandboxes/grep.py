@@ -39,8 +39,6 @@ _HELPER: Final = Path(__file__).with_name("grep_helper.py").read_text(encoding="
 
 @frozen(kw_only=True)
 class Document:
-    """A text to search."""
-
     path: str
     text: str
 
@@ -50,10 +48,7 @@ NextBatch = Callable[[], Awaitable[Sequence[Document]]]
 
 
 class Collected:
-    """Collects matches up to a limit."""
-
     def __init__(self, options: GrepOptions) -> None:
-        """Create an empty collection."""
         self._context_lines = options.context_lines
         self._left = options.max_results
         self._lines: list[GrepLine] = []
@@ -67,7 +62,6 @@ class Collected:
         self._lines += _with_context(document, taken, self._context_lines)
 
     def result(self, searched_files: int) -> GrepResult:
-        """Return the collected matches."""
         return GrepResult(lines=tuple(self._lines), searched_files=searched_files, truncated=self.truncated)
 
 
@@ -127,7 +121,6 @@ def refuse_pattern(pattern: str, engine: str, fault: str) -> Refusal:
 
 
 def fill_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Combine texts into batches."""
     batch: list[Document] = []
     size = 0
     for document in documents:

@@ -44,9 +44,7 @@ class FilesAbove:
         """Read them; see `InstructionFiles.read`."""
         strange = [name for name in names if name not in INSTRUCTION_NAMES]
         if strange:
-            message = (
-                f"{strange[0]!r} is no file for agents: only {', '.join(INSTRUCTION_NAMES)} are read here"
-            )
+            message = f"{strange[0]!r} is not an instruction file; only {', '.join(INSTRUCTION_NAMES)} are read here"
             raise ValueError(message)
         here = Path(os.path.realpath(self._working_dir))
         root = find_root(here)
@@ -134,7 +132,6 @@ def _name_of_level(depth: int) -> str:
 
 
 def _read(descriptor: int) -> str:
-    """Read the beginning of a text, and close it."""
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             message = "it is no regular file"

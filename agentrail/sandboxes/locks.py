@@ -10,7 +10,6 @@ class KeyedLocks:
     """A lock per key, which exists while a task holds it or waits for it."""
 
     def __init__(self) -> None:
-        """Create an empty set."""
         self._locks: dict[Hashable, tuple[trio.Lock, int]] = {}
 
     def __len__(self) -> int:

@@ -47,7 +47,6 @@ class PathPattern:
 
 
 def compile_pattern(pattern: str) -> PathPattern:
-    """Compile a pattern with `{a,b}`."""
     fault = fault_of_path(pattern, MAX_GLOB_CHARACTERS)
     if fault is not None:
         raise PatternFault(fault)

@@ -26,7 +26,6 @@ class Programs:
 
 
 def find_programs(root: Path) -> Programs:
-    """Locate all programs of a sandbox."""
     return Programs(
         bubblewrap=find_program("bwrap", root),
         ripgrep=find_program("rg", root),
@@ -35,7 +34,6 @@ def find_programs(root: Path) -> Programs:
 
 
 def find_program(name: str, root: Path | None = None) -> str | None:
-    """Locate a program in the directories of `PATH`."""
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = Path(directory, name)
         # A relative entry refers to the current directory, which is often the root.

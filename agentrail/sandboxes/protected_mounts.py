@@ -260,12 +260,10 @@ def find_repository_parts(directory: int) -> frozenset[str]:
 
 
 def is_complete(parts: frozenset[str]) -> bool:
-    """Return whether these parts are a repository."""
     return "HEAD" in parts and (parts >= {"objects", "refs"} or "commondir" in parts)
 
 
 def identify(status: os.stat_result) -> Identity:
-    """Return the identity of a file's state."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

@@ -105,7 +105,6 @@ class ProtectedNames:
         own_code: Iterable[tuple[str, ...]] = (),
         private: Callable[[], Iterable[tuple[str, ...]]] = tuple,
     ) -> None:
-        """Store the protected names."""
         self._private = private
         self._entries: tuple[_Entry, ...] = tuple(map(_read_entry, protected))
         self._own = tuple(tuple(map(fold_name, names)) for names in own_code)
@@ -118,7 +117,6 @@ class ProtectedNames:
 
     @property
     def git_parts(self) -> tuple[str, ...]:
-        """Protected parts of a git directory."""
         return tuple(
             head[1]
             for head, tail in self._entries

@@ -27,7 +27,6 @@ class PathRefused(Exception):
     """Ends an operation with a refusal."""
 
     def __init__(self, *, code: str, message: str) -> None:
-        """Create the refusal."""
         super().__init__(message)
         self.refusal: Refusal = Refusal(code=code, message=message)
 
@@ -46,7 +45,6 @@ def _likeness(one: str, other: str) -> float:
 
 
 def refusal_of(error: OSError, shown: str) -> Refusal:
-    """Convert a system error into a refusal."""
     code, reason = _REASONS.get(error.errno or 0, ("io_error", error.strerror))
     return Refusal(code=code, message=f"{shown}: {reason}.")
 
@@ -69,7 +67,6 @@ _REASONS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
 
 
 def encode_text(content: str, shown: str) -> bytes:
-    """Encode text for writing."""
     try:
         return content.encode()
     except UnicodeEncodeError as error:
@@ -105,7 +102,7 @@ def refuse_directory(shown: str) -> PathRefused:
 
 def refuse_protected(found: str) -> PathRefused:
     """Return the refusal of a name that no tool writes."""
-    message = f"{escape(found)} is protected: programs trust what is in it, so no tool writes it."
+    message = f"{escape(found)} is protected: programs trust its contents, so tools must not write it."
     return PathRefused(code="permission_denied", message=message)
 
 

@@ -29,7 +29,6 @@ class Decoded:
     mark: bytes
 
     def encode(self, text: str) -> bytes:
-        """Encode a text in the same way."""
         return self.mark + text.encode(self.encoding)
 
 

@@ -59,7 +59,6 @@ def decide_edit(  # noqa: PLR0913 - all but the text are the request's, by name
     max_bytes: int = MAX_WRITTEN_BYTES,
     check: Callable[[], None] = _never,
 ) -> Edited | Refusal:
-    """Replace the one occurrence of a text, or all of them."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     plain = text.replace("\r\n", "\n")
     count = plain.count(old) if old else 0

@@ -81,29 +81,23 @@ class StagedFiles:
     """
 
     def __init__(self) -> None:
-        """Create an empty set."""
         self.outcomes: dict[int, PutBack] = {}
         self.contents: dict[str, bytes] = {}
         self.ready: list[_Staged] = []
 
     @property
     def changes(self) -> tuple[FileWrite, ...]:
-        """The writes that follow."""
         return tuple([one.change for one in self.ready])
 
 
 class VersionedFiles(Files):
-    """The files below a directory, with their versions."""
-
     # --- writes of tools
 
     def plan_text(self, names: Names, content: str) -> PlannedWrite:
-        """Plan the replacement of a file by a text."""
         data = encode_text(content, show_names(names))
         return self.plan_bytes(names, data, total_lines=count_lines(content))
 
     def plan_bytes(self, names: Names, data: bytes, *, total_lines: int = 0) -> PlannedWrite:
-        """Plan the replacement of a file."""
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         existing, depth = self._open_existing(names[:-1])
@@ -191,7 +185,6 @@ class VersionedFiles(Files):
     def _look(
         self, parent: int, names: Names, found: os.stat_result | None
     ) -> tuple[FileState | None, bytes | None]:
-        """Return the state of the file, and its content if it can be read."""
         if found is None:
             return None, None
         try:
@@ -275,7 +268,6 @@ class VersionedFiles(Files):
     def _look_at(
         self, names: Names, *, force: bool
     ) -> tuple[os.stat_result | None, FileState | None, bytes | None]:
-        """Return the current state of a path."""
         self._refuse_names(names)
         existing, depth = self._open_checked(names)
         try:
@@ -364,7 +356,6 @@ class VersionedFiles(Files):
         return PutBack(path=path, outcome="removed" if one.temporary is None else "restored")
 
     def discard(self, staged: StagedFiles) -> None:
-        """Remove the temporary files."""
         for one in staged.ready:
             self._discard_one(one)
         staged.ready.clear()

@@ -51,8 +51,6 @@ class DirectoryTree:
 
 @frozen(kw_only=True)
 class FoundEntry:
-    """An entry found by a walk."""
-
     names: Names
     entry: DirectoryEntry
 
@@ -75,7 +73,6 @@ def is_included(include: PathPattern | None, names: Names, start: Names) -> bool
 
 
 def compile_include(include: str | None) -> PathPattern | Refusal | None:
-    """Compile the pattern of the files to search."""
     if include is None:
         return None
     return _compile(include if "/" in include else f"**/{include}", include)

@@ -102,9 +102,9 @@ def check_events(events: Iterable[Event]) -> None:
     _check_calls(seen)
     nesting = _Nesting()
     for event in seen:
-        assert nesting.takes(event), f"{event!r} stands outside of what it belongs to"
+        assert nesting.takes(event), f"{event!r} is outside the part that it belongs to"
     ends = [position for position, event in enumerate(seen) if isinstance(event, SessionEnd)]
-    assert ends == [len(seen) - 1], f"SessionEnd stands at {ends} of {len(seen)} events: expected once, last"
+    assert ends == [len(seen) - 1], f"SessionEnd is at {ends} of {len(seen)} events; expected once, last"
 
 
 def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | None = None) -> None:
@@ -370,7 +370,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - the event, and its position
             raise
         if not blow.struck:
             return step
-    message = f"not through after {MAX_ROUNDS} rounds: make the scenario shorter"
+    message = f"still running after {MAX_ROUNDS} rounds; shorten the scenario"
     raise AssertionError(message)
 
 

@@ -156,9 +156,7 @@ class CassetteModel:
         expected = self._tape[min(self._next, len(self._tape) - 1)].request
         difference = next(_differences(expected, asked, "request"))
         where = f"request {self._next + 1} of {len(self._tape)} in {str(self._path)!r}"
-        message = (
-            f"{where} is another one: {difference}. Delete the file, and record it again, if that is meant"
-        )
+        message = f"{where} differs: {difference}. If that is intended, delete the file and record it again"
         raise BadRequest(message)
 
     def _scrub(self, text: str) -> str:

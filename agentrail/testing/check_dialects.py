@@ -55,7 +55,7 @@ def check_dialect(dialect: Dialect, body: bytes) -> None:
     try:
         _RULES[dialect](read)
     except AssertionError as error:
-        message = f"{dialect} would not take this: {error}"
+        message = f"{dialect} would refuse this request: {error}"
         raise AssertionError(message) from None
 
 

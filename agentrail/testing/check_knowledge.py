@@ -33,7 +33,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
 from agentrail.testing.check_memory import HOSTILE_QUERIES
-from agentrail.testing.rule_failures import under_rule
+from agentrail.testing.rule_failures import expect_error, expect_same, under_rule
 
 # The rules.
 
@@ -78,32 +78,16 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _expect(what: str, came: object, wanted: object) -> None:
-    """Raise if the result differs from the expected one."""
-    if came != wanted:
-        message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
-        raise AssertionError(message)
-
-
-def _refuses(what: str, call: Callable[[], object]) -> None:
-    try:
-        came = call()
-    except OptionError:
-        return
-    message = f"{what}: expected OptionError, and there came {came!r:.300}"
-    raise AssertionError(message)
-
-
 def passages_come_with_their_source(trial: KnowledgeTrial) -> None:
     """A passage has its base, path, headings and lines, and a source that names path and lines."""
     trial.add("travel.md", _TRAVEL)
     (passage,) = trial.store.search(READER_ADA, "class")
-    _expect("base and path", (passage.base, passage.path), ("hers", "travel.md"))
-    _expect("the headings", passage.trail, ("Travel", "Trains"))
-    _expect("the source", passage.source, f"travel.md#L{passage.first_line}-L{passage.last_line}")
+    expect_same((passage.base, passage.path), ("hers", "travel.md"), "base and path")
+    expect_same(passage.trail, ("Travel", "Trains"), "the headings")
+    expect_same(passage.source, f"travel.md#L{passage.first_line}-L{passage.last_line}", "the source")
     lines = _TRAVEL.split("\n")[passage.first_line - 1 : passage.last_line]
-    _expect("the lines of the source", "First class from four hours on." in lines, wanted=True)
-    _expect("the text", "First class from four hours on." in passage.text, wanted=True)
+    expect_same("First class from four hours on." in lines, expected=True, what="the lines of the source")
+    expect_same("First class from four hours on." in passage.text, expected=True, what="the text")
 
 
 def any_word_finds_passages(trial: KnowledgeTrial) -> None:
@@ -112,12 +96,12 @@ def any_word_finds_passages(trial: KnowledgeTrial) -> None:
         trial.add(f"{number}.md", "About the weather.")
     trial.add("both.md", "A kingfisher at the harbour.")
     trial.add("one.md", "A kingfisher.")
-    _expect("two words", trial.found("kingfisher harbour"), ["both.md", "one.md"])
-    _expect("small letters and capitals", trial.found("KINGFISHER harbour")[:1], ["both.md"])
+    expect_same(trial.found("kingfisher harbour"), ["both.md", "one.md"], "two words")
+    expect_same(trial.found("KINGFISHER harbour")[:1], ["both.md"], "small letters and capitals")
     trial.add("headed.md", "# Otters\n\nThey swim.")
-    _expect("a heading", trial.found("otters"), ["headed.md"])
-    _expect("a limit", len(trial.found("weather", limit=3)), 3)
-    _expect("a word that there is not", trial.found("zebra"), [])
+    expect_same(trial.found("otters"), ["headed.md"], "a heading")
+    expect_same(len(trial.found("weather", limit=3)), 3, "a limit")
+    expect_same(trial.found("zebra"), [], "a word that there is not")
 
 
 def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
@@ -127,7 +111,7 @@ def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
     for query in HOSTILE_QUERIES:
         for base in ("", "hers"):
             others = [one.path for one in trial.store.search(READER_ADA, query, base) if one.base != "hers"]
-            _expect(f"what is not hers under {query[:40]!r}", others, [])
+            expect_same(others, [], f"what is not hers under {query[:40]!r}")
 
 
 def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
@@ -143,26 +127,26 @@ def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
         (UNNAMED, ["all"]),
         (STRANGER, []),
     ):
-        _expect(f"the bases of {reader!r}", [one.name for one in trial.store.bases(reader)], wanted)
-        _expect(
-            f"what {reader!r} finds",
+        expect_same([one.name for one in trial.store.bases(reader)], wanted, f"the bases of {reader!r}")
+        expect_same(
             sorted(trial.found("trains", reader=reader)),
             [f"{one}.md" for one in wanted],
+            f"what {reader!r} finds",
         )
         if "hers" not in wanted:
-            _expect(f"what {reader!r} reads", trial.store.read(reader, hers.id), ())
+            expect_same(trial.store.read(reader, hers.id), (), f"what {reader!r} reads")
             search = partial(trial.store.search, reader, "trains", "hers")
-            _refuses(f"a search of {reader!r} in a base that is not theirs", search)
+            expect_error(OptionError, search, f"a search of {reader!r} in a base that is not theirs")
 
 
 def readers_are_changed(trial: KnowledgeTrial) -> None:
     """Named users may read from then on, and no other user. If none are named, the readers stay."""
     trial.add("a.md", "trains")
     trial.store.open_base(TENANT, "hers")
-    _expect("with none named", trial.found("trains"), ["a.md"])
+    expect_same(trial.found("trains"), ["a.md"], "with none named")
     trial.store.open_base(TENANT, "hers", ["bob"])
-    _expect("who was a reader", [one.name for one in trial.store.bases(READER_ADA)], [])
-    _expect("who is one", trial.found("trains", reader=READER_BOB), ["a.md"])
+    expect_same([one.name for one in trial.store.bases(READER_ADA)], [], "who was a reader")
+    expect_same(trial.found("trains", reader=READER_BOB), ["a.md"], "who is one")
 
 
 def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
@@ -170,9 +154,9 @@ def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
     trial.add("a.md", "old trains")
     (old,) = trial.store.search(READER_ADA, "trains")
     trial.add("a.md", "new planes")
-    _expect("the old words", trial.found("trains"), [])
-    _expect("the old id", trial.store.read(READER_ADA, old.id), ())
-    _expect("the new words", trial.found("planes"), ["a.md"])
+    expect_same(trial.found("trains"), [], "the old words")
+    expect_same(trial.store.read(READER_ADA, old.id), (), "the old id")
+    expect_same(trial.found("planes"), ["a.md"], "the new words")
 
 
 def what_waits_is_announced(trial: KnowledgeTrial) -> None:
@@ -180,10 +164,12 @@ def what_waits_is_announced(trial: KnowledgeTrial) -> None:
     trial.add("same.md", "same")
     trial.add("other.md", "old")
     listed = [("same.md", _digest("same")), ("other.md", _digest("new")), ("more.md", _digest("x"))]
-    _expect("what is to be added", trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"))
-    _expect("the states", trial.states(), {"more.md": "pending", "other.md": "pending", "same.md": "indexed"})
-    _expect(
-        "what is to be added still", trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md")
+    expect_same(trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"), "what is to be added")
+    expect_same(
+        trial.states(), {"more.md": "pending", "other.md": "pending", "same.md": "indexed"}, "the states"
+    )
+    expect_same(
+        trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"), "what is to be added still"
     )
 
 
@@ -191,35 +177,39 @@ def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
     """A document that is not text, or could not be fetched, has a reason and no passages, even if it had some before."""
     trial.add("a.md", "trains")
     failed = trial.store.add(TENANT, "hers", "a.md", b"trains \xff")
-    _expect("the state", (failed.state, failed.passages, bool(failed.reason)), ("failed", 0, True))
+    expect_same((failed.state, failed.passages, bool(failed.reason)), ("failed", 0, True), "the state")
     trial.add("b.md", "trains")
-    _expect("what is found", trial.found("trains"), ["b.md"])
+    expect_same(trial.found("trains"), ["b.md"], "what is found")
     trial.store.fail(TENANT, "hers", "b.md", "it vanished")
-    _expect("what is found then", trial.found("trains"), [])
-    _expect("the states", trial.states(), {"a.md": "failed", "b.md": "failed"})
-    _expect("it waits again", trial.store.announce(TENANT, "hers", [("a.md", failed.digest)]), ("a.md",))
+    expect_same(trial.found("trains"), [], "what is found then")
+    expect_same(trial.states(), {"a.md": "failed", "b.md": "failed"}, "the states")
+    expect_same(trial.store.announce(TENANT, "hers", [("a.md", failed.digest)]), ("a.md",), "it waits again")
 
 
 def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
     """A summary belongs to the version that was read, is shown only to readers, and is removed with its document."""
     store = trial.store
     added = trial.add("a.md", "trains\n\nplanes")
-    _expect("how it begins", store.beginning(TENANT, "hers", "a.md", most=6), "trains")
-    _expect("how none begins", store.beginning(TENANT, "hers", "b.md"), "")
+    expect_same(store.beginning(TENANT, "hers", "a.md", most=6), "trains", "how it begins")
+    expect_same(store.beginning(TENANT, "hers", "b.md"), "", "how none begins")
     told = [
         store.summarize(TENANT, "hers", "a.md", digest, "About trains.")
         for digest in ("0" * 64, added.digest)
     ]
-    _expect("another digest, and its own", told, [False, True])
-    _expect(
-        "what a reader sees", [one.summary for one in store.readable(READER_ADA, "hers")], ["About trains."]
+    expect_same(told, [False, True], "another digest, and its own")
+    expect_same(
+        [one.summary for one in store.readable(READER_ADA, "hers")], ["About trains."], "what a reader sees"
     )
-    _expect("who looks after it", [one.summary for one in store.documents(TENANT, "hers")], ["About trains."])
-    _refuses("a stranger", lambda: store.readable(STRANGER, "hers"))
+    expect_same(
+        [one.summary for one in store.documents(TENANT, "hers")], ["About trains."], "who looks after it"
+    )
+    expect_error(OptionError, lambda: store.readable(STRANGER, "hers"), "a stranger")
     for line in ("", "x" * (MAX_DOCUMENT_SUMMARY_CHARACTERS + 1), "a\nb"):
-        _refuses("no line", partial(store.summarize, TENANT, "hers", "a.md", added.digest, line))
+        expect_error(
+            OptionError, partial(store.summarize, TENANT, "hers", "a.md", added.digest, line), "no line"
+        )
     trial.add("a.md", "boats")
-    _expect("of what has changed", [one.summary for one in store.readable(READER_ADA, "hers")], [""])
+    expect_same([one.summary for one in store.readable(READER_ADA, "hers")], [""], "of what has changed")
 
 
 def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
@@ -233,16 +223,16 @@ def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
     def tags() -> dict[str, tuple[str, ...]]:
         return {one.path: one.tags for one in store.documents(TENANT, "hers")}
 
-    _expect("how many", store.tag(TENANT, "hers", ["a.md", "c.md", "none.md"], ["travel", "eu"]), 2)
+    expect_same(store.tag(TENANT, "hers", ["a.md", "c.md", "none.md"], ["travel", "eu"]), 2, "how many")
     both = ("travel", "eu")
-    _expect("who has them", tags(), {"a.md": both, "b.md": (), "c.md": both})
-    _expect("of one that is added", trial.add("c.md", "boats").tags, both)
+    expect_same(tags(), {"a.md": both, "b.md": (), "c.md": both}, "who has them")
+    expect_same(trial.add("c.md", "boats").tags, both, "of one that is added")
     trial.add("a.md", "new trains")
-    _expect("of one that has changed", tags()["a.md"], both)
-    _expect("of one that failed", store.fail(TENANT, "hers", "a.md", "it vanished").tags, both)
+    expect_same(tags()["a.md"], both, "of one that has changed")
+    expect_same(store.fail(TENANT, "hers", "a.md", "it vanished").tags, both, "of one that failed")
     store.tag(TENANT, "hers", ["a.md"], ["new"])
     store.tag(TENANT, "hers", ["c.md"], [])
-    _expect("with others, and with none", tags(), {"a.md": ("new",), "b.md": (), "c.md": ()})
+    expect_same(tags(), {"a.md": ("new",), "b.md": (), "c.md": ()}, "with others, and with none")
     refused: tuple[list[Any], ...] = (
         ["a", "a"],
         [""],
@@ -253,11 +243,13 @@ def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
         [7],
     )
     for wrong in refused:
-        _refuses(f"the tags {wrong!r:.40}", partial(store.tag, TENANT, "hers", ["a.md"], wrong))
-    _refuses("tags in no base", lambda: store.tag(TENANT, "nothing", ["a.md"], ["new"]))
-    _expect("what was refused", tags()["a.md"], ("new",))
+        expect_error(
+            OptionError, partial(store.tag, TENANT, "hers", ["a.md"], wrong), f"the tags {wrong!r:.40}"
+        )
+    expect_error(OptionError, lambda: store.tag(TENANT, "nothing", ["a.md"], ["new"]), "tags in no base")
+    expect_same(tags()["a.md"], ("new",), "what was refused")
     store.remove(TENANT, "hers", "a.md")
-    _expect("of one that is new again", trial.add("a.md", "trains").tags, ())
+    expect_same(trial.add("a.md", "trains").tags, (), "of one that is new again")
 
 
 def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
@@ -291,15 +283,15 @@ def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
         within = DocumentFilter(folder=folder, tags=tags)
         for base in ("", "hers"):
             found = {one.path for one in store.search(READER_ADA, "trains", base, within)}
-            _expect(f"what is found in {within!r}", found, wanted)
+            expect_same(found, wanted, f"what is found in {within!r}")
         listed = [one.path for one in store.readable(READER_ADA, "hers", within)]
-        _expect(f"what is listed in {within!r}", listed, sorted(wanted))
+        expect_same(listed, sorted(wanted), f"what is listed in {within!r}")
         looked = [one.path for one in store.documents(TENANT, "hers", within)]
-        _expect(f"what who looks after it sees in {within!r}", looked, sorted(wanted))
-        _expect("what a stranger finds", store.search(STRANGER, "trains", "", within), ())
-        _refuses("a list for a stranger", partial(store.readable, STRANGER, "hers", within))
+        expect_same(looked, sorted(wanted), f"what who looks after it sees in {within!r}")
+        expect_same(store.search(STRANGER, "trains", "", within), (), "what a stranger finds")
+        expect_error(OptionError, partial(store.readable, STRANGER, "hers", within), "a list for a stranger")
     one = store.search(READER_ADA, "trains", "", DocumentFilter(folder="docs"), limit=1)
-    _expect("how many with a limit", len(one), 1)
+    expect_same(len(one), 1, "how many with a limit")
     for wrong in (
         "",
         "/",
@@ -312,7 +304,7 @@ def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
         "x" * (MAX_FOLDER_CHARACTERS + 1),
         7,
     ):
-        _refuses(f"the folder {wrong!r:.40}", partial[object](DocumentFilter, folder=wrong))
+        expect_error(OptionError, partial[object](DocumentFilter, folder=wrong), f"the folder {wrong!r:.40}")
 
 
 def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
@@ -321,21 +313,21 @@ def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
     trial.add("other.md", "word9")
     (middle,) = trial.store.search(READER_ADA, "word2")
     near = [one.trail[-1] for one in trial.store.read(READER_ADA, middle.id, around=1)]
-    _expect("one on each side", near, ["Part 1", "Part 2", "Part 3"])
-    _expect("it alone", trial.store.read(READER_ADA, middle.id), (middle,))
-    _expect("all there are", len(trial.store.read(READER_ADA, middle.id, around=MAX_AROUND)), 5)
+    expect_same(near, ["Part 1", "Part 2", "Part 3"], "one on each side")
+    expect_same(trial.store.read(READER_ADA, middle.id), (middle,), "it alone")
+    expect_same(len(trial.store.read(READER_ADA, middle.id, around=MAX_AROUND)), 5, "all there are")
     for unknown in ("p-0", "", "\ud800", "' OR 1"):
-        _expect(f"the id {unknown!r}", trial.store.read(READER_ADA, unknown), ())
+        expect_same(trial.store.read(READER_ADA, unknown), (), f"the id {unknown!r}")
 
 
 def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
     """A document is removed with its passages. Removing it again does nothing."""
     trial.add("a.md", "trains")
     trial.add("b.md", "trains")
-    _expect("the first time", trial.store.remove(TENANT, "hers", "a.md"), wanted=True)
-    _expect("the second time", trial.store.remove(TENANT, "hers", "a.md"), wanted=False)
-    _expect("what is found", trial.found("trains"), ["b.md"])
-    _expect("the documents", trial.states(), {"b.md": "indexed"})
+    expect_same(trial.store.remove(TENANT, "hers", "a.md"), expected=True, what="the first time")
+    expect_same(trial.store.remove(TENANT, "hers", "a.md"), expected=False, what="the second time")
+    expect_same(trial.found("trains"), ["b.md"], "what is found")
+    expect_same(trial.states(), {"b.md": "indexed"}, "the documents")
 
 
 def passages_are_limited(trial: KnowledgeTrial) -> None:
@@ -343,14 +335,22 @@ def passages_are_limited(trial: KnowledgeTrial) -> None:
     trial.add("a.md", "trains")
     store: Any = trial.store  # wrong for type checkers too
     for limit in (0, -1, True, 2.0, "3", None, MAX_FOUND_PASSAGES + 1):
-        _refuses(f"a search with limit={limit!r}", partial(store.search, READER_ADA, "x", limit=limit))
+        expect_error(
+            OptionError, partial(store.search, READER_ADA, "x", limit=limit), f"a search with limit={limit!r}"
+        )
     for around in (-1, True, 1.0, MAX_AROUND + 1):
-        _refuses(f"reading with around={around!r}", partial(store.read, READER_ADA, "p", around=around))
+        expect_error(
+            OptionError,
+            partial(store.read, READER_ADA, "p", around=around),
+            f"reading with around={around!r}",
+        )
     for name in ("", "a b", "../x", "x" * 65, None):
-        _refuses(f"a base named {name!r:.20}", partial(store.open_base, TENANT, name))
-    _refuses("a reader that is no text", partial(store.open_base, TENANT, "hers", [7]))
-    _refuses("a document for no base", lambda: trial.store.add(TENANT, "nothing", "a.md", b"x"))
-    _refuses("a search in no base", lambda: trial.store.search(READER_ADA, "x", "nothing"))
+        expect_error(OptionError, partial(store.open_base, TENANT, name), f"a base named {name!r:.20}")
+    expect_error(OptionError, partial(store.open_base, TENANT, "hers", [7]), "a reader that is no text")
+    expect_error(
+        OptionError, lambda: trial.store.add(TENANT, "nothing", "a.md", b"x"), "a document for no base"
+    )
+    expect_error(OptionError, lambda: trial.store.search(READER_ADA, "x", "nothing"), "a search in no base")
 
 
 def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> None:
@@ -376,7 +376,7 @@ def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> N
         is_over.set()
         for reader in readers:
             reader.join()
-    _expect("what was read in between", wrong, [])
+    expect_same(wrong, [], "what was read in between")
 
 
 def knowledge_is_closed_twice(trial: KnowledgeTrial) -> None:
@@ -394,11 +394,11 @@ def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
     trial.store.announce(TENANT, "hers", [("b.md", _digest("x"))])
     trial.store.tag(TENANT, "hers", ["b.md"], ["eu"])
     trial.store = trial.reopen(trial.store)
-    _expect("the search", trial.found("trains"), ["a.md"])
-    _expect("what another finds", trial.found("trains", reader=READER_BOB), [])
-    _expect("the states", trial.states(), {"a.md": "indexed", "b.md": "pending"})
+    expect_same(trial.found("trains"), ["a.md"], "the search")
+    expect_same(trial.found("trains", reader=READER_BOB), [], "what another finds")
+    expect_same(trial.states(), {"a.md": "indexed", "b.md": "pending"}, "the states")
     tags = [one.tags for one in trial.store.documents(TENANT, "hers")]
-    _expect("the tags", tags, [(), ("eu",)])
+    expect_same(tags, [(), ("eu",)], "the tags")
 
 
 KnowledgeRule: TypeAlias = Callable[[KnowledgeTrial], None]
@@ -450,7 +450,7 @@ def check_knowledge(
     for rule in rules:
         trial = KnowledgeTrial(make(), reopen)
         try:
-            with under_rule(rule, trial):
+            with under_rule(rule, trial.store):
                 rule(trial)
         finally:
             trial.store.close()

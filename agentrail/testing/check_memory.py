@@ -22,7 +22,7 @@ from attrs import define
 
 from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
 from agentrail.errors import OptionError
-from agentrail.testing.rule_failures import under_rule
+from agentrail.testing.rule_failures import expect_error, expect_same, under_rule
 
 # The rules.
 
@@ -124,22 +124,6 @@ class MemoryTrial:
         return [one.id for one in self.store.list(owner, **rest)]
 
 
-def _expect(what: str, came: object, wanted: object) -> None:
-    """Raise if the result differs from the expected one."""
-    if came != wanted:
-        message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
-        raise AssertionError(message)
-
-
-def _refuses(what: str, call: Callable[[], object]) -> None:
-    try:
-        came = call()
-    except OptionError:
-        return
-    message = f"{what}: expected OptionError, and there came {came!r:.300}"
-    raise AssertionError(message)
-
-
 def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
     """An entry is returned exactly as it was put, in all of its fields, whatever its text."""
     texts = (
@@ -156,28 +140,28 @@ def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
         entry = trial.put(
             f"m{number}", text, "Tag one", "c++", session="s:1.t2", at_ms=1_790_000_000_123, version=7
         )
-        _expect("get", trial.store.get(ADA, entry.id), entry)
-    _expect("the list", {one.text for one in trial.store.list(ADA)}, set(texts))
-    _expect("an id that there is not", trial.store.get(ADA, "m99"), None)
-    _expect("an id that can be none", trial.store.get(ADA, "\ud800"), None)
+        expect_same(trial.store.get(ADA, entry.id), entry, "get")
+    expect_same({one.text for one in trial.store.list(ADA)}, set(texts), "the list")
+    expect_same(trial.store.get(ADA, "m99"), None, "an id that there is not")
+    expect_same(trial.store.get(ADA, "\ud800"), None, "an id that can be none")
 
 
 def what_is_put_again_takes_the_place(trial: MemoryTrial) -> None:
     """An entry with an existing id replaces the other: the old one is no longer found."""
     trial.put("m1", "green tea", "drink")
     second = trial.put("m1", "black coffee", "morning", at_ms=5)
-    _expect("get", trial.store.get(ADA, "m1"), second)
-    _expect("the old words", trial.found("green tea drink"), [])
-    _expect("the old tags", trial.listed(tags=TagFilter(any_of=("drink",))), [])
-    _expect("the new words", trial.found("coffee"), ["m1"])
-    _expect("the list", trial.listed(), ["m1"])
+    expect_same(trial.store.get(ADA, "m1"), second, "get")
+    expect_same(trial.found("green tea drink"), [], "the old words")
+    expect_same(trial.listed(tags=TagFilter(any_of=("drink",))), [], "the old tags")
+    expect_same(trial.found("coffee"), ["m1"], "the new words")
+    expect_same(trial.listed(), ["m1"], "the list")
 
 
 def lists_begin_with_the_newest(trial: MemoryTrial) -> None:
     """A list is ordered by time, newest first. Within one millisecond, by descending id."""
     for entry_id, at_ms in (("b", 20), ("a", 30), ("c", 10), ("d", 20)):
         trial.put(entry_id, "tea", at_ms=at_ms)
-    _expect("the list", trial.listed(), ["a", "d", "b", "c"])
+    expect_same(trial.listed(), ["a", "d", "b", "c"], "the list")
 
 
 def lists_are_read_in_pages(trial: MemoryTrial) -> None:
@@ -194,9 +178,9 @@ def lists_are_read_in_pages(trial: MemoryTrial) -> None:
                 break
             seen += [one.id for one in page]
             after = page[-1].at_ms, page[-1].id
-        _expect("all pages", seen, wanted)
+        expect_same(seen, wanted, "all pages")
     trial.store.delete(ADA, "m5")
-    _expect("behind what is gone", trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"])
+    expect_same(trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"], "behind what is gone")
 
 
 def what_fits_best_comes_first(trial: MemoryTrial) -> None:
@@ -205,8 +189,8 @@ def what_fits_best_comes_first(trial: MemoryTrial) -> None:
         trial.put(f"m{number}", "the report of the week", at_ms=100 + number)
     trial.put("rare", "the kingfisher", at_ms=1)
     trial.put("both", "the kingfisher of the harbour", at_ms=2)
-    _expect("two words", trial.found("kingfisher harbour")[:2], ["both", "rare"])
-    _expect("a rare one", set(trial.found("the kingfisher")[:2]), {"rare", "both"})
+    expect_same(trial.found("kingfisher harbour")[:2], ["both", "rare"], "two words")
+    expect_same(set(trial.found("the kingfisher")[:2]), {"rare", "both"}, "a rare one")
 
 
 def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
@@ -214,8 +198,8 @@ def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
     for entry_id in ("m2", "m1", "m3"):
         trial.put(entry_id, "tea")
     trial.put("m1", "tea")
-    _expect("the search", trial.found("tea"), ["m1", "m3", "m2"])
-    _expect("the first of them", trial.found("tea", limit=1), ["m1"])
+    expect_same(trial.found("tea"), ["m1", "m3", "m2"], "the search")
+    expect_same(trial.found("tea", limit=1), ["m1"], "the first of them")
 
 
 def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
@@ -232,16 +216,16 @@ def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
         "7",
         "mu\u0308ller",
     ):
-        _expect(f"the query {query!r}", trial.found(query), ["m1"])
-    _expect("without spaces", trial.found("绿茶"), ["m2"])
+        expect_same(trial.found(query), ["m1"], f"the query {query!r}")
+    expect_same(trial.found("绿茶"), ["m2"], "without spaces")
     for query in ("mull", "ülle", "nothing", "", "?!", "茶"):
-        _expect(f"the query {query!r}", trial.found(query), [])
+        expect_same(trial.found(query), [], f"the query {query!r}")
 
 
 def tags_are_searched_too(trial: MemoryTrial) -> None:
     """A query finds the words of tags."""
     trial.put("m1", "every morning", "Green tea")
-    _expect("a word of a tag", trial.found("tea"), ["m1"])
+    expect_same(trial.found("tea"), ["m1"], "a word of a tag")
 
 
 def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
@@ -249,11 +233,13 @@ def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
     trial.put("m1", "green tea", "drink", "hot")
     trial.put("m2", "iced tea", "drink", "cold")
     trial.put("m3", "hot stove", "hot", "kitchen")
-    _expect("all tags", trial.found("tea stove", all_of=["drink", "hot"]), ["m1"])
-    _expect("any tag", sorted(trial.found("tea stove", any_of=["cold", "kitchen"])), ["m2", "m3"])
-    _expect("both", trial.found("tea stove", any_of=["cold", "kitchen"], all_of=["drink"]), ["m2"])
-    _expect("tags without the query", trial.found("stove", any_of=["drink"]), [])
-    _expect("a list", trial.listed(tags=TagFilter(any_of=("cold", "hot"), all_of=("drink",))), ["m2", "m1"])
+    expect_same(trial.found("tea stove", all_of=["drink", "hot"]), ["m1"], "all tags")
+    expect_same(sorted(trial.found("tea stove", any_of=["cold", "kitchen"])), ["m2", "m3"], "any tag")
+    expect_same(trial.found("tea stove", any_of=["cold", "kitchen"], all_of=["drink"]), ["m2"], "both")
+    expect_same(trial.found("stove", any_of=["drink"]), [], "tags without the query")
+    expect_same(
+        trial.listed(tags=TagFilter(any_of=("cold", "hot"), all_of=("drink",))), ["m2", "m1"], "a list"
+    )
 
 
 def tags_are_compared_exactly(trial: MemoryTrial) -> None:
@@ -262,8 +248,8 @@ def tags_are_compared_exactly(trial: MemoryTrial) -> None:
     for number, tag in enumerate(tags):
         trial.put(f"m{number}", "text", tag)
     for number, tag in enumerate(tags):
-        _expect(f"the tag {tag!r}", trial.listed(tags=TagFilter(any_of=(tag,))), [f"m{number}"])
-        _expect(f"all of {tag!r}", trial.found("text", all_of=[tag]), [f"m{number}"])
+        expect_same(trial.listed(tags=TagFilter(any_of=(tag,))), [f"m{number}"], f"the tag {tag!r}")
+        expect_same(trial.found("text", all_of=[tag]), [f"m{number}"], f"all of {tag!r}")
 
 
 def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
@@ -271,23 +257,23 @@ def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
     trial.put("m1", "green tea")
     trial.put("b1", "black coffee, NOT tea", "coffee", owner=BOB)
     for query in HOSTILE_QUERIES:
-        _expect(f"the query {query!r:.60}", set(trial.found(query)) - {"m1"}, set())
-        _expect(
-            f"the query {query!r:.60} of another owner", set(trial.found(query, owner=BOB)) - {"b1"}, set()
+        expect_same(set(trial.found(query)) - {"m1"}, set(), f"the query {query!r:.60}")
+        expect_same(
+            set(trial.found(query, owner=BOB)) - {"b1"}, set(), f"the query {query!r:.60} of another owner"
         )
-    _expect("NOT is a word", trial.found("NOT green"), ["m1"])
-    _expect("words behind a NUL", trial.found("\0 tea"), ["m1"])
+    expect_same(trial.found("NOT green"), ["m1"], "NOT is a word")
+    expect_same(trial.found("\0 tea"), ["m1"], "words behind a NUL")
 
 
 def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
     """Another owner can neither read nor delete nor replace an entry."""
     mine = trial.put("m1", "green tea")
-    _expect("get", trial.store.get(BOB, "m1"), None)
-    _expect("delete", trial.store.delete(BOB, "m1"), wanted=False)
+    expect_same(trial.store.get(BOB, "m1"), None, "get")
+    expect_same(trial.store.delete(BOB, "m1"), expected=False, what="delete")
     his = trial.put("m1", "black coffee", owner=BOB)
-    _expect("mine", trial.store.get(ADA, "m1"), mine)
-    _expect("his", trial.store.get(BOB, "m1"), his)
-    _expect("what is found", (trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []))
+    expect_same(trial.store.get(ADA, "m1"), mine, "mine")
+    expect_same(trial.store.get(BOB, "m1"), his, "his")
+    expect_same((trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []), "what is found")
 
 
 def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
@@ -297,20 +283,22 @@ def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
     for number, owner in enumerate(owners):
         trial.put(f"m{number}", "tea", owner=owner)
     for number, owner in enumerate(owners):
-        _expect(f"the list of {owner!r:.80}", trial.listed(owner), [f"m{number}"])
+        expect_same(trial.listed(owner), [f"m{number}"], f"the list of {owner!r:.80}")
 
 
 def deleting_twice_is_fine(trial: MemoryTrial) -> None:
     """Deleting returns whether there was an entry, which is then no longer found."""
     trial.put("m1", "green tea", "drink")
     trial.put("m2", "green tea", "drink")
-    _expect("the first time", trial.store.delete(ADA, "m1"), wanted=True)
-    _expect("the second time", trial.store.delete(ADA, "m1"), wanted=False)
-    _expect("what never was", (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False))
-    _expect(
-        "what is left",
+    expect_same(trial.store.delete(ADA, "m1"), expected=True, what="the first time")
+    expect_same(trial.store.delete(ADA, "m1"), expected=False, what="the second time")
+    expect_same(
+        (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False), "what never was"
+    )
+    expect_same(
         (trial.found("tea"), trial.listed(), trial.store.get(ADA, "m1")),
         (["m2"], ["m2"], None),
+        "what is left",
     )
 
 
@@ -320,32 +308,38 @@ def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
         trial.put(f"m{number}", "green tea", "drink")
     trial.put("m1", "black tea", "drink", owner=BOB)
     first = trial.store.forget(ADA)
-    _expect("the first time", (first.entries, first.is_erased), (3, True))
-    _expect("the second time", trial.store.forget(ADA).entries, 0)
-    _expect(
-        "what is left", (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"])
+    expect_same((first.entries, first.is_erased), (3, True), "the first time")
+    expect_same(trial.store.forget(ADA).entries, 0, "the second time")
+    expect_same(
+        (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"]), "what is left"
     )
     trial.put("m1", "white tea")
-    _expect("anew", trial.found("tea"), ["m1"])
+    expect_same(trial.found("tea"), ["m1"], "anew")
 
 
 def limits_are_kept_to(trial: MemoryTrial) -> None:
     """At most the limit is returned, and an invalid limit is refused."""
     for number in range(8):
         trial.put(f"m{number}", "tea")
-    _expect("a search", len(trial.found("tea", limit=3)), 3)
-    _expect("a list", len(trial.listed(limit=3)), 3)
-    _expect(
-        "as much as there is",
+    expect_same(len(trial.found("tea", limit=3)), 3, "a search")
+    expect_same(len(trial.listed(limit=3)), 3, "a list")
+    expect_same(
         (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))),
         (8, 8),
+        "as much as there is",
     )
     wrong: tuple[Any, ...] = (0, -1, True, 2.0, "3", None)
     for limit in wrong:
-        _refuses(f"a search with limit={limit!r}", partial(trial.store.search, ADA, "tea", limit=limit))
-        _refuses(f"a list with limit={limit!r}", partial(trial.store.list, ADA, limit=limit))
-    _refuses("a search for too many", lambda: trial.store.search(ADA, "tea", limit=MAX_FOUND + 1))
-    _refuses("a list of too many", lambda: trial.store.list(ADA, limit=MAX_LISTED + 1))
+        expect_error(
+            OptionError,
+            partial(trial.store.search, ADA, "tea", limit=limit),
+            f"a search with limit={limit!r}",
+        )
+        expect_error(OptionError, partial(trial.store.list, ADA, limit=limit), f"a list with limit={limit!r}")
+    expect_error(
+        OptionError, lambda: trial.store.search(ADA, "tea", limit=MAX_FOUND + 1), "a search for too many"
+    )
+    expect_error(OptionError, lambda: trial.store.list(ADA, limit=MAX_LISTED + 1), "a list of too many")
 
 
 def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
@@ -375,7 +369,7 @@ def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
         is_over.set()
         for reader in readers:
             reader.join()
-    _expect("what was read in between", wrong, [])
+    expect_same(wrong, [], "what was read in between")
 
 
 def memories_are_closed_twice(trial: MemoryTrial) -> None:
@@ -393,9 +387,9 @@ def what_is_remembered_is_there_again(trial: MemoryTrial) -> None:
     trial.put("m2", "black tea")
     trial.store.delete(ADA, "m2")
     trial.store = trial.reopen(trial.store)
-    _expect("get", trial.store.get(ADA, "m1"), entry)
-    _expect("the search", trial.found("tea"), ["m1"])
-    _expect("the tags", trial.listed(tags=TagFilter(all_of=("drink",))), ["m1"])
+    expect_same(trial.store.get(ADA, "m1"), entry, "get")
+    expect_same(trial.found("tea"), ["m1"], "the search")
+    expect_same(trial.listed(tags=TagFilter(all_of=("drink",))), ["m1"], "the tags")
 
 
 MemoryRule: TypeAlias = Callable[[MemoryTrial], None]
@@ -449,7 +443,7 @@ def check_memory(
     for rule in rules:
         trial = MemoryTrial(make(), reopen)
         try:
-            with under_rule(rule, trial):
+            with under_rule(rule, trial.store):
                 rule(trial)
         finally:
             trial.store.close()

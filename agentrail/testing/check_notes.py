@@ -15,7 +15,7 @@ from typing import Final, NoReturn, TypeAlias
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
-from agentrail.testing.rule_failures import under_rule
+from agentrail.testing.rule_failures import expect_same, under_rule
 
 _ADA: Final = MemoryOwner(tenant="acme", user="ada")
 _BOB: Final = MemoryOwner(tenant="acme", user="bob")
@@ -25,7 +25,7 @@ NoteRule: TypeAlias = Callable[[NoteStore], None]
 
 def notes_come_back_as_they_were_written(store: NoteStore) -> None:
     """Reading returns the last written text, byte for byte. Without any written text it is empty."""
-    _expect("before anything was written", store.read(_ADA, "s1"), "")
+    expect_same(store.read(_ADA, "s1"), "", "before anything was written")
     for text in ("one\n", "line\r\n\r\nline", "\ufeff\u2028\0 é 咖啡", "x" * (64 << 10)):
         seen: list[str] = []
 
@@ -34,18 +34,18 @@ def notes_come_back_as_they_were_written(store: NoteStore) -> None:
             return new
 
         before = store.read(_ADA, "s1")
-        _expect("what change gives", store.change(_ADA, "s1", edit), text)
-        _expect("what edit was given", seen, [before])
-        _expect("what is read", store.read(_ADA, "s1"), text)
+        expect_same(store.change(_ADA, "s1", edit), text, "what change gives")
+        expect_same(seen, [before], "what edit was given")
+        expect_same(store.read(_ADA, "s1"), text, "what is read")
 
 
 def an_empty_text_removes_them(store: NoteStore) -> None:
     """Empty notes are as if they had never existed. Removing them again does nothing."""
     store.change(_ADA, "s1", lambda _: "one")
     for _ in range(2):
-        _expect("what change gives", store.change(_ADA, "s1", lambda _: ""), "")
-        _expect("what is read", store.read(_ADA, "s1"), "")
-    _expect("what is forgotten", store.forget(_ADA), 0)
+        expect_same(store.change(_ADA, "s1", lambda _: ""), "", "what change gives")
+        expect_same(store.read(_ADA, "s1"), "", "what is read")
+    expect_same(store.forget(_ADA), 0, "what is forgotten")
 
 
 def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
@@ -59,8 +59,8 @@ def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
         came: object = store.change(_ADA, "s1", refuse)
     except OptionError as error:
         came = str(error)
-    _expect("what travels", came, "no room")
-    _expect("what is read", store.read(_ADA, "s1"), "one")
+    expect_same(came, "no room", "what travels")
+    expect_same(store.read(_ADA, "s1"), "one", "what is read")
 
 
 def no_two_sessions_share_notes(store: NoteStore) -> None:
@@ -71,7 +71,7 @@ def no_two_sessions_share_notes(store: NoteStore) -> None:
     for number, (owner, session) in enumerate(places):
         store.change(owner, session, lambda old, number=number: f"{old}{number}")  # type: ignore[misc]  # a default binds it
     for number, (owner, session) in enumerate(places):
-        _expect(f"the notes of {owner!r:.80}, {session!r:.40}", store.read(owner, session), str(number))
+        expect_same(store.read(owner, session), str(number), f"the notes of {owner!r:.80}, {session!r:.40}")
 
 
 def notes_of_an_owner_are_forgotten(store: NoteStore) -> None:
@@ -79,14 +79,14 @@ def notes_of_an_owner_are_forgotten(store: NoteStore) -> None:
     for session in ("s1", "S/2"):
         store.change(_ADA, session, lambda _: "one")
     store.change(_BOB, "s1", lambda _: "his")
-    _expect("the first time", store.forget(_ADA), 2)
-    _expect("the second time", store.forget(_ADA), 0)
-    _expect(
-        "what is left",
+    expect_same(store.forget(_ADA), 2, "the first time")
+    expect_same(store.forget(_ADA), 0, "the second time")
+    expect_same(
         [store.read(_ADA, "s1"), store.read(_ADA, "S/2"), store.read(_BOB, "s1")],
         ["", "", "his"],
+        "what is left",
     )
-    _expect("anew", store.change(_ADA, "s1", lambda old: f"{old}two"), "two")
+    expect_same(store.change(_ADA, "s1", lambda old: f"{old}two"), "two", "anew")
 
 
 def changes_come_one_after_the_other(store: NoteStore) -> None:
@@ -104,8 +104,8 @@ def changes_come_one_after_the_other(store: NoteStore) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    _expect("what was read in between", wrong, [])
-    _expect("all of it", sorted(store.read(_ADA, "s1").split()), sorted("abc" * 5))
+    expect_same(wrong, [], "what was read in between")
+    expect_same(sorted(store.read(_ADA, "s1").split()), sorted("abc" * 5), "all of it")
 
 
 def notes_are_closed_twice(store: NoteStore) -> None:
@@ -146,9 +146,3 @@ def check_notes(make: Callable[[], NoteStore], *, rules: Sequence[NoteRule] = NO
     for rule in rules:
         with closing(make()) as store, under_rule(rule, store):
             rule(store)
-
-
-def _expect(what: str, came: object, wanted: object) -> None:
-    if came != wanted:
-        message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
-        raise AssertionError(message)

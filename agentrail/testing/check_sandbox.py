@@ -27,7 +27,7 @@ from agentrail.abc.versions import VersionedSandbox
 from agentrail.core.journal.file_changes import FileWrite, WantedFile
 from agentrail.core.values.port_members import offers
 from agentrail.errors import ProcessRefused
-from agentrail.testing.rule_failures import sentence_of_rule
+from agentrail.testing.rule_failures import under_rule
 
 # Interactive processes.
 
@@ -208,11 +208,8 @@ async def check_sandbox(make: SandboxFactory) -> None:
     for rule in SANDBOX_RULES:
         sandbox = make()
         try:
-            with trio.fail_after(_RULE_SECONDS):
+            with under_rule(rule, sandbox), trio.fail_after(_RULE_SECONDS):
                 await rule(sandbox)
-        except AssertionError as error:
-            message = f"{sandbox!r} breaks a rule: {sentence_of_rule(rule)} {error}"
-            raise AssertionError(message) from error
         finally:
             await sandbox.aclose()
 

@@ -23,7 +23,6 @@ from contextlib import ExitStack
 from typing import Final, TypeAlias
 
 from agentrail.abc.store import Store
-from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.rule_failures import under_rule
 from agentrail.testing.store_rules import (
     durability,
@@ -31,7 +30,7 @@ from agentrail.testing.store_rules import (
     ownership,
     queries,
 )
-from agentrail.testing.store_rules.trial import OpenCut, StoreTrial
+from agentrail.testing.store_rules.trial import LOCAL_CUT, OpenCut, StoreTrial
 
 StoreRule: TypeAlias = Callable[[StoreTrial], None]
 
@@ -108,7 +107,7 @@ def check_store(
     *,
     pass_lease: Callable[[], None],
     reopen: Callable[[Store], Store] | None = None,
-    cut: OpenCut = CutStore,
+    cut: OpenCut = LOCAL_CUT,
     rules: Sequence[StoreRule] = STORE_RULES,
 ) -> None:
     """Test a store against the port.

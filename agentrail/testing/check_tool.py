@@ -26,7 +26,7 @@ from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import thawed
 from agentrail.messages import JsonObject
 from agentrail.testing.orphans import take_census
-from agentrail.testing.rule_failures import sentence_of_rule
+from agentrail.testing.rule_failures import under_rule
 
 MAX_LABEL_CHARACTERS: Final = 200
 
@@ -47,12 +47,8 @@ async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> Non
     Cancellation: Stops the current call.
     """
     for rule in TOOL_RULES:
-        try:
-            with trio.fail_after(_RULE_SECONDS):
-                await rule(tool, arguments, ctx)
-        except AssertionError as error:
-            message = f"tool {tool.name!r} breaks a rule: {sentence_of_rule(rule)} {error}"
-            raise AssertionError(message) from error
+        with under_rule(rule, f"tool {tool.name!r}"), trio.fail_after(_RULE_SECONDS):
+            await rule(tool, arguments, ctx)
 
 
 def spec_of(tool: Tool, ctx: ToolContext) -> ToolSpec:

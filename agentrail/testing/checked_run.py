@@ -361,7 +361,6 @@ class CounterExample(AssertionError):
         )
 
     def __str__(self) -> str:
-        """Return the failure and its scenario."""
         return f"{self.rule}: {self.why}\n\n{self.scenario}"
 
 
@@ -391,11 +390,9 @@ class Run:
 
     @property
     def view(self) -> SessionView:
-        """The argument of an invariant."""
         return SessionView(self.state, self.seen)
 
     def begun(self, stack: Stack, states: PluginStates) -> SessionState:
-        """Create the session before its first signal."""
         return machine.new_session(self.setup.config, self.setup.tools, stack, states)
 
     def say(self, drawn: Signal) -> None:

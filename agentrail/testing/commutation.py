@@ -55,7 +55,6 @@ class Twins(Run):
     """A session with two plugins, and one with their order swapped."""
 
     def __init__(self, setup: Setup) -> None:
-        """Load both."""
         self._other = machine.new_session(setup.config, setup.tools, *_swapped(setup))
         super().__init__(setup)
 

@@ -6,26 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from agentrail.abc.store import (
-    Append,
-    Cause,
-    Erasure,
-    Filters,
-    Node,
-    Opening,
-    OwedRow,
-    OwedStore,
-    Store,
-    StoredSession,
-    StoredSnapshot,
-    Taken,
-    TakeOver,
-    take_all,
-)
-from agentrail.core.journal.record import Record
-from agentrail.core.values.port_members import offers
+from agentrail.abc.store import Append, Store, Taken, TakeOver, take_all
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
-from agentrail.messages import SessionId
 
 # `CutStore`: a store with a connection that is cut, before a call took effect or after it.
 
@@ -51,131 +33,23 @@ class CutStore:
         self._store = store
         self._decide = decide
 
-    @property
-    def is_immediate(self) -> bool:
-        """The same as in the wrapped store. Cut calls are retried, so a test may want to hide it."""
-        return self._store.is_immediate
-
-    def _cut(self, name: str, call: Callable[[], A]) -> A:
-        cut = self._decide(name)
-        if cut is None:
-            return call()
-        if cut == "after":
-            call()
-        message = f"the connection was cut in {name}"
-        raise StoreUnavailable(message)
-
-    def now_ms(self) -> int:
-        """Call `Store.now_ms`."""
-        return self._cut("now_ms", self._store.now_ms)
-
-    def create(self, opening: Opening) -> None:
-        """Call `Store.create`."""
-        self._cut("create", lambda: self._store.create(opening))
-
-    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Call `Store.take`."""
-        return self._cut("take", lambda: self._store.take(scope, root, node, cause, force=force))
-
-    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Call `ManyTaker.take_many`, or take the trees one by one if the store has no such method."""
-        return self._cut("take_many", lambda: take_all(self._store, wanted))
-
-    def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Call `Store.release`."""
-        self._cut("release", lambda: self._store.release(node, scope, root))
-
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
-        """Call `Store.append`."""
-        return self._cut("append", lambda: self._store.append(batch))
-
-    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Call `Store.read`."""
-        return self._cut("read", lambda: self._store.read(scope, session, after, limit))
-
-    def find(
-        self,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        *,
-        after: tuple[str, str] | None = None,
-        limit: int = 100,
-    ) -> tuple[StoredSession, ...]:
-        """Call `Store.find`."""
-        return self._cut("find", lambda: self._store.find(filters, after=after, limit=limit))
-
-    def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """Call `Store.get`."""
-        return self._cut("get", lambda: self._store.get(scope, session))
-
-    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Call `Store.put_snapshot`."""
-        self._cut("put_snapshot", lambda: self._store.put_snapshot(snapshot))
-
-    def snapshots(
-        self, scope: str, session: SessionId, at_most: int | None = None
-    ) -> tuple[StoredSnapshot, ...]:
-        """Call `Store.snapshots`."""
-        return self._cut("snapshots", lambda: self._store.snapshots(scope, session, at_most))
-
-    def blob(self, digest: str) -> bytes | None:
-        """Call `Store.blob`."""
-        return self._cut("blob", lambda: self._store.blob(digest))
-
-    def beat(self, node: Node) -> None:
-        """Call `Store.beat`."""
-        self._cut("beat", lambda: self._store.beat(node))
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Call `Store.nodes`."""
-        return self._cut("nodes", self._store.nodes)
-
-    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Call `Store.orphans`."""
-        return self._cut("orphans", lambda: self._store.orphans(limit, after=after))
-
-    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Call `Store.due`."""
-        return self._cut("due", lambda: self._store.due(within_ms, limit))
-
-    def size(self, scope: str, session: SessionId) -> int:
-        """Call `Store.size`."""
-        return self._cut("size", lambda: self._store.size(scope, session))
-
-    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Call `Store.delete`."""
-        return self._cut(
-            "delete", lambda: self._store.delete(scope, session, written_before_ms=written_before_ms)
-        )
-
-    def trim(self, scope: str, session: SessionId, before: int) -> int:
-        """Call `Store.trim`."""
-        return self._cut("trim", lambda: self._store.trim(scope, session, before))
-
-    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """Call `Store.erase`."""
-        return self._cut("erase", lambda: self._store.erase(scope, session, why))
-
-    def overwrite_removed(self) -> bool:
-        """Call `Store.overwrite_removed`."""
-        return self._cut("overwrite_removed", self._store.overwrite_removed)
-
-    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Call `OwedStore.change_owed`."""
-        store = self._owing()
-        self._cut("change_owed", lambda: store.change_owed(put, drop))
-
-    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Call `OwedStore.owed`."""
-        store = self._owing()
-        return self._cut("owed", lambda: store.owed(kind, after, limit))
-
-    def _owing(self) -> OwedStore:
-        assert offers(self._store, OwedStore), "this store keeps nothing that is owed"
-        return self._store
+    def __getattr__(self, name: str) -> Any:
+        """Return a member of the store; a call of it may be cut. A store without `take_many` takes the trees one by one."""
+        member = partial(take_all, self._store) if name == "take_many" else getattr(self._store, name)
+        return partial(self._cut, name, member) if callable(member) else member
 
     def close(self) -> None:
-        """Call `Store.close`, which is never cut."""
+        """Close the store. Never cut."""
         self._store.close()
+
+    def _cut(self, name: str, call: Callable[..., A], *args: Any, **options: Any) -> A:
+        cut = self._decide(name)
+        if cut is None:
+            return call(*args, **options)
+        if cut == "after":
+            call(*args, **options)
+        message = f"the connection was cut in {name}"
+        raise StoreUnavailable(message)
 
 
 Fault: TypeAlias = Literal["none", "hang", "away", "answer_lost", "bug"]
@@ -197,7 +71,6 @@ class FaultyStore:
     is_immediate: bool = False
 
     def __init__(self, inner: Store) -> None:
-        """Create a store without a fault."""
         self.inner: Store = inner
         self.delay_seconds: float = 0.0
         self.calls: list[str] = []

@@ -140,12 +140,10 @@ class _Life:
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> None:
-        """Record a step."""
         del before, signal, effects
         self.state = after
 
     def take_end(self, cell: SessionCell) -> None:
-        """Take the values it is compared with."""
         self.state, self._kept, self._last_event = cell.state, cell.bus.kept, cell.bus.last_seq
 
     def left_out(self) -> str | None:
@@ -317,7 +315,9 @@ def folded_sessions() -> Iterator[FoldedSessions]:
     faults = watched.faults()
     if faults:
         shown = "\n".join(faults[:_MAX_FAULTS])
-        message = f"{len(faults)} of {len(faults) + watched.folded} sessions are not what their journals come to:\n{shown}"
+        message = (
+            f"{len(faults)} of {len(faults) + watched.folded} sessions differ from their journals:\n{shown}"
+        )
         raise FoldDiffers(message)
 
 

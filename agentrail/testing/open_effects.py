@@ -113,7 +113,6 @@ def timers_of(state: SessionState) -> list[EffectId]:
 
 
 def ids_of(calls: Iterable[CallState]) -> list[EffectId]:
-    """Return the effects of these calls."""
     return [call.effect_id for call in calls if call.effect_id is not None]
 
 
@@ -138,7 +137,6 @@ _MUCH_LATER_MS: Final = 200_000
 
 
 def fit(signal: S, state: SessionState, number: int) -> S:
-    """Return a signal with its time and its ids."""
     changes: dict[str, object] = {"at_ms": 10 * number}
     match signal:
         case s.Asked():

@@ -127,7 +127,7 @@ def read_rule(key: str, value: Any) -> PuppetRule:
     action, _, text = str(value).partition(":")
     known = {known.__name__ for known in p.HOOKS}
     if hook not in known or action not in PUPPET_ACTIONS:
-        message = f"{key}={value!r} is no rule: expected one of {sorted(known)}, and one of {sorted(PUPPET_ACTIONS)}"
+        message = f"{key}={value!r} is not a rule; expected one of {sorted(known)}, and one of {sorted(PUPPET_ACTIONS)}"
         raise ValueError(message)
     return PuppetRule(hook=hook, tool=tool or None, action=action, text=text)
 

@@ -47,7 +47,6 @@ class Expectation:
     """Expectations about events. Each method raises `AssertionError` with the tree of all events."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        """Created by `expect`."""
         self._events = events
 
     def kinds(self, *wanted: type[Event]) -> Self:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
     config.addinivalue_line(
         "markers", "unfolded(why): sessions of `supervisor` are something else than their journals say"
     )

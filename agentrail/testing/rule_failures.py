@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+E = TypeVar("E", bound=Exception)
 
 
-def sentence_of_rule(rule: Callable[..., object]) -> str:
-    """Return the sentence of a rule in one line: its docstring."""
+def _sentence_of(rule: Callable[..., object]) -> str:
     return " ".join((rule.__doc__ or rule.__name__).split())
 
 
@@ -15,12 +17,23 @@ def under_rule(rule: Callable[..., object], tried: object) -> Iterator[None]:
     try:
         yield
     except AssertionError as error:
-        message = f"{_store_of(tried)!r} breaks a rule: {sentence_of_rule(rule)} {error}"
+        message = f"{tried} breaks a rule: {_sentence_of(rule)} {error}"
         raise AssertionError(message) from error
     except Exception as error:
-        error.add_note(f"{_store_of(tried)!r} raised it under the rule: {sentence_of_rule(rule)}")
+        error.add_note(f"{tried} raised it under the rule: {_sentence_of(rule)}")
         raise
 
 
-def _store_of(tried: object) -> object:
-    return getattr(tried, "store", tried)
+def expect_same(found: object, expected: object, what: str) -> None:
+    if found != expected:
+        message = f"{what}: expected {expected!r:.300}, got {found!r:.300}"
+        raise AssertionError(message)
+
+
+def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
+    try:
+        answer = call()
+    except kind as error:
+        return error
+    message = f"{what}: expected {kind.__name__}, got {answer!r:.300}"
+    raise AssertionError(message)

@@ -124,7 +124,9 @@ def run_scenario(path: Path | str, *, rewrite: bool = False) -> None:
     lines = difflib.unified_diff(
         written.splitlines(keepends=True), came.splitlines(keepends=True), f"{file} as written", "as it came"
     )
-    message = f"{file.name} came out differently; if that is right, store it with --rewrite\n{''.join(lines)}"
+    message = (
+        f"{file.name} has a different result; if it is correct, store it with --rewrite\n{''.join(lines)}"
+    )
     raise AssertionError(message)
 
 

@@ -76,9 +76,9 @@ def sizes_of_journal(records: Sequence[Record], *, remark: str = "") -> str:
 def _check_start(first: Record, start: SessionState) -> None:
     data = start.data
     if data.seq or data.minted or len(data.history):
-        raise _no_words(first, "it goes on with what another session had lived: export that one")
+        raise _no_words(first, "it continues the journal of another session; export that one")
     if len(data.config.path) > 1:
-        raise _no_words(first, "it works for another session, whose numbers its own stand behind")
+        raise _no_words(first, "it works for another session and numbers its events after that one")
 
 
 def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
@@ -87,7 +87,7 @@ def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
     for one in lived:
         if one.signal is None:
             if one.record.kind not in _SKIPPED:
-                raise _no_words(one.record, "it is no signal")
+                raise _no_words(one.record, "it is not a signal")
             continue
         signal = one.signal
         if isinstance(signal, Prompt | GoOn | Steer):
@@ -100,7 +100,7 @@ def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
             yield msgspec.structs.replace(one, before=before, signal=signal, after=state, crash=str(error))
             continue
         if list(_events_in(effects)) != list(_events_in(one.effects)):
-            raise _no_words(one.record, "what it published depends on the name of its caller")
+            raise _no_words(one.record, "its events depend on the name of its caller")
         yield msgspec.structs.replace(one, before=before, signal=signal, after=state, effects=effects)
 
 
@@ -147,7 +147,7 @@ def _played(text: str, first: Record) -> str:
     try:
         return play(read_scenario(text))
     except (ValueError, LookupError, TypeError) as error:
-        raise _no_words(first, f"what is written cannot be read back ({error!s:.300})") from None
+        raise _no_words(first, f"the text cannot be read back ({error!s:.300})") from None
 
 
 def _parting(
@@ -170,7 +170,7 @@ def _behind_what_is_equal(lived: str, played: str) -> tuple[str, str]:
 
 def _no_words(record: Record, why: str) -> OptionError:
     message = (
-        f"session {record.session!r} cannot be told as a scenario: record {record.seq} ({record.kind}): {why}; "
+        f"session {record.session!r} cannot be written as a scenario: record {record.seq} ({record.kind}): {why}; "
         "--format jsonl has all of it"
     )
     return OptionError([message])

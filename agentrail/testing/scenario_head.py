@@ -57,7 +57,7 @@ def read_plugin(text: str) -> Any:
         raise ScenarioError(message)
     pairs = [word for word in words if isinstance(word, Pair)]
     if len(pairs) < len(words):
-        message = f"a plugin takes options and rules, key=value; got {text!r}"
+        message = f"a plugin takes options and rules as key=value (got {text!r})"
         raise ScenarioError(message)
     if ":" in name:
         found = import_path(name)
@@ -82,7 +82,7 @@ def import_path(path: str) -> Any:
             elif step["index"] is not None:
                 found = found[int(step["index"])]
     except (ImportError, AttributeError, IndexError, TypeError) as error:
-        message = f"{path!r} leads to nothing: {error}"
+        message = f"{path!r} cannot be loaded: {error}"
         raise ScenarioError(message) from error
     return found
 
@@ -320,12 +320,10 @@ def read_session(text: str) -> tuple[SessionConfig, frozenset[Group]]:
 
 
 def print_session(config: SessionConfig, show: Sequence[str]) -> str:
-    """Return the line that `read_session` parses."""
     return " ".join(("session", *_SESSION.write(config), f"show={','.join(show)}"))
 
 
 def read_tool(text: str) -> ToolSpec:
-    """Parse the line of a tool."""
     words = LineWords.of(text, f"tool {_TOOL.usage}")
     words.take_name()
     spec: ToolSpec = _TOOL.read(words)

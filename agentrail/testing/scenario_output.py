@@ -183,7 +183,6 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
 
 
 def encode_message(message: Message) -> str:
-    """Return a new message of the history as text."""
     match message:
         case UserMessage(content=content, origin=origin, ref=ref):
             who = ref if origin == "prompt" else origin

@@ -81,12 +81,10 @@ from agentrail.testing.scenario_syntax import (
 
 
 def decode_changes(listed: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
-    """Parse the option."""
     return tuple(map(_decode, listed))
 
 
 def encode_changes(changes: Iterable[Change]) -> list[dict[str, Any]]:
-    """Return the value of the option."""
     return [_encode(change) for change in changes]
 
 
@@ -99,7 +97,7 @@ def _decode(written: Mapping[str, Any]) -> Change:
         case {"compact": reason}:
             return RequestCompaction(reason=reason)
         case _:
-            message = f"{dict(written)!r} is no change: expected todos, context and value, or compact"
+            message = f"{dict(written)!r} is not a change; expected todos, context and value, or compact"
             raise ValueError(message)
 
 
@@ -177,7 +175,7 @@ def read_signal(text: str, at_ms: int) -> Signal:
     kind, _, _ = text.partition(" ")
     line = _LINES.get(kind)
     if line is None:
-        message = f"{text!r} is no command: expected one of {', '.join(_LINES)}"
+        message = f"{text!r} is not a command; expected one of {', '.join(_LINES)}"
         raise ScenarioError(message)
     words = LineWords.of(text, f"{kind} {line.usage}")
     words.take_name()
@@ -187,7 +185,6 @@ def read_signal(text: str, at_ms: int) -> Signal:
 
 
 def print_signal(signal: Signal) -> str:
-    """Return the line of a signal, as parsed by `read_signal`."""
     kind = scenario_name(SIGNAL_KINDS[type(signal)])
     return " ".join((kind, *_LINES[kind].write(signal)))
 
@@ -205,7 +202,6 @@ def read_message(text: str) -> Message:
 
 
 def block_word(block: AssistantBlock) -> str:
-    """Return one block of a response as one word."""
     match block:
         case Text(text=text):
             return quote(text)
@@ -244,7 +240,6 @@ def _texts_in(words: LineWords) -> tuple[str, ...]:
 
 
 def plain_tool(name: str) -> ToolSpec:
-    """Return a tool with only a name."""
     return ToolSpec(name=name, description="", parameters={"type": "object"})
 
 
@@ -399,7 +394,7 @@ def _event_of(written: object) -> Event:
     except CodecError as error:
         raise ScenarioError(str(error)) from error
     if isinstance(event, UnknownEvent):
-        message = f"{written!r:.200} is no event that is known here"
+        message = f"{written!r:.200} is an unknown event"
         raise ScenarioError(message)
     return event
 

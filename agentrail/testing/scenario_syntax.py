@@ -26,8 +26,6 @@ class ScenarioError(ValueError):
 
 @frozen
 class Said:
-    """A quoted text."""
-
     text: str
 
 
@@ -48,7 +46,6 @@ _JSON: Final = json.JSONDecoder()
 
 
 def split_words(text: str) -> tuple[ScenarioWord, ...]:
-    """Split one line into its words."""
     words: list[ScenarioWord] = []
     position = 0
     while position < len(text):
@@ -80,7 +77,6 @@ def split_words(text: str) -> tuple[ScenarioWord, ...]:
 
 
 def quote(text: str) -> str:
-    """Return a text as one word."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -107,7 +103,6 @@ class LineWords:
 
     @classmethod
     def of(cls, text: str, grammar: str = "") -> "LineWords":
-        """Split a line."""
         return cls(text, list(split_words(text)), grammar)
 
     def take_name(self) -> str | None:
@@ -119,7 +114,6 @@ class LineWords:
         return next((word.text for word in self.take_all(lambda word: isinstance(word, Said), 1)), None)
 
     def take_option(self, key: str) -> Pair | None:
-        """Consume the first option with this key, if there is one."""
         return next(self.take_all(lambda word: isinstance(word, Pair) and word.key == key, 1), None)
 
     def take_flag(self, flag: str) -> bool:
@@ -134,12 +128,10 @@ class LineWords:
         return iter(taken)
 
     def fault(self, expected: str) -> ScenarioError:
-        """Return an error that states the expected line."""
         written = f"; it is written {self.grammar}" if self.grammar else ""
         return ScenarioError(f"{self.text!r}: {expected}{written}")
 
     def check_that_all_was_read(self, kind: str) -> None:
-        """Raise `ScenarioError` if any words are left."""
         if self.left:
             left = ", ".join(map(_as_written, self.left))
             message = f"{kind} takes no {left}"
@@ -286,7 +278,6 @@ class Line:
     parts: tuple[Part, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Create the parts."""
         tokens = (token.groupdict("") for token in _TOKEN.finditer(self.grammar))
         object.__setattr__(self, "parts", tuple(map(self._part, tokens)))
 
@@ -297,7 +288,6 @@ class Line:
         return self.kind(**self.fixed, **fields)
 
     def write(self, value: Any) -> Iterator[str]:
-        """Yield the words for a value."""
         for part in self.parts:
             yield from part.write(value)
 
@@ -353,7 +343,6 @@ def within(name: str, line: Line | Mapping[str, Line]) -> Part:
 def option(
     key: str, form: WordForm, default: Any = _MISSING, *, name: str = "", unless_said: str = ""
 ) -> Part:
-    """Return a part for `key=value`."""
     name, other = name or key, unless_said.removeprefix("@")
     decoder = evolve(form, decode=json.loads) if form.expected == JSON.expected else form  # of a bare word
 

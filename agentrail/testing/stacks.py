@@ -103,7 +103,6 @@ _PLAIN: Final[Mapping[str, Any]] = {
 
 
 def hook_tours(tools: Toolbox, options: Mapping[str, Mapping[str, Any]]) -> Iterator[Tour]:
-    """Return the tours of a stack."""
     for tour in _tours(tools, options):
         yield (s.SessionBegan(at_ms=0), *tour)
 
@@ -462,7 +461,7 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     known = {promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES)}
     unknown = sorted(set(without) - known)
     if unknown:
-        message = f"there is no promise {', '.join(unknown)}: there are {', '.join(sorted(known))}"
+        message = f"unknown promise {', '.join(unknown)}; expected one of {', '.join(sorted(known))}"
         raise ValueError(message)
     stack, _ = load_stack(plugins)
     members: list[Plugin] = [member.plugin for member in stack.members]
@@ -695,7 +694,7 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
         ValueError: Your move: `examples` is not positive.
     """
     if examples < 1:
-        message = f"expected one example at least, got {examples}: nothing would be tried"
+        message = f"examples must be at least 1 (got {examples})"
         raise ValueError(message)
     tally = Tally() if tally is None else tally
     counted = _counted(machine, tally)

@@ -31,7 +31,7 @@ from agentrail.core.protocol.signals import Recovered
 from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
-from agentrail.core.values.toolbox import ToolSpec, read_call
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, StatusUpdate, Todo, ToolSourceState
 from agentrail.messages import (
@@ -61,6 +61,7 @@ from agentrail.testing.open_effects import (
     open_ids,
 )
 from agentrail.testing.plugins import PUPPET_ACTIONS, PUPPET_ORIGIN, PuppetPlugin, PuppetRule
+from agentrail.testing.scenario_signals import plain_tool
 
 # Recoveries in another process.
 #
@@ -313,7 +314,7 @@ def changes() -> SearchStrategy[s.Signal]:
     """Changes of the model, the plugins, and the tools, by known and unknown names."""
     names = ("read", "watch", "grep", "glob")
     specs = st.lists(st.sampled_from(names), max_size=2, unique=True).map(
-        lambda chosen: tuple(map(_plain_tool, chosen))
+        lambda chosen: tuple(map(plain_tool, chosen))
     )
     models = st.builds(ModelFacts, model=st.sampled_from((MODEL, "scripted:other")))
     return st.one_of(
@@ -648,10 +649,6 @@ def _answers() -> SearchStrategy[s.Respond]:
         ref=st.sampled_from(_PLACES).map(QuestionRef),
         response=_words | st.integers(0, 2) | st.sampled_from(FILLED),
     )
-
-
-def _plain_tool(name: str) -> ToolSpec:
-    return ToolSpec(name=name, description="", parameters={"type": "object"})
 
 
 def _usages() -> SearchStrategy[TokenUsage]:

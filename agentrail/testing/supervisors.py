@@ -73,5 +73,5 @@ def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:
 
 
 def _refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
-    message = f"a test knows no model strings, got {model!r}: give an object such as ScriptedModel([...])"
+    message = f"a test resolves no model strings (got {model!r}); pass an object such as ScriptedModel([...])"
     raise ModelNotFound(message)

@@ -148,7 +148,7 @@ class LedgerTool(_Fake):
             self.effects.append(ctx.operation_id)
         if self.crashes > 0:
             self.crashes -= 1
-            message = "crashed behind its effect"
+            message = "crashed after its effect"
             raise RuntimeError(message)
         return Ok(text=f"{len(self.effects)} effects")
 

@@ -58,7 +58,7 @@ async def test_who_asks_for_it_gets_it(encoding, pack):
 
 async def test_what_was_asked_for_and_is_none_is_a_broken_answer():
     """As any other body that is not what it says."""
-    with pytest.raises(ProtocolError, match="not packed as its content-encoding says"):
+    with pytest.raises(ProtocolError, match="not encoded as its content-encoding declares"):
         await _ask(OpenAIChat, _packed(TEXT, "gzip"), headers={"accept-encoding": "gzip"})
 
 

@@ -117,7 +117,7 @@ async def test_an_answer_of_resolve_that_is_none_is_said_to_be_yours(answer, wor
     ("model", "words"),
     [
         ("registry:us:gpt-x", "there is no profile 'us'; registered are: eu"),
-        ("registry:eu", "names no model: write one behind the profile, such as 'registry:eu:some-model'"),
+        ("registry:eu", "names no model; append one to the profile, such as 'registry:eu:some-model'"),
         ("registry:eu:", "names no model"),
     ],
 )

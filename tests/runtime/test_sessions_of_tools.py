@@ -97,7 +97,7 @@ async def check_settled(supervisor, session, limit: int = LIMIT) -> None:
         ({"max_turns": "many"}, OptionError, "max_turns is 'many': expected a whole number, 1 or more"),
         ({"model": 7}, OptionError, "model is 7: expected a text such as"),
         ({"model": "mine"}, OptionError, "model is 'mine': expected a text such as"),
-        ({"model": "opanai:x"}, ModelNotFound, "knows no model strings"),
+        ({"model": "opanai:x"}, ModelNotFound, "resolves no model strings"),
         ({"max_turns": 0}, OptionError, "max_turns is 0: expected 1 or more"),
         ({"system_prompt": b"", "max_turns": 1.0}, OptionError,
          "system_prompt is b'': expected text; max_turns is 1.0: expected a whole number, 1 or more"),

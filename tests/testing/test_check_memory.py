@@ -231,6 +231,8 @@ def test_a_broken_store_is_noticed(rule, broken):
 
 def test_the_message_says_what_came_instead():
     """With the store and the rule."""
-    expected = r"InMemoryRecall\(entries=4\) breaks a rule: A list is .*: expected \['a', 'd', 'b', 'c'\], and there came"
+    expected = (
+        r"InMemoryRecall\(entries=4\) breaks a rule: A list is .*: expected \['a', 'd', 'b', 'c'\], got"
+    )
     with pytest.raises(AssertionError, match=expected):
         check_memory(OldestFirst, rules=[rules.lists_begin_with_the_newest])

@@ -54,9 +54,7 @@ def test_a_broken_store_is_noticed(rule, broken):
 
 def test_the_message_says_what_came_instead():
     """With the store and the rule."""
-    expected = (
-        r"MemoryStore\(sessions=1\) breaks a rule: .*the opening again: expected Fenced, and there came None"
-    )
+    expected = r"MemoryStore\(sessions=1\) breaks a rule: .*the opening again: expected Fenced, got None"
     with pytest.raises(AssertionError, match=expected):
         check_store(
             ForgivesOpenings, pass_lease=lambda: None, rules=[a_repeated_append_of_an_old_owner_is_refused]

@@ -69,7 +69,7 @@ def test_a_difference_is_shown_line_by_line(tmp_path):
     wrong = GOOD.replace("AgentEnd", "AgentAbort")
     file.write_text(wrong)
     with pytest.raises(
-        AssertionError, match=r"(?s)wrong.txt came out differently.*-.*AgentAbort.*\+.*AgentEnd"
+        AssertionError, match=r"(?s)wrong.txt has a different result.*-.*AgentAbort.*\+.*AgentEnd"
     ):
         run_scenario(str(file))
     assert file.read_text() == wrong
@@ -90,7 +90,7 @@ def test_rewrite_stores_what_came_out(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("@0 Dance d1", r"line 1, '@0 Dance d1': 'Dance d1' is no command"),
+        ("@0 Dance d1", r"line 1, '@0 Dance d1': 'Dance d1' is not a command"),
         ("@0 Dance d1", "expected one of Prompt, GoOn, Steer, Abort"),
         ("@0 Started now", "Started takes no now; it is written Started"),
         (

@@ -76,7 +76,7 @@ def test_a_golden_journal_plays_as_a_scenario(tmp_path, name):
     assert events_when_played(text) == events_of(golden(name), SOURCES)
     changed = text.replace("PromptReceived", "PromptLost")
     (tmp_path / "it.txt").write_text(changed)
-    with pytest.raises(AssertionError, match="came out differently"):
+    with pytest.raises(AssertionError, match="has a different result"):
         run_scenario(tmp_path / "it.txt")
 
 
@@ -136,7 +136,7 @@ def test_what_no_scenario_has_words_for_is_refused_with_its_record():
             scenario_of_journal(records, sources)
         return str(caught.value)
 
-    assert "record 7 (drifted): it is no signal" in refusal(golden("taken_over"))
+    assert "record 7 (drifted): it is not a signal" in refusal(golden("taken_over"))
     with pytest.raises(Erased):
         scenario_of_journal(golden("erased"), SOURCES)
     going_on = machine.new_session(config(), TOOLS, messages=(UserMessage(content=(Text(text="a"),)),))
@@ -153,7 +153,7 @@ def test_what_no_scenario_has_words_for_is_refused_with_its_record():
     assert "plugin local can not be written here" in refusal(life.records, life.sources())
     spending = msgspec.structs.replace(config(), budget=Budget(max_cost_usd=1.0))
     said = refusal(Life.begun(machine.new_session(spending, TOOLS)).records)
-    assert "what is written cannot be read back" in said
+    assert "the text cannot be read back" in said
 
 
 def test_what_would_play_differently_is_refused():

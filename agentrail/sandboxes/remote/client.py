@@ -532,7 +532,6 @@ class RemoteSandbox:
     # --- the lease
 
     async def _open(self) -> None:
-        """Create the workspace, once."""
         if self._gone is not None:
             raise self._gone
         if self._is_open():
@@ -652,7 +651,7 @@ def _fault_of_text(path: str, content: str, looked_for: str = "") -> Refusal | N
 
 
 def _fault_of_pattern(path: str) -> Refusal:
-    message = "The pattern has half of a character in it, which is in no text."
+    message = "The pattern contains half a character, which no text contains."
     return _fault_of_path(path) or Refusal(code="invalid_pattern", message=message)
 
 

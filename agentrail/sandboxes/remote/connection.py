@@ -63,7 +63,6 @@ class NoAnswer(Exception):
     """
 
     def __init__(self, refusal: Refusal, *, is_lost: bool = False) -> None:
-        """Store the refusal."""
         super().__init__(refusal.message)
         self.refusal = refusal
         self.is_lost = is_lost
@@ -71,28 +70,23 @@ class NoAnswer(Exception):
 
 @frozen(kw_only=True)
 class SandboxReply:
-    """An answer."""
-
     content_type: str
     body: bytes
 
 
 def refuse_connection(address: RemoteAddress, why: str) -> NoAnswer:
     """Return a refusal about the connection: with the address, and that neither file nor command is the cause."""
-    message = f"The sandbox at {address.shown} gave no answer; this is about the connection, and not about what was asked: {why}."
+    message = f"The sandbox at {address.shown} did not answer. The connection failed, not the request: {why}."
     return NoAnswer(Refusal(code="io_error", message=message))
 
 
 class Connection:
-    """The connection to one server."""
-
     def __init__(
         self,
         address: RemoteAddress,
         token: Secret,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Create a connection that is not open yet."""
         self._address = address
         self._token = token
         self._tls = tls
@@ -168,7 +162,6 @@ class Connection:
         return self._client
 
     async def aclose(self) -> None:
-        """Close it. Idempotent."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -270,12 +263,9 @@ async def _open_stream(
 
 
 class RemoteProcess:
-    """A remote process, as a `ToolProcess`."""
-
     def __init__(
         self, connection: "websockets.WebSocketConnection", pid: int, end: Callable[[], Awaitable[None]]
     ) -> None:
-        """Created by `RemoteSandbox.open_process`."""
         self._connection = connection
         self._pid = pid
         self._end = end
@@ -295,12 +285,10 @@ class RemoteProcess:
 
     @property
     def stdin(self) -> trio.abc.SendStream:
-        """Its standard input."""
         return self._input
 
     @property
     def stdout(self) -> trio.abc.ReceiveStream:
-        """Its output."""
         return self._output
 
     async def wait(self) -> int:
@@ -436,7 +424,6 @@ def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
 async def begin_process(
     address: RemoteAddress, connection: "websockets.WebSocketConnection", request: OpenRequest
 ) -> ProcessOpened | ProcessRefusal:
-    """Request a process over an open WebSocket."""
     try:
         with trio.fail_after(ANSWER_SECONDS):
             await connection.send_message(encode_request(request).decode())

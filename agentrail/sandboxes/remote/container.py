@@ -236,7 +236,6 @@ class ContainerSandbox(RemoteSandbox):
 def decide_command(  # noqa: PLR0913 - the parts of a container
     program: str, image: str, *, name: str, directory: Path, skills: Path | None, limits: ContainerLimits
 ) -> tuple[str, ...]:
-    """Return the command that runs a container with a server in it."""
     options = [
         *("--rm", "--init", "--name", name),
         *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),

@@ -22,7 +22,6 @@ _PART: Final = re.compile(
 
 
 def content_type_of(boundary: str) -> str:
-    """Return the content type of a body with this boundary."""
     return f"{_KIND}{boundary}"
 
 
@@ -33,7 +32,6 @@ def boundary_of(content_type: str) -> str | None:
 
 
 def encode_parts(head: bytes, contents: Sequence[bytes], boundary: str) -> bytes:
-    """Encode a body."""
     pieces = [*_part(_HEAD_KIND, head, boundary)]
     for content in contents:
         pieces += _part(_FILE_KIND, content, boundary)
@@ -52,7 +50,6 @@ def size_of_part(content_bytes: int) -> int:
 
 
 def decode_parts(body: bytes, boundary: str, *, max_parts: int) -> tuple[bytes, list[bytes]]:
-    """Decode a body."""
     parts: list[bytes] = []
     end, at, mark = f"\r\n--{boundary}--\r\n".encode(), 0, boundary.encode()
     while body[at : at + len(end)] != end:
@@ -63,10 +60,10 @@ def decode_parts(body: bytes, boundary: str, *, max_parts: int) -> tuple[bytes, 
             raise UnreadableWire(message)
         begin, at = found.end(), found.end() + int(found[3])
         if at > len(body) or len(parts) > max_parts:
-            message = f"a part ends behind the body, or there are more than {max_parts}"
+            message = f"a part ends after the body, or there are more than {max_parts}"
             raise UnreadableWire(message)
         parts.append(body[begin:at])
     if not parts or at + len(end) != len(body):
-        message = "expected a head, and nothing behind the end"
+        message = "expected a head, and no data after the end"
         raise UnreadableWire(message)
     return parts[0], parts[1:]

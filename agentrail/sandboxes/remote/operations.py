@@ -290,7 +290,6 @@ FromProcess: TypeAlias = ProcessOpened | ProcessRefusal | Exited | OutputEnd
 
 
 def encode_said(said: FromProcess | InputEnd) -> bytes:
-    """Encode a message about a process."""
     try:
         return msgspec.json.encode(said)
     except UnicodeEncodeError:
@@ -329,7 +328,6 @@ def _mended(value: object) -> object:
 
 
 def encode_request(request: WireRequest) -> bytes:
-    """Encode a request."""
     return msgspec.json.encode(request)
 
 

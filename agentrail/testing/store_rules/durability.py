@@ -17,13 +17,12 @@ from agentrail.core.journal.record import (
 )
 from agentrail.errors import Fenced, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.messages import SessionId
+from agentrail.testing.rule_failures import expect_error, expect_same
 from agentrail.testing.store_rules.trial import (
     AT_MS,
     Author,
     StoreTrial,
     blob_name,
-    expect_error,
-    expect_same,
     session_ids,
     snapshot_behind,
 )

@@ -14,15 +14,8 @@ from agentrail.core.journal.record import NO_HASH, TAKEN, Tail, first_broken
 from agentrail.errors import AgentrailError, AlreadyExists, Fenced, SessionNotFound, StoreUnavailable
 from agentrail.messages import SessionId
 from agentrail.testing.faulty_store import Cut
-from agentrail.testing.store_rules.trial import (
-    AT_MS,
-    Author,
-    StoreTrial,
-    blob_name,
-    expect_error,
-    expect_same,
-    snapshot_behind,
-)
+from agentrail.testing.rule_failures import expect_error, expect_same
+from agentrail.testing.store_rules.trial import AT_MS, Author, StoreTrial, blob_name, snapshot_behind
 
 _READER_SECONDS: Final = 30.0
 
@@ -345,7 +338,7 @@ def _live(store: Store) -> None:
     assert taken is not None
     wanted = [TakeOver(scope="", root=_ROOT, node="n2", cause="gone")]
     (again,) = _again(lambda: take_all(store, wanted)) or ()
-    assert isinstance(again, Taken), f"taken again by its owner, and there came {again!r}"
+    assert isinstance(again, Taken), f"taken again by its owner, got {again!r}"
     ends = {one.session: one.tail for one in again.sessions}
     for answer in _again(lambda: store.append(both)) or ():
         assert isinstance(answer, Fenced), f"an old owner's append was answered with {answer!r}"

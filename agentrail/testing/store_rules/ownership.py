@@ -8,7 +8,8 @@ from agentrail.abc.store import Append, Cause, Node, Standing, Taken, TakeOver, 
 from agentrail.core.journal.record import TAKEN, decode_taken
 from agentrail.errors import Fenced, HeldBy, OptionError, SessionNotFound
 from agentrail.messages import SessionId
-from agentrail.testing.store_rules.trial import Author, StoreTrial, expect_error, expect_same, session_ids
+from agentrail.testing.rule_failures import expect_error, expect_same
+from agentrail.testing.store_rules.trial import Author, StoreTrial, session_ids
 
 
 def take(
@@ -237,7 +238,7 @@ def many_trees_are_taken_each_by_itself(trial: StoreTrial) -> None:
     trial.refuse(*(author.write("late") for author in old))
     forced = TakeOver(scope="", root=SessionId("held"), node="n2", cause="start", force=True)
     (answer,) = take_all(trial.store, [forced])
-    assert isinstance(answer, Taken), f"with force, and there came {answer!r}"
+    assert isinstance(answer, Taken), f"with force, got {answer!r}"
     expect_same(take_all(trial.store, []), (), "the answer to nothing")
 
 

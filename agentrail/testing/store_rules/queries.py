@@ -7,7 +7,8 @@ import msgspec
 from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing
 from agentrail.core.values.port_members import offers
 from agentrail.messages import SessionId
-from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, expect_same, session_ids
+from agentrail.testing.rule_failures import expect_same
+from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, session_ids
 
 
 def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:

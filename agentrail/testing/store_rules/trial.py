@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import field, frozen
 
@@ -11,10 +11,11 @@ from agentrail.core.journal.record import OPENED, Draft, Record, Tail, first_bro
 from agentrail.errors import Fenced
 from agentrail.messages import SessionId
 from agentrail.testing.faulty_store import CutStore, DecideCut
-
-E = TypeVar("E", bound=Exception)
+from agentrail.testing.rule_failures import expect_same
 
 OpenCut: TypeAlias = Callable[[Store, DecideCut], Store]
+
+LOCAL_CUT: Final = cast("OpenCut", CutStore)  # it takes its methods from the store
 
 AT_MS: Final = 1_790_000_000_000
 """Time of all writes, on the clock of signals."""
@@ -72,7 +73,7 @@ class StoreTrial:
     make: Callable[[], Store]
     pass_lease: Callable[[], None]
     reopen: Callable[[Store], Store] | None = None
-    cut: OpenCut = field(default=CutStore)
+    cut: OpenCut = field(default=LOCAL_CUT)
 
     def begin(self, session: str = "s", *bodies: str, scope: str = "", **rest: Any) -> Author:
         """Store the beginning of a journal, and return its author."""
@@ -123,23 +124,6 @@ def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot
 def blob_name(content: bytes) -> str:
     """Return the name of a blob."""
     return hashlib.sha256(content).hexdigest()
-
-
-def expect_same(found: object, expected: object, what: str) -> None:
-    """Compare."""
-    if found != expected:
-        message = f"{what}: expected {expected!r:.400}, and there came {found!r:.400}"
-        raise AssertionError(message)
-
-
-def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
-    """Call, and return the expected error."""
-    try:
-        answer = call()
-    except kind as error:
-        return error
-    message = f"{what}: expected {kind.__name__}, and there came {answer!r:.400}"
-    raise AssertionError(message)
 
 
 def session_ids(found: tuple[StoredSession, ...]) -> list[str]:
