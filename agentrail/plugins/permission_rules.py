@@ -36,7 +36,6 @@ SHELL_TOOLS: Final = frozenset({"shell"})
 PATTERN_READERS: Final = frozenset({"read_file", "list_dir", "glob", "grep"})
 WRITERS: Final = frozenset({"write_file", "edit_file"})
 PATH_TOOLS: Final = PATTERN_READERS | WRITERS
-SEARCHERS: Final = frozenset({"glob", "grep", "list_dir"})
 CODE_TOOLS: Final = MappingProxyType({"python": "code"})
 """Tools that run code, each with its code argument. A star there could match any code."""
 
@@ -313,7 +312,6 @@ class RuleIndex:
                 self._one.setdefault(rule.tool, []).append((place, rule))
 
     def of(self, tool: str) -> OfTool:
-        """Return the rules for a tool."""
         found = self._found.get(tool)
         if found is None:
             found = _of_tool(tool, sorted((*self._one.get(tool, ()), *self._about_many(tool)), key=_place))

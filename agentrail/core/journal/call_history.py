@@ -83,7 +83,6 @@ class CallStory:
 
 
 def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
-    """Return the story of a call, or None."""
     story: CallStory | None = None
     for event in events:
         meta = event.meta
@@ -98,7 +97,6 @@ def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
 
 
 def call_in(event: ResponseComplete, call_id: str) -> ToolCall | None:
-    """Return a call of a response, or None."""
     return next((one for one in event.message.calls if one.call_id == call_id), None)
 
 

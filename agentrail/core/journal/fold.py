@@ -180,7 +180,6 @@ def fold(
     begun: Iterable[EffectId] = (),
     sources: Sources = NO_SOURCES,
 ) -> Folded:
-    """Return the fold of records."""
     first = _newest_state(records, sources)
     if first:  # it holds the newer code's fold of the records before it, which are not folded again
         _check_all(records[:first], tail)

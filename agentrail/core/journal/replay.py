@@ -260,7 +260,6 @@ class _Watch:
         return asked
 
     def take_runs(self) -> tuple[ExplainedRun, ...]:
-        """Return no runs."""
         return ()
 
 

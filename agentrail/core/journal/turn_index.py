@@ -161,7 +161,6 @@ class _Standing:
         self._last: list[int] = []
 
     def end_turn(self, record: int) -> None:
-        """Record the end of a turn."""
         self._before.append(self._last[-1] if self._last else 0)
         self._note(record, len(self._before))
 

@@ -352,8 +352,3 @@ Hook: TypeAlias = type[HookEvent]
 
 HOOKS: Final[tuple[type[Lifecycle], ...]] = get_args(Lifecycle)
 """The fourteen, in the order of the documentation."""
-
-WHEN: Final[Mapping[Hook, str]] = MappingProxyType(
-    {hook: (hook.__doc__ or "").partition("\n")[0] for hook in (*HOOKS, RequestDone)}
-)
-"""The meaning of each hook event, in a sentence."""

@@ -248,7 +248,6 @@ def prompt_agent(step: StepContext, state: AgentState, text: str) -> ErrorInfo |
 
 
 def agent_spec_of(step: StepContext, state: AgentState) -> AgentSpec:
-    """Return the spec of an agent."""
     return find_agent(step.data.config.agents, state.agent) or AgentSpec(name=state.agent, description="")
 
 

@@ -190,7 +190,6 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_waking: bool = False
 
     def find(self, name: str) -> AgentState | None:
-        """Return an agent by its name, or None."""
         for state in self.states:
             if state.name == name:
                 return state

@@ -160,7 +160,6 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
 
 
 def rule_of_id(data: Known, rule_id: str) -> Rule | None:
-    """Return a rule by its id, or None."""
     return next((one for one in sorted_rules(data.rules) if rule_id_of(one) == rule_id), None)
 
 

@@ -113,7 +113,6 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool
 
 
 def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
-    """Whether a rule covers a call."""
     if rule.tool != tool:
         return False
     return rule.family == (family_of(arguments) if rule.exact else program_family_of(arguments))

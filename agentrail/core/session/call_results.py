@@ -81,7 +81,6 @@ def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None
 
 
 def publish_answer(step: StepContext, result: ToolResult) -> None:
-    """Publish the answer of a call."""
     step.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 

@@ -144,7 +144,6 @@ def summarise_anew(step: StepContext) -> bool:
 
 
 def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
-    """Return the request for a summary."""
     return msgspec.structs.replace(
         request,
         messages=messages_for_summary(plan, removed),

@@ -213,7 +213,6 @@ _KINDS: Final[Mapping[type, InteractionKind]] = MappingProxyType(
 
 
 def kind_of_interaction(interaction: Interaction) -> InteractionKind:
-    """Return the kind of an interaction."""
     return _KINDS[type(interaction.asked)]
 
 

@@ -181,7 +181,6 @@ class OpenCalls(Sequence[CallState]):
         return after
 
     def find(self, call_id: CallId) -> CallState | None:
-        """Return a call by its id, or None."""
         if self._few is not None:
             return self._few[self._ids.index(call_id)] if call_id in self._ids else None
         place = self._places.get(call_id)
@@ -195,13 +194,11 @@ class OpenCalls(Sequence[CallState]):
         return None if found is None else found[1]
 
     def count(self, *stages: Stage) -> int:
-        """Count the calls in the given stages."""
         if self._few is not None:
             return sum(map(self._stages.count, stages))
         return sum(self._counts.get(stage, 0) for stage in stages)
 
     def has_any(self, stages: frozenset[Stage]) -> bool:
-        """Return whether any call is in one of the given stages."""
         if self._few is not None:
             return not stages.isdisjoint(self._stages)
         return any(self._counts.get(stage) for stage in stages)
@@ -226,7 +223,6 @@ class OpenCalls(Sequence[CallState]):
     @overload
     def __getitem__(self, index: slice) -> tuple[CallState, ...]: ...
     def __getitem__(self, index: int | slice) -> CallState | tuple[CallState, ...]:
-        """Return one call, or a tuple for a slice."""
         if isinstance(index, slice):
             return tuple(self)[index]
         place = index if index >= 0 else len(self) + index

@@ -111,7 +111,6 @@ def _question(step: StepContext, wanted: CallModel) -> tuple[int, ModelFacts]:
 
 
 def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
-    """Lend a child its share of the budget."""
     ledger = step.data.ledger
     share = None
     if ledger is not None:

@@ -220,7 +220,6 @@ class StepContext:
 
 
 def waiting_prompt(signal: Prompt, askers: tuple[SignalId, ...]) -> QueuedPrompt:
-    """Return a prompt as it is queued."""
     return QueuedPrompt(
         ref=signal.ref,
         content=signal.content,
@@ -360,6 +359,5 @@ def _update_context(step: StepContext, change: UpdateContext) -> None:
 
 
 def has_listeners(step: StepContext, hook: Hook) -> bool:
-    """Return whether a hook has listeners."""
     stack = step.data.stack
     return bool(stack.listeners(hook)) if stack.by_hook else False

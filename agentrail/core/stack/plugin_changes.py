@@ -65,7 +65,6 @@ _MAX_NAME_COMPARED: Final = 100
 
 
 def find_plugin(stack: Stack, name: str) -> Member:
-    """Return a plugin by its name."""
     member = stack.find(name)
     if member is None:
         near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)

@@ -247,7 +247,6 @@ class History:
         return shorter
 
     def since(self, position: int) -> tuple[Message, ...]:
-        """Return the messages from a position on."""
         return self.messages[position:]
 
     def __len__(self) -> int:

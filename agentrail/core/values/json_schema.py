@@ -505,7 +505,6 @@ class NotJson(ValueError):
 
 
 def decode_strictly(text: str) -> JsonValue:
-    """Decode a JSON text."""
     containers = _containers_in(text)
     if containers > MAX_CONTAINERS:
         message = (
