@@ -20,12 +20,7 @@ EVENTS: Final = ("finished", "aborted", "tool_failed")
 
 @attrs.frozen(kw_only=True)
 class Mark:
-    """A checkpoint that is kept.
-
-    Attributes:
-        id: Its name, unique in the session.
-        at_ms: Time of its creation.
-    """
+    """A checkpoint that is kept."""
 
     id: str
     at_ms: int

@@ -21,14 +21,7 @@ PREVIEW_BYTES: Final = 2_000
 
 @attrs.frozen(kw_only=True)
 class OffloadedResult:
-    """A result that is being written to its file.
-
-    Attributes:
-        name: Name of the tool.
-        call_id: Id of the call.
-        path: Path of the file.
-        text: The full text.
-    """
+    """A result that is being written to its file."""
 
     name: str
     call_id: str

@@ -36,12 +36,7 @@ BELOW: Final = "directories below"
 
 @attrs.frozen(kw_only=True)
 class JoinedFile:
-    """A file of a subdirectory that was shown to the model.
-
-    Attributes:
-        path: Relative to the working directory.
-        size_bytes: Size of the part that was shown.
-    """
+    """A file of a subdirectory that was shown to the model."""
 
     path: str
     size_bytes: int
@@ -49,12 +44,7 @@ class JoinedFile:
 
 @attrs.frozen(kw_only=True)
 class ReachedDirectories:
-    """Directories that a call is about to touch.
-
-    Attributes:
-        call_id: The call.
-        paths: Subdirectories, in the form of `MemoryFiles.touched`.
-    """
+    """Directories that a call is about to touch."""
 
     call_id: CallId
     paths: tuple[str, ...]

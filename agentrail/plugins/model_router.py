@@ -23,12 +23,7 @@ hour, and the application's data about its user.
 
 @attrs.frozen
 class RoutingRule:
-    """A model and its conditions.
-
-    Attributes:
-        model: A model string.
-        when: Conditions, all of which must hold.
-    """
+    """A model and its conditions."""
 
     model: str
     when: Mapping[str, Any]

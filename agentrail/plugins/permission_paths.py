@@ -64,7 +64,6 @@ class PathPlace:
     Attributes:
         ends: Absolute paths, without `.` and `..`. Several if links lead elsewhere.
         confined: Its place in a sandbox that uses its own root as `/` or as home, if that differs.
-        inside: Whether it is certainly in the workspace.
         is_sure: Whether its place is known. The place of a home is not.
         home: The directory that `~/` means. Empty if unknown.
     """

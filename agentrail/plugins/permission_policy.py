@@ -42,8 +42,6 @@ class WrittenRule:
     """A rule in its written form.
 
     Attributes:
-        text: The rule.
-        scope: Scope of the rule.
         place: File and line, if it comes from a file.
     """
 
@@ -63,10 +61,6 @@ class PermissionPolicy:
 
     Attributes:
         modes: Used if no rule matches. If there are several, the strictest answer counts.
-        deny: Rules for calls that do not run.
-        ask: Rules for calls that need approval.
-        allow: Rules for calls that run.
-        pure_tools: Tools without effects.
         within: Policies that also judge each call. The strictest verdict wins.
         ends_plan: Whether an approved plan ends the mode `plan`. Otherwise the model is told only to look, without a plan.
 
@@ -126,9 +120,6 @@ class ScopedRules:
 
     Attributes:
         mode: Its mode. None if it sets none.
-        deny: The same as in `PermissionPolicy`.
-        ask: The same as in `PermissionPolicy`.
-        allow: The same as in `PermissionPolicy`.
         ceiling: For a managed file: the widest mode allowed.
         is_trusted: For a project: whether the user trusts it. An untrusted project can only restrict permissions.
     """

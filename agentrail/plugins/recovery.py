@@ -22,7 +22,6 @@ class Failing:
     """A tool whose last call failed.
 
     Attributes:
-        tool: Its name.
         failures: Number of consecutive calls that ended in an error.
     """
 

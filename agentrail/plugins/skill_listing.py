@@ -24,12 +24,7 @@ _HEAD: Final = "Skills. Open one with the tool `skill` before you do what it is 
 
 @attrs.frozen
 class ListedSkill:
-    """A listed skill.
-
-    Attributes:
-        name: Its name.
-        description: Its purpose, in one line.
-    """
+    """A listed skill."""
 
     name: str
     description: str

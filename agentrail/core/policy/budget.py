@@ -136,11 +136,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Booked and reserved amounts of a budget.
 
     Attributes:
-        budget: The limits.
         spent_tokens: Booked tokens. Never falls.
         spent_nano_usd: Booked cost in billionths of a dollar, if the price was known. Never falls.
         is_cost_known: Whether everything that is booked had a price.
-        open: The open reservations.
     """
 
     budget: Budget
@@ -154,7 +152,6 @@ class Spent(Value, frozen=True, kw_only=True):
     """Usage of a session, including its own children.
 
     Attributes:
-        usage: The reported usage.
         tokens: Tokens that count against the limit: those of `usage`, and the reservations of requests that were
             lost.
         nano_usd: Their cost in billionths of a dollar, if known.

@@ -152,7 +152,6 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A change to a file by a successful call.
 
     Attributes:
-        path: The file, always spelled the same way.
         before: Hash of its previous content. Empty if it did not exist.
     """
 

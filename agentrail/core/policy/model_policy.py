@@ -15,7 +15,6 @@ class ModelPolicy:
     """Time limits and retries of a model, and facts about it that no table contains.
 
     Attributes:
-        timeout_seconds: Time limit until the first chunk.
         stall_policy: Treatment of a silent stream: the request ends (`abort`), is retried (`retry`),
             or continues (`report`).
         stall_seconds: How long it may be silent before that.

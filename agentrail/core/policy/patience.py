@@ -60,8 +60,6 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         number: The current attempt, from 1, counted over all models of the turn. Events carry it.
-        retries: Number of retries with the current model.
-        model: Its index in `RetryOptions.models`.
         compacted: Whether an overflow has compacted the conversation in this turn.
         failed: The models that failed in this turn, each with the code of its last error.
     """
@@ -209,7 +207,6 @@ class StallClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         heard_at_ms: The last chunk. Before the first, the time when the request was sent.
         pinged_at_ms: The last sign of life other than a chunk.
-        begun: Whether a chunk has arrived.
         reports: Number of reports of the current silence that were due so far.
     """
 

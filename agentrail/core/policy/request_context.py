@@ -54,8 +54,6 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         fixed: Estimate of everything before the conversation, made by `fixed_tokens_of`.
-        tokens: Count of everything covered, including `fixed`.
-        messages: Number of messages covered.
     """
 
     fixed: int = 0
@@ -179,8 +177,6 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A planned compaction.
 
     Attributes:
-        reason: Why.
-        cut: Number of messages to replace.
         squeezed_tokens: How many tokens of them the model can read, if not all. It then gets a transcript.
     """
 
@@ -362,8 +358,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         first: The first message of the conversation. Another first message means another conversation.
         border: Messages before it were checked for long arguments.
-        short: The shortened messages, by their index.
-        seen: Messages before it were checked for refusals.
         begun: Start of the cycle that the last of them belongs to.
         refused: The ranges to omit: start, and end (exclusive).
     """

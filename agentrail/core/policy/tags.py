@@ -56,11 +56,7 @@ _REACH: Final = MAX_CONTENT + len("<status></status>")
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):
-    """A tag in the text.
-
-    Attributes:
-        content: Its content, as written.
-    """
+    """A tag in the text."""
 
     name: TagName
     content: str

@@ -37,9 +37,7 @@ class WantedApproval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An approval that a call needs, before the user is asked.
 
     Attributes:
-        hint: Why the user is asked.
         timeout_ms: How long it waits, in milliseconds. None waits indefinitely.
-        options: The accepted answers.
         by: The plugin that requires it. None if it was not stored.
     """
 
@@ -70,14 +68,9 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of the batch.
 
     Attributes:
-        call: The call in the history.
         spec: The tool that it began with, even if another tool has its name since. None if there was no such tool.
-        generation: Generation of that tool.
         arguments: The arguments to run: validated, with defaults filled in. For a refused call, those that the
             model sent.
-        stage: Its current stage.
-        started: Whether its start event was published.
-        edited: Whether the user changed the arguments.
         attempt: 1 for the first.
         operation_id: The same for all attempts. Empty before the first.
         bound_to: Hash of the arguments that the user approved, taken when they were shown or written. No other

@@ -57,8 +57,6 @@ class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         attached: Names that were added or have a new tool.
-        detached: Names that were removed.
-        missing: Names to remove that were unknown.
     """
 
     attached: tuple[str, ...] = ()

@@ -43,7 +43,6 @@ class Repair:
     """One repair.
 
     Attributes:
-        code: The defect.
         position: Index of the message in the input, from 0.
         call_id: Original id of the call. None if the defect concerns a whole message.
     """
