@@ -63,8 +63,6 @@ class EventLogger(Plugin[Logging]):
 
 
 def _facts(event: h.HookEvent, *, include_arguments: bool) -> tuple[dict[str, Any], bool]:
-    """Return the facts of an event, and whether it is a failure."""
-
     def shown(value: JsonObject) -> JsonObject:
         return value if include_arguments else {}
 

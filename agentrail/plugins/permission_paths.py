@@ -99,7 +99,6 @@ def fault_of_glob(text: str) -> tuple[int, str] | None:
 
 
 def path_place(path: str, working_dir: str, home: str = "", also: tuple[str, ...] = ()) -> PathPlace | None:
-    """Return the place of a path, by its names."""
     if len(path) > MAX_PATH_CHARACTERS:
         return None
     workspace = _joined("", working_dir if working_dir.startswith("/") else f"/{working_dir}")

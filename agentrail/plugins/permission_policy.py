@@ -92,7 +92,6 @@ class PermissionPolicy:
 
     @property
     def mode(self) -> PolicyMode:
-        """The narrowest of its modes."""
         return min(self.modes, key=MODES.index)
 
     @property

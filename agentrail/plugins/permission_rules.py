@@ -128,7 +128,6 @@ class RuleFault(Exception):
 
 
 def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] = ()) -> list[str]:
-    """Return all faults of a list of rules."""
     if isinstance(rules, str):
         return [f"{name}: expected a list of rules, got the text {rules!r:.80}: put it in brackets"]
     if len(rules) > MAX_PERMISSION_RULES:
@@ -149,14 +148,12 @@ def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] =
 
 
 def refuse_faults(faults: Sequence[str]) -> None:
-    """Raise all faults at once."""
     if faults:
         raise OptionError(tuple(faults))
 
 
 @lru_cache(maxsize=16_384)
 def read_permission_rule(text: str) -> ReadRule:
-    """Parse a rule."""
     if len(text) > MAX_RULE_CHARACTERS:
         raise RuleFault(MAX_RULE_CHARACTERS, f"a rule has at most {MAX_RULE_CHARACTERS} characters")
     hidden = next((at for at, char in enumerate(text) if not char.isprintable() and char not in "\n\t"), None)
@@ -301,7 +298,6 @@ class RuleIndex:
     __slots__ = ("_found", "_many", "_one")
 
     def __init__(self, rules: Iterable[ReadRule]) -> None:
-        """Index the rules by tool."""
         self._one: dict[str, list[IndexedRule]] = {}
         self._many: list[IndexedRule] = []
         self._found: dict[str, OfTool] = {}

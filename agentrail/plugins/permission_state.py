@@ -56,7 +56,6 @@ class Permitted:
 
     @property
     def policy(self) -> PermissionPolicy:
-        """The joined policy."""
         return self._policy
 
     # Stored under a name with an underscore, which the codec leaves out.

@@ -43,7 +43,6 @@ class Skills:
 
     @property
     def in_use(self) -> tuple[str, ...]:
-        """The skills currently in use."""
         return self.active if self.opened is None else tuple(dict.fromkeys((*self.active, self.opened)))
 
 

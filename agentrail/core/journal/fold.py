@@ -416,7 +416,6 @@ _MANY_NAMED: Final = 1_000
 
 
 def _check(tail: Tail, record: Record) -> None:
-    """Check that a record follows the one before it."""
     due = tail.seq + 1
     if record.seq != due:
         raise JournalCorrupt(record.session, due, why=f"it is missing: number {record.seq} stands there")
@@ -475,7 +474,6 @@ _NO_SIGNALS: Final = OWN_KINDS - {HEARD}
 def _after(
     record: Record, state: SessionState, sources: Sources, kept: dict[int, SessionState]
 ) -> SessionState:
-    """Return the state after a record that is not a signal."""
     match record.kind:
         case "opened" if record.seq > 1:
             raise JournalCorrupt(record.session, record.seq, why="a journal is opened once, at its beginning")
@@ -507,7 +505,6 @@ def _after(
 def _state_behind(
     number: int, record: Record, sources: Sources, kept: dict[int, SessionState]
 ) -> SessionState:
-    """Return the state after a record, for a rewind."""
     if not 0 < number < record.seq:
         why = f"it goes back to {number}, and there is 1 to {record.seq - 1}"
         raise JournalCorrupt(record.session, record.seq, why=why)

@@ -90,7 +90,6 @@ def decode_line(text: bytes) -> Record:
 
 
 def encode_journal(records: Iterable[Record]) -> bytes:
-    """Encode records, one line each."""
     return b"".join(map(encode_line, records))
 
 

@@ -79,5 +79,4 @@ def range_after(after: int, last: int, limit: int, undone: Iterable[NumberRange]
 
 
 def counts(number: int, undone: Iterable[NumberRange]) -> bool:
-    """Return whether an event counts."""
     return not any(low <= number <= high for low, high in undone)

@@ -85,7 +85,6 @@ class SpanTree:
     """Makes the spans of a tree of sessions, one journal after the other: the root first, and parents before children."""
 
     def __init__(self, *, content: bool = True) -> None:
-        """Start without spans."""
         self._content = content
         self._above: dict[SessionId, JournalSpan] = {}
 

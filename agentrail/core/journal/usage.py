@@ -69,7 +69,6 @@ class Spending(Value, frozen=True, kw_only=True):
 
 
 def add_up(amounts: Iterable[SpentAmount]) -> SpentAmount:
-    """Add amounts exactly."""
     total = SpentAmount()
     for one in amounts:
         total += one

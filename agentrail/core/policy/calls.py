@@ -88,7 +88,6 @@ def settle_call_ids(
 
 
 def call_ids_of(messages: Iterable[Message]) -> GrowingSet[CallId]:
-    """Return the ids of all calls in a conversation."""
     used: GrowingSet[CallId] = GrowingSet()
     for message in messages:
         for call in message.calls if isinstance(message, AssistantMessage) else ():

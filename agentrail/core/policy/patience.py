@@ -216,7 +216,6 @@ class StallClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reports: int = 0
 
     def heard(self, at_ms: int) -> "StallClock":
-        """Return the clock after a chunk."""
         return StallClock(heard_at_ms=at_ms, begun=True)
 
     def pinged(self, at_ms: int) -> "StallClock":

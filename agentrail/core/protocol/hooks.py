@@ -4,8 +4,6 @@ Values only. `actions.py` holds the answers of plugins, and `pipeline.py` applie
 attrs classes, because one is made for every hook of every turn that has a listener.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import force_setattr

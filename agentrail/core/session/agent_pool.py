@@ -75,7 +75,6 @@ def idled(step: StepContext, name: str, signal: AgentIdled) -> None:
 
 
 def ended(step: StepContext, name: str, signal: AgentEnded) -> None:
-    """Handle the end of an agent."""
     state = _of(step, name)
     _settle(step, state, None if signal.spent is None else spent_since(signal.spent, state.spent))
     was_told = state.status in {"closing", "stopping"}
@@ -158,7 +157,6 @@ def lent(step: StepContext, signal: BudgetLent) -> None:
 
 
 def open_wait(step: StepContext, wait: AgentWait) -> None:
-    """Start a call's wait for agents."""
     team = step.data.agents
     step.data.agents = replace(team, waits=(*team.waits, _armed(step, wait)))
 

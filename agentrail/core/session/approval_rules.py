@@ -102,7 +102,6 @@ def _unquoted(word: str) -> str:
 
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
-    """Return whether a rule of the user allows this call."""
     own = sorted((rule for rule in rules if rule.tool == tool), key=attrgetter("exact"))
     # Read once for all rules: arguments may be a megabyte long.
     families = {

@@ -126,7 +126,6 @@ def find_call(step: StepContext, call_id: CallId) -> CallState | None:
 
 
 def one_of_batch(step: StepContext, call_id: CallId) -> CallState:
-    """Return a call that is known to be in the batch."""
     state = step.data.batch.find(call_id)
     assert state is not None  # noqa: S101 - the owner of an open effect is in its batch, and the property tests check that
     return state

@@ -204,7 +204,6 @@ class OpenCalls(Sequence[CallState]):
         return self._waiting_children
 
     def __len__(self) -> int:
-        """Return the number of calls."""
         return len(self._places if self._few is None else self._few)
 
     def __iter__(self) -> Iterator[CallState]:
@@ -235,7 +234,6 @@ class OpenCalls(Sequence[CallState]):
         return self._calls == other._calls if self._few is None else self._few == other._few
 
     def __hash__(self) -> int:
-        """Hash by their ids."""
         return hash(tuple(state.call.call_id for state in self))
 
     def __repr__(self) -> str:

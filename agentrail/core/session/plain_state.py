@@ -16,7 +16,6 @@ _TOLD_OTHERWISE: Final = frozenset({"history", "stack", "plugin_states", "tools"
 
 
 def plain_state(state: SessionState) -> dict[str, Any]:
-    """Return the state of a session as plain data."""
     document: dict[str, Any] = msgspec.json.decode(encode_session(state))
     whole = document["session_state"]
     data: dict[str, Any] = whole["data"]

@@ -159,7 +159,6 @@ def apply_decision(step: StepContext, outcome: Outcome) -> None:
 def open_plugin_request(
     step: StepContext, plugin_request: PluginRequest, owner: OfPluginRequest | OfHeldHook
 ) -> EffectId:
-    """Start the effect for a plugin's request."""
     effect_id = step.mint("e")
     wanted, refused = plugin_request.effect, None
     if isinstance(wanted, CallModel):

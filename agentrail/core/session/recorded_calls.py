@@ -77,7 +77,6 @@ class RecordedCalls:
         self.set_aside: list[str] = []
 
     def judged(self, state: CallState, outcome: Outcome, ask_leniently: Callable[[], Outcome]) -> Outcome:
-        """Return the outcome that counts for a call."""
         self.was_asked = True
         spec = state.spec
         is_named_by_records = spec is None or spec.answered_by in {"code", "child"}
@@ -155,7 +154,6 @@ class RecordedCalls:
 
 
 def arguments_of(outcome: Outcome, state: CallState) -> JsonObject:
-    """Return the arguments of a call after the plugins."""
     return state.arguments if outcome.arguments is None else outcome.arguments
 
 

@@ -122,7 +122,6 @@ class Reading:
             self.stack = compile_stack(members, ask=self.ask)
 
     def plugin_of(self, record: PluginRecord) -> Plugin:
-        """Return the code of a plugin."""
         found = (
             self._resolve.get(record.name) if isinstance(self._resolve, Mapping) else self._resolve(record)
         )

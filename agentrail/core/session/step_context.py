@@ -248,7 +248,6 @@ def say_received(step: StepContext, prompt: QueuedPrompt) -> None:
 
 
 def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
-    """Publish that a prompt is queued, and its position."""
     step.publish(
         PromptQueued(
             ref=prompt.ref,
@@ -300,7 +299,6 @@ def is_gathering(data: Known) -> bool:
 
 
 def cancel_gathering(step: StepContext) -> tuple[EffectId, ...]:
-    """Cancel the gathering, and return the effects to wait for."""
     context = step.cycle.context
     assert context is not None  # noqa: S101 - the caller checked it
     step.cancel(CancelPluginRequest(effect_id=context.effect_id))

@@ -96,7 +96,6 @@ class ExplainedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def explained_run(explanation: Explanation) -> ExplainedRun:
-    """Return a run as data."""
     return ExplainedRun(
         hook=explanation.hook,
         links=tuple([_link_of(explanation, link) for link in explanation.links]),

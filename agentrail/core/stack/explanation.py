@@ -114,7 +114,6 @@ class RunListener:
         self._links: list[ExplainedAnswer] = []
 
     def __call__(self, member: Member, rounds: int, answer: object, verdict: str) -> None:
-        """Record one answer."""
         self._links.append(
             ExplainedAnswer(
                 plugin=member.name, priority=member.priority, round=rounds, answer=answer, verdict=verdict
@@ -133,7 +132,6 @@ class RunListener:
         )
 
     def over(self, outcome: Outcome) -> None:
-        """Report that the run is over."""
         if self._tell is not None:
             self._tell(self.explained(outcome))
 

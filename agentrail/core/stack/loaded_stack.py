@@ -112,7 +112,6 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.by_hook.get(hook, ())
 
     def find(self, name: str) -> Member | None:
-        """Return a plugin by its name, or None."""
         return next((member for member in self.members if member.name == name), None)
 
 

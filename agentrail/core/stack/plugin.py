@@ -92,9 +92,7 @@ class Plugin(Protocol):
         ...
 
     @property
-    def hooks(self) -> Sequence[Hook] | frozenset[Hook] | None:
-        """The hooks that it listens to. None for all."""
-        ...
+    def hooks(self) -> Sequence[Hook] | frozenset[Hook] | None: ...
 
     @property
     def on_error(self) -> OnError | None:
@@ -119,13 +117,9 @@ class Plugin(Protocol):
         """Answer a hook event with an action."""
         ...
 
-    def describe(self) -> str | Mapping[str, object]:
-        """Return its description."""
-        ...
+    def describe(self) -> str | Mapping[str, object]: ...
 
-    def on_config_update(self, options: JsonObject, state: Any, /) -> Any:
-        """Return the state for new options."""
-        ...
+    def on_config_update(self, options: JsonObject, state: Any, /) -> Any: ...
 
     def on_session_end(self, state: Any, ctx: Context, /) -> Emission:
         """Handle the end of the session. The result is published."""

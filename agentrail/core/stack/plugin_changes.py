@@ -131,7 +131,6 @@ def attach_plugin(stack: Stack, states: PluginStates, entry: PluginEntry) -> Cha
 
 
 def detach_plugin(stack: Stack, states: PluginStates, name: str) -> ChangedStack:
-    """Remove a plugin and its state."""
     member = find_plugin(stack, name)
     rest = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
     left = {other: state for other, state in states.items() if other != name}

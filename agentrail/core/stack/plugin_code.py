@@ -52,7 +52,6 @@ def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
 
 
 def checked_code(found: object, record: PluginRecord, ask: Ask) -> Plugin:
-    """Check the code found for a record: a plugin, or the class of one."""
     plugin = attempt_as(ask, found) if isinstance(found, type) else found
     if isinstance(plugin, Raised):
         raise PluginError(

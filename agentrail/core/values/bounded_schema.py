@@ -42,7 +42,6 @@ class ValidationBudget:
     __slots__ = ("left", "patterns", "schema_parts")
 
     def __init__(self, *, patterns: tuple[str, ...], schema_parts: int) -> None:
-        """Start a judgement."""
         self.left: int = MAX_WORK
         self.patterns: tuple[str, ...] = patterns
         self.schema_parts: int = schema_parts

@@ -46,7 +46,6 @@ class Log(Sequence[T], Generic[T]):
     __slots__ = ("_items", "_length")
 
     def __init__(self, items: Sequence[T] = ()) -> None:
-        """Start with a copy of the items."""
         self._items: list[T] = list(items)
         self._length = len(self._items)
 
@@ -77,7 +76,6 @@ class Log(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        """Return one item, or a tuple for a slice."""
         if isinstance(index, slice):
             start, stop, stride = index.indices(self._length)
             if stride < 0:  # then `stop` may be -1, which a second slice would count from the end
@@ -111,7 +109,6 @@ class GrowingSet(Generic[H]):
     __slots__ = ("_count", "_first_seen")
 
     def __init__(self) -> None:
-        """Start empty."""
         self._first_seen: dict[H, int] = {}
         self._count = 0
 
@@ -131,7 +128,6 @@ class GrowingSet(Generic[H]):
         return grown
 
     def __contains__(self, item: object) -> bool:
-        """Return whether an item is in this version."""
         return self._first_seen.get(item, self._count) < self._count  # type: ignore[arg-type]  # `in` takes anything
 
     def __len__(self) -> int:
@@ -147,7 +143,6 @@ class GrowingSet(Generic[H]):
         return isinstance(other, GrowingSet) and self._items() == other._items()
 
     def __hash__(self) -> int:
-        """Hash by length."""
         return hash(self._count)
 
     def _items(self) -> list[H]:
@@ -170,7 +165,6 @@ class History:
     open: tuple[ToolCall, ...]
 
     def __init__(self) -> None:
-        """Start empty."""
         self.messages = Log()
         self.open = ()
 
@@ -191,7 +185,6 @@ class History:
         return made
 
     def with_user(self, message: UserMessage) -> "History":
-        """Add a message of the user."""
         self._refuse_while_open("a user message")
         if not message.content:
             complaint = "a user message needs at least one block"
@@ -257,7 +250,6 @@ class History:
         return isinstance(other, History) and self.messages == other.messages
 
     def __hash__(self) -> int:
-        """Hash by length."""
         return hash(len(self.messages))
 
     def __repr__(self) -> str:

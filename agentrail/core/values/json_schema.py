@@ -560,7 +560,6 @@ def without_half_pairs(text: str) -> str:
 
 
 def json_kind_of(value: JsonValue) -> str:
-    """Return the kind of a value, for a sentence."""
     match value:
         case None:
             return "null"

@@ -168,7 +168,6 @@ def fields_of(schema: JsonObject) -> Mapping[str, FormField]:
 
 
 def choices_of(field: FormField) -> tuple[str, ...]:
-    """Return the choices of a field. Empty if it is not a choice."""
     if "oneOf" in field:
         return tuple(one.get("const") for one in field["oneOf"])
     return tuple(field.get("enum", ()))

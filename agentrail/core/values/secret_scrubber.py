@@ -166,7 +166,6 @@ class StreamedText:
     __slots__ = ("_is_replaced", "_out", "_tail", "known")
 
     def __init__(self, known: KnownSecrets) -> None:
-        """Start without text."""
         self.known: KnownSecrets = known
         self._tail = ""
         self._out = 0  # how much of the tail was passed on or replaced already

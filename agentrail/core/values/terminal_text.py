@@ -21,14 +21,12 @@ class PrintedText:
     """Accepts bytes in pieces, and returns the text of each. A character or escape cut by a piece's end waits for the next."""
 
     def __init__(self) -> None:
-        """Start without text."""
         # Undecodable bytes become U+FFFD; "\r\n" and the "\r" of progress bars become "\n", also across two pieces.
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
         self._unfinished = ""  # begins with an escape whose end has not arrived yet
 
     def read(self, piece: bytes) -> str:
-        """Return the text of the next bytes."""
         return self._clean(self._decoder.decode(piece), final=False)
 
     def finish(self) -> str:
