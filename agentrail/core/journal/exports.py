@@ -31,6 +31,8 @@ class ExportHead(Value, frozen=True, kw_only=True):
         scope: Scope of the session. Empty without content.
         parent: The parent session. Empty for a root.
         forked_from: The session that it is a fork of, and the record number. None for none.
+        is_working: Whether it has open or pending work.
+        waits_for: Number of pending approvals and questions.
         due_at_ms: Time of its next timer, in milliseconds since 1970. None without one.
         title: Its title. Empty without content.
         content: Whether it is complete and can be imported.

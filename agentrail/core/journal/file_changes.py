@@ -101,7 +101,13 @@ class WantedFile(Value, frozen=True, kw_only=True):
 
 
 class UntoldCall(Value, frozen=True, kw_only=True):
-    """A call whose writes are unknown, because it ran a command."""
+    """A call whose writes are unknown, because it ran a command.
+
+    Attributes:
+        number: Number of its record.
+        call_id: The call, possibly of a child session.
+        tool: Its tool.
+    """
 
     number: int
     call_id: CallId
@@ -113,6 +119,7 @@ class FilesBehind(Value, frozen=True, kw_only=True):
 
     Attributes:
         wanted: Each written path with its state at that time, in the order of the first writes.
+        untold: Calls whose writes are unknown.
     """
 
     wanted: tuple[WantedFile, ...] = ()

@@ -71,7 +71,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Sources of the values that records refer to.
 
     Attributes:
+        resolve: Returns the plugin of each stored record.
         ask: How handlers are called. Its `find`, if any, finds plugins that a signal attached: see `find_code`.
+        blob: Returns large values.
         state_at: Returns the state after a number before the given records. None if no rewind can go back that far.
         keeps_verdicts: Whether the records decide which calls ran, and newer guards do not: see `RecordedCalls`.
     """
@@ -90,8 +92,12 @@ class Walked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One record and its result.
 
     Attributes:
+        record: The record.
+        before: The state before it.
         signal: The signal of the step. None for a record that is not a signal.
+        after: The state after it.
         effects: The effects of the step. None is carried out.
+        does: The outline of these.
         crash: The bug of the core, in one line, if a signal that it once accepted now crashes it. Otherwise None.
             After a crash `after` is `before`.
         set_aside: The plugins whose verdicts on calls did not count, because the record has the outcome of those
@@ -113,6 +119,10 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         first: The number of the first record that differs.
+        kind: Its kind.
+        what: The part that differs.
+        recorded: The part in the record.
+        folded: The part in the fold.
         events: The number of the last event from here on: the larger of both.
         operation: The first operation that only one of both starts, as written in an outline. Empty if only texts
             differ.
@@ -144,6 +154,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         state: The state after the last record. With a drift its event number is that of the drift.
+        tail: The end of the journal.
         begun: The open effects named by a record, which may have begun. Same as `Recovered.open`.
         attempt: Number of consecutive owners without any other record after them, the last one included, except
             those that took over from a drain. Same as `Recovered.attempt`, once the `taken` record of the new owner

@@ -19,6 +19,7 @@ class UndoneEvents:
 
     Attributes:
         seen: The number of the last record that was followed.
+        ranges: The undone ranges, in order, without contact.
     """
 
     __slots__ = ("_events", "ranges", "seen")

@@ -38,6 +38,7 @@ class ExplainedEffect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An effect of a step.
 
     Attributes:
+        kind: Its kind, such as `run_tool` or `publish`.
         line: A short description, as in the journal, without text of the conversation.
         event: The kind of the published event, otherwise None.
         seq: Its number, otherwise None.
@@ -53,6 +54,9 @@ class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One record and its result.
 
     Attributes:
+        at: Its number.
+        signal: Its input.
+        phase: The phase before and after it.
         runs: Each hook event of the step, with the plugins' outcome.
         effects: The effects, in order. Ephemeral events are left out.
         events: The numbers of its first and last event. None without any.

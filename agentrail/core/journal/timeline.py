@@ -96,6 +96,7 @@ class TimelineSpan:
         from_ms: When it began, on the clock of signals.
         to_ms: When it ended. None while it is open. For a gate the same as `from_ms`, because no work is done while
             the user decides.
+        seq: The number of its first event.
         outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`,
             `incomplete`. For a gate the verdict, or `waiting` before it. None while it is open.
         attempt: Of a request or a call. None for others.

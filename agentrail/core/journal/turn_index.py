@@ -34,6 +34,11 @@ class CallBehind(Value, frozen=True, kw_only=True):
     """A call that began after the record to which a session goes back. Its external effects are not undone.
 
     Attributes:
+        number: Number of the record that started it.
+        call_id: The call.
+        name: Its tool.
+        effect_class: Effect class of the tool.
+        outcome: How it ended by the last record.
         summary: Its command line, or its arguments, at most 200 characters.
     """
 
@@ -94,6 +99,7 @@ class PastTurn(Value, frozen=True, kw_only=True):
 
     Attributes:
         number: Counted from 1 over all cycles of the journal, including those that no longer count.
+        record: The record after which it is over.
         asked: The prompt of its cycle. Empty if there was none. At most 200 characters, on one line, same as `said`.
         said: The model's text. Empty for no text, and for a turn that failed.
         counts: Whether the current conversation includes it. A session that went back to before it does not.

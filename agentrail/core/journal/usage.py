@@ -28,11 +28,13 @@ class SpentAmount(Value, frozen=True, kw_only=True):
     """An amount of usage. Amounts are added with `+`.
 
     Attributes:
+        requests: Number of model requests with usage.
         tokens_in: Input tokens, including those from a cache.
         tokens_out: Output tokens.
         cached: The part of `tokens_in` from a cache.
         atto_usd: Cost, if prices are known, in 10⁻¹⁸ dollars.
         estimated_atto_usd: The estimated part of the cost, for usage that no server reported.
+        unpriced: Number of requests without a known price.
     """
 
     requests: int = 0
@@ -61,6 +63,8 @@ class Spending(Value, frozen=True, kw_only=True):
 
     Attributes:
         slot_ms: Start of the slot, in milliseconds since 1970: a multiple of `SLOT_MS`.
+        model: The model string.
+        amount: The usage.
     """
 
     slot_ms: int

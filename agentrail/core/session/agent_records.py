@@ -41,6 +41,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An agent of a session, as far as it affects decisions of the core.
 
     Attributes:
+        name: Unique among the agents of a session.
         description: The text by which the model chooses it.
         digest: Digest of its whole definition. Two agents of one digest behave alike.
         background: Whether it may be started in the background.
@@ -74,6 +75,8 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         max_depth: Maximum depth of sessions below the root. An agent at the bottom starts none.
+        max_agents: Running at once, per session.
+        max_agents_total: Started in one cycle.
     """
 
     max_depth: int = 1
@@ -88,6 +91,7 @@ class ActingAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: Its name. None: the session itself.
         prompt: The system prompt in place of the session's own. None: the session's own.
         next: The agent to hand over to before the next request. None: no handoff.
+        note: The note passed with that handoff.
     """
 
     name: str | None = None
@@ -109,9 +113,15 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         name: Unique among all that the session ever started.
+        agent: Its kind.
+        task: Its initial task.
+        call_id: The call that started it.
         effect_id: The effect that runs it, open until it has ended.
         child_id: Its session. None before it has started.
+        status: Its current status.
         outcome: How its last cycle ended. None before the first has.
+        answer: Its last text.
+        turns: Turns of its last cycle.
         spent: Its total usage that was counted so far.
         loan: The reservation of its current cycle. None between two cycles, and without a ledger.
         inputs: Inputs that wait until it is idle, oldest first. Empty unless it works.
@@ -142,6 +152,7 @@ class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call that waits for agents or for a time, without slot or task. It ends with the agents or by its timer.
 
     Attributes:
+        call_id: The call, which is `awaiting`.
         names: The agents that it waits for. Empty if it waits for a time.
         match: Whether it waits for all of them, or for the first.
         until: Whether it waits until they are idle, or have ended, or only for a time.
@@ -164,6 +175,8 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         states: The running ones, and the last ones that have ended, in the order in which they were started.
         waits: The calls that wait for agents or for a time, oldest first.
         names: All names ever used. None is used twice.
+        cycle: The cycle in which `started` were counted.
+        started: Number of agents started in that cycle.
         notes: Results that no call waited for. The model reads them before its next turn.
         is_waking: Whether one of `notes` starts a cycle if the current one finishes before the model has read it.
     """

@@ -37,6 +37,7 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
     Attributes:
         rule_id: The argument of `revoke_rule`. The same for the same tool and words.
         session_id: The session that has it: the one that asked, or one of its child sessions.
+        tool: The tool.
         command_family: For commands their words. None: every call of the tool.
         exact: Whether it covers these very words and no others. False, only for rules older than this field: all
             simple commands that begin with them.
@@ -62,6 +63,7 @@ class AllowedCall(Value, frozen=True, kw_only=True):
     """An earlier call that a rule would have allowed.
 
     Attributes:
+        call_id: The call.
         summary: Its command line, or its arguments, at most 200 characters.
     """
 
@@ -73,6 +75,9 @@ class AlwaysOffer(Value, frozen=True, kw_only=True):
     """The rule that an approval with `always` would make.
 
     Attributes:
+        tool: The tool of the call.
+        command_family: Same as in `ApprovalRule`.
+        exact: Same as in `ApprovalRule`.
         words: A description of the calls that it would allow.
         reach: Where it would apply.
         allowed: The last calls of this conversation that it would have allowed, the latest first, at most five.
@@ -90,6 +95,7 @@ class ApprovalForm(Value, frozen=True, kw_only=True):
     """All facts about a call that waits for the user.
 
     Attributes:
+        approval: The pending approval.
         by: The plugin that requires it. None if it was not stored.
         effect: The effect class of the tool, which tells whether it is safe to run twice. None for an unknown tool.
         schema: Schema of its arguments. None for an unknown tool.

@@ -93,6 +93,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call that the user always allows.
 
     Attributes:
+        tool: The tool.
         family: The words of the command. None for all calls of the tool.
         at_ms: When it was first made, in milliseconds since 1970. None for rules older than this field.
         exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that
@@ -191,6 +192,8 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A queued prompt.
 
     Attributes:
+        ref: Its name.
+        content: The user's message.
         askers: Callers that wait for the text of its cycle.
         via: The channel that it came through, or None.
         request_id: The request that sent it, or None.
@@ -209,7 +212,10 @@ class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A steer that waits for the gap between two turns.
 
     Attributes:
+        ref: Its name.
+        text: The user's message.
         via: Same as in `QueuedPrompt`, which it may become.
+        request_id: Same as in `QueuedPrompt`.
     """
 
     ref: SteerRef
@@ -222,8 +228,11 @@ class GatheredContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Context added to the requests of one turn, as the core knows it. Every attempt at that turn gets the same.
 
     Attributes:
+        effect_id: The effect that gathers it.
         is_open: Whether gathering is still in progress. Until it ends, nothing is known and no request is sent.
+        count: Number of messages.
         digest: SHA-256 of them. Empty if there are none.
+        tokens: Their estimated length.
     """
 
     effect_id: EffectId
@@ -237,9 +246,16 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A cycle: from a prompt to the return to idle.
 
     Attributes:
+        ref: The prompt.
         first_message: Index of its first message in the history.
+        earlier: Its messages that a summary has replaced.
+        started_at_ms: When it started.
         turn: Current turn, from 1.
+        usage: Usage so far.
+        attempts: Attempts at the requests of this turn.
+        askers: Callers that wait for its text.
         repaired: Whether the model had its turn to correct an answer that does not match the response format.
+        loops: Its calls, for loop detection.
         resume: Whether the model gets another turn when its open calls are answered. A user who rejects a call can
             prevent it.
         cache_points: Where plugins want the prompt cache of this turn's request to end.
@@ -305,6 +321,7 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pending interaction with the user: a call that needs approval, a call that is a question, or a tool's question.
 
     Attributes:
+        asked: The interaction as published.
         timer: The timer that ends it without an answer. None: it waits indefinitely.
         asker: The running tool that waits for the answer. None if the call itself does.
         by: The plugin that requires approval. None for a question, and for interactions older than this field.
@@ -325,6 +342,9 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A decided interaction, kept for a while for answers that come late.
 
     Attributes:
+        id: Its id.
+        status: How it ended.
+        by: Who decided.
         at_ms: When, in milliseconds since 1970. None for decisions older than this field.
         user: The id of the user who decided. None if unknown.
     """
@@ -337,7 +357,13 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message with a client id, so that sending it again returns the same receipt."""
+    """A message with a client id, so that sending it again returns the same receipt.
+
+    Attributes:
+        client_id: The id chosen by the sender.
+        digest: Digest of the message.
+        receipt: The receipt that was returned.
+    """
 
     client_id: str
     digest: str
@@ -349,6 +375,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: The request for the summary. Once the summary exists: the writing of the full text.
+        plan: The messages to remove.
+        summary: The model's summary, once it exists.
         error: The error of the request that did not fit. The cycle ends with it if the compaction fails.
     """
 
@@ -362,6 +390,7 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hook that waits for a plugin's request: before a prompt starts, after a batch of calls, or before a cycle finishes.
 
     Attributes:
+        effect_id: The request.
         timer: The timer that ends the wait without an answer.
         outcome: The plugins' decisions so far, with `waiting` set.
         prompt: The prompt that is judged. None for other hooks.
@@ -391,14 +420,24 @@ class DoubtfulCalls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """New options of a plugin, applied in idle."""
+    """New options of a plugin, applied in idle.
+
+    Attributes:
+        plugin: Its name.
+        options: The new options, merged with earlier updates.
+    """
 
     plugin: str
     options: JsonObject
 
 
 class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The teardown that runs after an abort."""
+    """The teardown that runs after an abort.
+
+    Attributes:
+        effect_id: The teardown's id.
+        waiting: Callers that wait for the receipt.
+    """
 
     effect_id: EffectId
     waiting: tuple[SignalId, ...]
@@ -410,6 +449,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         outcome: One of three. No adapter turns one into another.
         text: Its last answer: the visible text of the last response, or the document if the response has a format.
+        reason: The reason of an abort.
+        error: The error of a failure.
     """
 
     outcome: Literal["finished", "aborted", "failed"]

@@ -43,6 +43,8 @@ class RunningTool:
     """A running call.
 
     Attributes:
+        call_id: The call.
+        name: The tool.
         started_at_ms: When its attempt began, in milliseconds since 1970.
         survivor: Whether it runs without a cycle: an abort spared it, or it is `detached`.
         stopping: Whether it is answered already, and its task has not ended yet.
@@ -62,6 +64,9 @@ class PluginStatus:
     """A plugin of a session.
 
     Attributes:
+        name: Its name in the stack.
+        version: Version of its code.
+        priority: Lower ones are asked first.
         options: Its current options: those it was loaded with, and later changes. For example, `Permissions` no
             longer shows a plan that was approved. Read-only.
     """
@@ -77,6 +82,8 @@ class ChildSession:
     """A child session of a call.
 
     Attributes:
+        session_id: Its id. `supervisor.session(id)` returns its handle.
+        call_id: The call of its parent session.
         status: Its status, including its own children. Its pending interactions can also be decided through the
             parent session. None if only the core was asked, which knows no other session.
         agent: The agent that it works as, as named by the call that started it. None if the call named none.
@@ -172,6 +179,8 @@ class QueuedInput:
     """A message from the user that has not had its turn yet.
 
     Attributes:
+        ref: Its name.
+        content: The message.
         steer: Whether it joins the running cycle. Otherwise it starts one of its own.
         request_id: The host's id of the request that sent it. None: no request did.
     """
@@ -188,6 +197,8 @@ class LiveText:
 
     Attributes:
         attempt: The attempt of the open request at its turn. 0 if no request is open.
+        text: Text of its response so far.
+        thinking: Thinking text so far.
         progress: The last progress message of each running call that reported one.
     """
 
@@ -218,6 +229,8 @@ class Snapshot:
     Attributes:
         status: Its status, with approvals, questions, running tools, children and plugins.
         queued: Messages of the user that wait, steers first.
+        todos: The model's task list.
+        text: Text of the streaming response so far.
         last_seq: The number of the last committed event. `subscribe(after=last_seq)` continues from here.
         last_messages: The end of the conversation, at most 50 messages. `status.messages` is the total.
         title: The model's title for the conversation. None before the first.
@@ -225,6 +238,7 @@ class Snapshot:
             or it is no longer known.
         first_seq: The number of the first event that can still be read. `last_seq` + 1 if none can.
         live: Uncommitted text so far. None if there is none. Includes `text`.
+        context: How full the model's window is.
         effects: The effect class of each tool, by its name, which tells whether it is safe to run twice. Tools of
             the default class, `once`, are left out.
     """

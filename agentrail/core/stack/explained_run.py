@@ -48,10 +48,13 @@ class ExplainedLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer.
 
     Attributes:
+        plugin: The plugin.
+        priority: Its priority. Lower ones are asked first.
         round: 0 in the first pass, then the number of the repeated judgement.
         action: The action, such as `BlockTool`. None for a plugin that failed.
         fields: The content of the answer, without the state. For a failure its `code` and `message`. A value of
             more than 16 KiB is `{"$cut": bytes}`.
+        verdict: The verdict on it.
         lost_to: The plugin that revoked or replaced it. None if it counts.
     """
 
@@ -73,6 +76,7 @@ class ExplainedOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         action: The action that stopped it, such as `BlockTool`, or `Unfit` for rewritten arguments that cannot run.
             Otherwise None.
         by: The plugin that decided or waits, otherwise None.
+        fields: Its content, same as in `ExplainedLink`.
     """
 
     end: Literal["goes_on", "decided", "waits"]
@@ -85,8 +89,10 @@ class ExplainedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One hook event and the plugins' answers.
 
     Attributes:
+        hook: The hook event, such as `BeforeTool`.
         links: The answers, in the order in which the plugins were asked.
         not_asked: Listeners that were not asked, because the run had stopped before them, or waits.
+        outcome: The outcome.
     """
 
     hook: str

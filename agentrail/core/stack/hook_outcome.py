@@ -42,6 +42,7 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         code: `invalid_arguments`: they do not match the schema. `arguments_unstable`: the rewrites did not come to
             an end.
+        text: The text for the model.
     """
 
     code: Literal["invalid_arguments", "arguments_unstable"]
@@ -57,6 +58,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The decision that stopped the pipeline.
 
     Attributes:
+        action: The action.
         by: The plugin that returned it. For `Unfit` the one that rewrote last.
         failed: Whether it stands for a closed plugin that failed.
     """
@@ -67,7 +69,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A prompt to inject."""
+    """A prompt to inject.
+
+    Attributes:
+        prompt: The text.
+        by: The plugin.
+    """
 
     prompt: str
     by: str
@@ -77,7 +84,9 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A switch to another model.
 
     Attributes:
+        model: The model string.
         provider_opts: Options of its provider. None keeps the current ones.
+        by: The plugin.
     """
 
     model: str
@@ -86,7 +95,13 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A plugin's request. Its answer goes to `deliver`."""
+    """A plugin's request. Its answer goes to `deliver`.
+
+    Attributes:
+        effect: The work.
+        tag: The plugin's name for it.
+        by: The plugin.
+    """
 
     effect: Wanted
     tag: str
@@ -98,6 +113,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         plugin_request: The work that has to be done first.
+        todo: Plugins that have yet to be asked.
         round: The number of the repeated judgement. 0 in the first pass.
     """
 
@@ -121,6 +137,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         context: Sections of the system prompt. None removes one. Of two for one key the last one counts.
         hints: Hints to the session. Of two for one thing the last one counts.
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
+        plugin_requests: Requests of plugins that do not wait.
         waiting: Set if the run is not over. Then only `states`, `events` and `plugin_requests` may be applied.
         seen_by: The plugins that have judged the arguments in `event`.
         guarded: The hook event after the safety plugins, which a `Skip` restores.

@@ -47,7 +47,14 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A plugin in its stack.
 
     Attributes:
+        name: Unique in its stack.
+        version: As declared by the plugin.
+        priority: Lower is asked first.
+        hooks: The hooks that it listens to.
+        on_error: The meaning of a failing handler.
+        options: The options passed to `init`.
         state_type: The type that its states are decoded as.
+        state_classes: The classes of its states.
         salt: Distinguishes its random numbers from those of others.
         plugin: The plugin itself, always the same object, equal only to itself.
         guards: Whether it is a safety plugin, which judges rewritten arguments again.
@@ -90,9 +97,11 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Plugins, in the order in which they are asked.
 
     Attributes:
+        members: All of them.
         by_hook: The listeners of each hook. Hooks without listeners are left out.
         names: All names, in the order in which they are asked.
         warnings: Combinations that are allowed, but probably not intended.
+        ask: How a handler is called.
         hiding: Plugins that can hide tools from a model, by `hidden_tools(state, names)`.
         following: Plugins that also judge the target of a path: `path_of(name, arguments)` returns the path of a
             call, if any, and `refusal_of_end(state, name, arguments, working_dir, end)` returns why a call whose

@@ -43,6 +43,7 @@ class Repair:
     """One repair.
 
     Attributes:
+        code: The defect.
         position: Index of the message in the input, from 0.
         call_id: Original id of the call. None if the defect concerns a whole message.
     """

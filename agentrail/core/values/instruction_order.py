@@ -50,6 +50,7 @@ class FittedInstructions:
     """The visible parts of the files.
 
     Attributes:
+        files: Their visible texts, the farthest first.
         cut: Files of which only the beginning is shown.
         left_out: Files that are not shown, because nearer ones took all the room, the farthest first.
         size_bytes: Size of the visible texts, in UTF-8.

@@ -23,7 +23,9 @@ class PatchStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One operation of a JSON Patch.
 
     Attributes:
+        op: The operation: `add`, `remove` or `replace`.
         path: Its target, as a JSON Pointer (RFC 6901). Empty for the whole document.
+        value: The new value. Absent in a `remove`.
     """
 
     op: Literal["add", "remove", "replace"]

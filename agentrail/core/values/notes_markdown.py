@@ -58,7 +58,9 @@ class _Section:
     """A part of the file, up to the next heading.
 
     Attributes:
+        topic: Its topic. `USUAL_TOPIC` before the first heading.
         heading: The line, as written. None before the first one.
+        lines: The lines below it, as written.
     """
 
     topic: str

@@ -161,6 +161,9 @@ class StreamedText:
     The end of a piece that may be the beginning of a secret waits for the next one. Whatever the cut, the final
     output is the same, and the same as for the whole text. The exception is a text that was released in between:
     see `let_go`.
+
+    Attributes:
+        known: The secrets, which may become more.
     """
 
     __slots__ = ("_is_replaced", "_out", "_tail", "known")

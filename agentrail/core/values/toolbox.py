@@ -63,8 +63,10 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`, unique in a session.
+        description: The text that the model reads.
         parameters: JSON Schema, draft 2020-12, of an object. Frozen: the tool keeps its own copy.
         killable: Whether a steer or a default abort stops it.
+        effect_class: Whether it is safe to run twice.
         timeout_seconds: Per attempt. None for the session's own. For a question: how long it waits.
         max_retries: How often a call that raised is retried. None for the rule of its effect class and the session.
         polling: Whether it is meant to be repeated, and is not checked for loops.
