@@ -114,7 +114,7 @@ def test_no_examples_are_refused():
 
 def test_an_unknown_promise_cannot_be_left_out():
     """Who mistypes the name of a promise hears which there are."""
-    with pytest.raises(ValueError, match=r"no promise pure: there are .*plugins_are_pure"):
+    with pytest.raises(ValueError, match=r"unknown promise pure; expected one of .*plugins_are_pure"):
         stacks.stack_machine([], without=["pure"])
 
 
