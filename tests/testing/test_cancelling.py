@@ -80,5 +80,5 @@ async def test_a_stage_knows_no_model_strings():
     async def named(stage):
         await stage.start_session(model="demo:")
 
-    with pytest.raises(Exception, match="a test resolves no model strings .got 'demo:'"):
+    with pytest.raises(Exception, match=r"a test resolves no model strings .got 'demo:'"):
         await cancel_everywhere(named, mode="crash")
