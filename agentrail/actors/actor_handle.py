@@ -48,9 +48,7 @@ class ChildOwner(Protocol):
 
     def child_ended(self, cell: "ActorCell", reason: ExitReason) -> None: ...
 
-    def child_stuck(self, cell: "ActorCell") -> None:
-        """Handle a child that did not stop after its kill."""
-        ...
+    def child_stuck(self, cell: "ActorCell") -> None: ...
 
     def report(self, report: Report) -> None: ...
 
@@ -243,7 +241,6 @@ class ActorCell:
         self._watchers[key] = tell
 
     def unwatch(self, key: object) -> None:
-        """Cancel a `watch`."""
         if self._watchers is not None:
             self._watchers.pop(key, None)
 
@@ -500,7 +497,6 @@ def log_bug(error: BaseException) -> None:
 
 
 def cell_of(handle: ActorHandle) -> ActorCell:
-    """Return the cell of a handle. Internal to this package."""
     return handle._cell  # noqa: SLF001 - a handle hides its cell from users
 
 

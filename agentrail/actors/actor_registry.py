@@ -107,7 +107,6 @@ class _Last:
 
     @property
     def coming(self) -> Core | None:
-        """The supervisor, if another instance exists or will be started."""
         core = self.core()
         return core if core is not None and core.comes_back(self.number) else None
 

@@ -144,9 +144,7 @@ class Behaviour(Generic[S, D]):
 class RegistryName(Protocol):
     """A key of a registry, for `Start.with_options`. Created by `registry.name(key)`."""
 
-    def register(self, handle: ActorHandle) -> None:
-        """Register the actor under the name, or raise `AlreadyRegistered`."""
-        ...
+    def register(self, handle: ActorHandle) -> None: ...
 
 
 @frozen
@@ -278,7 +276,6 @@ def machine(behaviour: Callable[..., Any], /, *args: object, **kwargs: object) -
 
 
 def as_start(recipe: StartRecipe | Callable[..., Awaitable[object]]) -> Start:
-    """Return the recipe of a child spec as a start. A bare function is a worker."""
     return recipe if isinstance(recipe, Start) else worker(recipe)  # type: ignore[arg-type]  # checked by the spec
 
 

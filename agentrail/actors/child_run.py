@@ -50,21 +50,16 @@ class WorkerCell(ActorCell):
     __slots__ = ()
 
     def ask(self, reason: ExitReason) -> None:
-        """Cancel it, once. Its shields hold."""
         if self.stop_reason is None:
             self.stop_reason: ExitReason | None = reason
             self.scope.cancel(reason="asked to stop")
 
     def kill(self) -> None:
-        """Cancel it, including its shields."""
         self.cut()
 
 
 def decide_handle(call: SupervisorCall, state: SupervisorState, owner: ChildOwner) -> ActorHandle | None:
-    """Return the handle for a call that starts a child which is up as soon as its task exists; otherwise `None`.
-
-    The call carries the handle, so that a start takes one step of the reducer instead of two.
-    """
+    """Return the handle for a call that starts a child which is up as soon as its task exists; otherwise `None`."""
     if isinstance(call, StartChildCall):
         spec: object = call.spec
     elif isinstance(call, StartInstanceCall):
@@ -77,9 +72,7 @@ def decide_handle(call: SupervisorCall, state: SupervisorState, owner: ChildOwne
 
 
 class Watcher(Protocol):
-    def child_begun(self, run: "ChildRun") -> None:
-        """Report that a child starts running which already counted as up."""
-        ...
+    def child_begun(self, run: "ChildRun") -> None: ...
 
     def child_up(self, run: "ChildRun", info: object) -> None: ...
 
@@ -91,19 +84,7 @@ class Watcher(Protocol):
 
 
 class ChildRun:
-    """One instance, as kept by its supervisor.
-
-    Attributes:
-        reports_itself: Whether it is a worker that reports its own start.
-        stage: Stage of its life; `ignored`: its start had nothing to run.
-        has_begun: Whether its task has reached the child's own code.
-        held: The answer for its caller, sent when it has begun.
-        failing: Why its start is being ended. No later report makes it a success.
-        is_asked: Whether it was asked to stop, so that its end is the answer.
-        is_forced: Whether its time was over and it was killed.
-        is_stuck: Whether it did not obey its kill, and this was reported.
-        name_taken: Another actor holds its intended name; for the caller that requested the start.
-    """
+    """One instance, as kept by its supervisor."""
 
     __slots__ = (
         "_call",
@@ -124,7 +105,6 @@ class ChildRun:
     )
 
     def __init__(self, wanted: StartChild, start: Start, cell: ActorCell, watcher: Watcher) -> None:
-        """Keep the request; the arguments only until they are used."""
         self.token: Token = wanted.token
         self.shutdown_seconds = wanted.spec.shutdown_seconds
         self.options: Options = start.options
@@ -148,14 +128,12 @@ class ChildRun:
         self.name_taken: AlreadyStarted | None = None
 
     def call(self, **more: object) -> Any:
-        """Call the start function, once. Afterwards only the frame of the child keeps the arguments."""
         assert self._call is not None  # noqa: S101 - an instance is started once
         function, own, extra = self._call
         self._call = None
         return function(*own.positional, *extra.positional, **own.keyword, **extra.keyword, **more)
 
     def started(self, info: object = None) -> None:
-        """Report the start. A worker calls this as `task_status.started`."""
         if self.stage != "starting" or self.failing is not None:
             return
         if info is IGNORE:
@@ -165,7 +143,6 @@ class ChildRun:
             self.watcher.child_up(self, info)
 
     def begin(self) -> None:
-        """Mark the instance as up, unless it is already."""
         if self.stage == "up":
             self.watcher.child_begun(self)
         else:
@@ -245,10 +222,7 @@ def _take_name(run: ChildRun) -> None:
 
 
 def _life_of(run: ChildRun) -> Awaitable[Any]:
-    """Return the awaitable for the life of an instance. A machine and a supervisor return their own exit reason.
-
-    Not a coroutine around another one: one exists per child, and the garbage collector walks them all.
-    """
+    """Return the awaitable for the life of an instance. A machine and a supervisor return their own exit reason."""
     cell = run.cell
     run.has_begun = True
     if run.options.prepare is not None:

@@ -86,11 +86,7 @@ ChildEvent: TypeAlias = ChildUp | ChildDown | ChildRestarted | ChildGone
 
 @frozen(kw_only=True)
 class LastTold:
-    """The last events that a watcher received.
-
-    Attributes:
-        reason: Its exit reason. `None` while it is up, or if there was none.
-    """
+    """The last events that a watcher received."""
 
     handle: ActorHandle | None = None
     is_up: bool = False
@@ -99,12 +95,7 @@ class LastTold:
 
 @frozen(kw_only=True)
 class Glimpse:
-    """The current status of a child.
-
-    Attributes:
-        handle: Handle of the current instance. `None` if none is up.
-        gone: Why there will be no further instance. `None` if there may be one.
-    """
+    """The current status of a child."""
 
     handle: ActorHandle | None = None
     comes_back: bool | None = False
@@ -142,7 +133,6 @@ class _Recorder:
         self._is_over = False
 
     def see(self, now: Glimpse) -> bool:
-        """Record the new events. `False`: there is nothing more to observe."""
         if self._is_over:
             return False
         self._seen, news = decide_news(self._seen, now)

@@ -26,7 +26,6 @@ class Deadlines(Generic[K]):
     __slots__ = ("_due", "_heap", "_number")
 
     def __init__(self) -> None:
-        """Create an empty set."""
         self._heap: list[tuple[float, int, K]] = []
         self._due: dict[K, tuple[float, int]] = {}
         self._number = 0
@@ -45,7 +44,6 @@ class Deadlines(Generic[K]):
             self._sweep()
 
     def next_seconds(self) -> float:
-        """Return the time of the next deadline. Infinity if there is none."""
         heap = self._heap
         while heap:
             at_seconds, number, key = heap[0]
@@ -102,7 +100,6 @@ class MachineTimers:
     __slots__ = ("_deadlines", "_epochs", "_mailbox", "is_suspended")
 
     def __init__(self, mailbox: Mailbox[object]) -> None:
-        """Create an empty set."""
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._epochs: dict[TimerKey, int] = {}
         self._mailbox = mailbox
@@ -128,7 +125,6 @@ class MachineTimers:
                 self._mailbox.put_timer(fired)
 
     def resume(self) -> None:
-        """Collect the timers that became due while the machine was suspended. They come first."""
         self.is_suspended = False
         self._mailbox.put_timers_first(self._take_due())
 
@@ -143,10 +139,7 @@ class MachineTimers:
 async def take_in_turn(
     mailbox: Mailbox[object], timers: MachineTimers | None, *, suspended: bool = False
 ) -> object:
-    """Take the next message of a machine. A due timer is such a message, `TimerDue`.
-
-    Cancellation: Always a checkpoint for cancellation. If cancelled, no message was taken.
-    """
+    """Take the next message of a machine. A due timer is such a message, `TimerDue`."""
     await mailbox.give_way()
     while True:
         item = mailbox.take_nowait(control_only=suspended)

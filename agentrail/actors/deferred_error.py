@@ -5,14 +5,7 @@ from typing import Self
 
 
 class Kept:
-    """A block whose error `release` raises later, after the necessary clean-up.
-
-    `finally` would suffice if only a `raise` followed. Here a nursery follows: an error that passed through its end would
-    cancel the actors that must stop in order, and would come out in a group.
-
-    Attributes:
-        error: The error of the block, of any class. `None` if there is none.
-    """
+    """A block whose error `release` raises later, after the necessary clean-up."""
 
     __slots__ = ("error",)
 

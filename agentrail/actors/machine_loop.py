@@ -55,11 +55,7 @@ from agentrail.otp.supervision_types import Report, Token
 def reason_of_raised(
     error: BaseException, redact: Redact, interrupt: Callable[[BaseException], None]
 ) -> tuple[ExitReason | None, trio.Cancelled | None]:
-    """Split an exception that was caught at the edge of an actor.
-
-    Only Trio's own cancellation, `KeyboardInterrupt` and `SystemExit` may pass. Any other exception that is not an
-    `Exception` is an ordinary crash. Not by `BaseExceptionGroup.split`, which walks every path to every leaf.
-    """
+    """Split an exception that was caught at the edge of an actor."""
     parts = leaves(error)
     for part in parts:
         if isinstance(part, KeyboardInterrupt | SystemExit):
@@ -163,8 +159,6 @@ class Inspection:
 
 
 class MachineCell(ActorCell):
-    """The cell of a machine actor. A stop is a message to it."""
-
     __slots__ = ("loop",)
 
     def __init__(
@@ -187,10 +181,7 @@ class MachineCell(ActorCell):
         self.cut()
 
     def finish(self, reason: ExitReason) -> None:
-        """End. A passivated machine hands back the unhandled events that it accepted through an address.
-
-        Drops the machine: a handle must not keep its data alive, nor a running timer whose content refers to this cell.
-        """
+        """End. A passivated machine hands back the unhandled events that it accepted through an address."""
         if reason == PASSIVATED and self.loop is not None and self.mailbox is not None:
             engine = self.loop.engine
             self.loop.origins.hand_back((*engine.queue, *engine.postponed), self.mailbox.drain())
@@ -358,11 +349,7 @@ class MachineLoop:
                 self._mailbox.put_notice(Info(result, tag))
 
     def _fall(self, error: BaseException) -> BaseException | None:
-        """End because an effect raised, and return the part that must not be caught: a cancellation or an interrupt.
-
-        A cancelled nursery in user code raises both in one group. The machine must still run its `terminate`: if the group
-        passed, it would end the task in which `terminate` runs.
-        """
+        """End because an effect raised, and return the part that must not be caught: a cancellation or an interrupt."""
         passing, ours = _split(error)
         if ours is not None:
             parts = leaves(ours)
@@ -389,13 +376,11 @@ class MachineLoop:
     # --- introspection
 
     def suspend(self) -> None:
-        """Handle no event until `resume`."""
         self.is_suspended = True
         if self._timers is not None:
             self._timers.is_suspended = True
 
     def resume(self) -> None:
-        """Resume: first the timers that became due meanwhile, then the waiting messages."""
         self.is_suspended = False
         if self._timers is not None:
             self._timers.resume()
@@ -422,7 +407,6 @@ class MachineLoop:
         return call_guarded(lambda _: without_contents(status), self.behaviour.format_status, status)
 
     def replace(self, state: object, data: object) -> None:
-        """Replace state and data. No event sees it."""
         self.engine = structs.replace(self.engine, state=state, data=data)
 
     def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:

@@ -136,7 +136,6 @@ class Mailbox(Generic[M]):
     )
 
     def __init__(self, *, capacity: int = 1000, overflow: Overflow = "reject") -> None:
-        """Create an empty mailbox."""
         check_mailbox(capacity, overflow)
         # Each message with its route: `None` for a notice, `_DIRECT` for a direct message from outside, or its route.
         self._queue = _NO_MAIL
@@ -170,20 +169,14 @@ class Mailbox(Generic[M]):
         self._put(message, _DIRECT if via is None else via)
 
     async def put(self, message: M) -> None:
-        """Append a message from outside; with the policy `block`, wait for room first.
-
-        Cancellation: Always a checkpoint. A cancelled `put` has put no message.
-        """
+        """Append a message from outside; with the policy `block`, wait for room first."""
         await trio.lowlevel.checkpoint()
         while self.must_wait:
             await self.wait_for_room()
         self.put_nowait(message)
 
     async def wait_for_room(self) -> None:
-        """Wait until there may be room, or the mailbox may have closed. Check again afterwards.
-
-        Cancellation: A checkpoint.
-        """
+        """Wait until there may be room, or the mailbox may have closed. Check again afterwards."""
         if self._waiting_for_room is None:
             self._waiting_for_room = trio.lowlevel.ParkingLot()
         await self._waiting_for_room.park()
@@ -194,11 +187,9 @@ class Mailbox(Generic[M]):
             self._put(notice, None)
 
     def run_by(self, clockwork: Clockwork | None) -> None:
-        """Collect timers before each message that is put. `None`: there are no timers."""
         self._clockwork = clockwork
 
     def put_timer(self, fired: object) -> None:
-        """Append a timer that is due, as a notice. Only the collector of timers calls this."""
         if self._closed is None:
             self._append(fired, None)
 
@@ -278,7 +269,6 @@ class Mailbox(Generic[M]):
 
     @property
     def must_wait(self) -> bool:
-        """Whether a sender that can wait must do so now."""
         return self._overflow == "block" and self._outside >= self._capacity and self._closed is None
 
     # --- taking
@@ -318,10 +308,7 @@ class Mailbox(Generic[M]):
         return message
 
     async def give_way(self) -> None:
-        """Let other tasks run, once in 64 calls.
-
-        Cancellation: A checkpoint for cancellation each time.
-        """
+        """Let other tasks run, once in 64 calls."""
         self._since_yield += 1
         if self._since_yield >= _CHECKPOINT_EVERY:
             self._since_yield = 0
@@ -330,12 +317,7 @@ class Mailbox(Generic[M]):
             await trio.lowlevel.checkpoint_if_cancelled()
 
     def wait(self, *, control_only: bool = False) -> Awaitable[None]:
-        """Wait for the next message. Only the one reader may call this, only if the mailbox is empty, and it awaits at once.
-
-        Returns Trio's awaitable rather than a coroutine around it: one exists for each waiting actor.
-
-        Cancellation: A checkpoint.
-        """
+        """Wait for the next message. Only the one reader may call this, on an empty mailbox, and awaits at once."""
         self._since_yield = 0
         self._control_only = control_only
         self._reader = trio.lowlevel.current_task()
@@ -399,7 +381,6 @@ class Mailbox(Generic[M]):
             self._wake()  # the reader looks again, also for deadlines that passed meanwhile
 
     def statistics(self) -> MailboxStatistics:
-        """Return the current statistics. Cheap, and allowed at any time."""
         control = len(self._control or ())
         return MailboxStatistics(
             waiting=len(self._queue) + control,
@@ -421,7 +402,6 @@ def check_mailbox(capacity: object, overflow: object) -> None:
 
 
 def _discard(message: object, why: str, reason: ExitReason | None) -> None:
-    """Answer a call that will not be handled. Any other message becomes a dead letter."""
     if isinstance(message, Call) and isinstance(message.to, ReplyTo):
         if reason is None:
             message.to.fail(MailboxFull(f"{why}, and this call was thrown away: try again later"))

@@ -16,23 +16,16 @@ _SLACK: Final = 32
 
 
 class Origins:
-    """The postponed events of a machine with the address of each, in order of arrival.
-
-    Identified by `is`: two equal casts are two events, and each must be handled.
-    """
+    """The postponed events of a machine with the address of each, in order of arrival."""
 
     __slots__ = ("_postponed", "came")
 
     def __init__(self) -> None:
-        """Create an empty record."""
         self.came: dict[int, tuple[object, Any]] | None = None  # created on first use
         self._postponed: Sequence[MachineEvent] = ()
 
     def note(self, event: object, via: object, engine: Engine[Any, Any]) -> None:
-        """Record the address of the event that the machine just received, if it postponed the event.
-
-        Called for each event that came through an address, and for all others while `came` is not None.
-        """
+        """Record the address of the event that the machine just received, if it postponed the event."""
         before, self._postponed = self._postponed, engine.postponed
         if engine.stopped is not None:  # `hand_back` collects the rest
             self._add(event, via)

@@ -124,7 +124,6 @@ def monitor(handle: ActorHandle, *, deliver_to: ActorHandle | None = None) -> Mo
 
 
 def monitor_started(handle: ActorHandle) -> Monitor:
-    """Monitor an actor that was just started. If it has already ended, the real reason is reported."""
     return _monitor(handle, None, real_reason=True)
 
 

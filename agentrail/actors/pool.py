@@ -160,7 +160,6 @@ class PoolCore:
         resource: Callable[[], AbstractAsyncContextManager[Any]] | None,
         errors: Errors,
     ) -> None:
-        """Create a pool without workers."""
         self.state: PoolState = PoolState(flags=flags)
         self._work = work
         self._resource = resource
@@ -173,7 +172,6 @@ class PoolCore:
         self._drained = trio.Event()
 
     async def stop(self, seconds: float) -> StopSummary | None:
-        """Drain, cut off the remaining jobs, and stop the workers. See `Pool.stop`."""
         self.refuse_own_jobs("stop its own pool and wait for itself")
         self._take(Drain())
         supervisor = self._supervisor
@@ -216,10 +214,6 @@ class PoolCore:
     # --- workers
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run one worker.
-
-        Cancellation: Ends the worker and its current job.
-        """
         cell = current_cell()
         assert cell is not None  # noqa: S101 - a supervisor runs it
         async with nullcontext() if self._resource is None else self._resource() as resource:
@@ -276,14 +270,12 @@ class PoolCore:
     # --- the end
 
     def attach(self, supervisor: Supervisor) -> None:
-        """Attach the supervisor of the workers: its end cuts off all jobs."""
         self._supervisor = supervisor
         if supervisor.exit_reason is not None:
             self.cut_off(supervisor.exit_reason)
         cell_of(supervisor).watch(self, self.cut_off)
 
     def cut_off(self, reason: ExitReason) -> None:
-        """End the pool at once and release all waiting callers."""
         self._take(CutOff(reason))
 
     # --- effects

@@ -122,6 +122,5 @@ NO_PROCESS: Final = NoProcess()
 
 
 def down(handle: object, reason: ExitReason = NO_PROCESS) -> ActorDown:
-    """Build the error for a caller whose callee has ended."""
     message = f"{handle!r} gives no answer ({describe(reason)}): ask the instance that lives now"
     return ActorDown(message, handle=handle, reason=reason)

@@ -79,7 +79,6 @@ class Task:
     """The record of one task: its observers and its return value."""
 
     def __init__(self, linked_to: ActorHandle | None, report_to: ActorHandle | None) -> None:
-        """Raise if `linked_to` or `report_to` cannot be notified."""
         if report_to is not None:
             mailbox_of(cell_of(report_to))
         self.value: object = _NOTHING

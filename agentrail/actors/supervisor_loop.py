@@ -126,7 +126,6 @@ class SupervisorCell(ActorCell):
             self.core.order(Killed())
 
     def finish(self, reason: ExitReason) -> None:
-        """End. Callers that wait for the stop are answered now, when it is down."""
         if self.core is not None:
             self.core.say_farewell()
         super().finish(reason)
@@ -143,12 +142,7 @@ class SupervisorCell(ActorCell):
 
 @define(eq=False)
 class Tree:
-    """State shared by all supervisors of one tree.
-
-    Attributes:
-        observer: Receives the reports. `None` for the log.
-        interrupt: Takes a `KeyboardInterrupt` or a similar exception from a child.
-    """
+    """State shared by all supervisors of one tree."""
 
     make_handle: Callable[[SupervisorCell], ActorHandle]
     observer: Observer | None = None
@@ -156,7 +150,6 @@ class Tree:
     interrupt: Callable[[BaseException], None] = field(default=lambda _: None)
 
     def report(self, report: Report) -> None:
-        """Pass a report to the observer, or to the log. An observer that raises is logged in one line."""
         if self.observer is not None:
             call_guarded(self._drop_observer, self.observer, report)
         else:
@@ -171,7 +164,6 @@ class Tree:
 
 
 def log_report(report: Report) -> None:
-    """Write a report to the log, the default without an observer. A crash is one record of level error, with its traceback."""
     crashed = crash_of(report.reason) if report.kind in _ENDS else None
     if crashed is not None and crashed.type != _NAME_TAKEN:
         LOGGER.error(
@@ -192,13 +184,7 @@ def log_report(report: Report) -> None:
 
 
 class Core:
-    """A running supervisor.
-
-    Attributes:
-        culprit: The child over which it gave up, if it did.
-        up_at_seconds: When all its initial children were up. `None` before.
-        on_children: Called after each step, by code that waits for a child. See `Address`.
-    """
+    """A running supervisor."""
 
     def __init__(
         self,
@@ -336,15 +322,10 @@ class Core:
         self.mailbox.put_control(self._make(StopRequested, reason=reason))
 
     def tell(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> None:
-        """Put a message from a child after all earlier messages, calls included.
-
-        Not before them, although it cannot wait indefinitely: children that crash in a loop always have a new message, and a
-        call would never get its turn. As in OTP, where exits and calls share one mailbox.
-        """
+        """Put a message from a child after all earlier messages, calls included."""
         self.mailbox.put_notice(self._make(kind, **fields))
 
     def force_stop(self) -> None:
-        """Stop in order, and kill the remaining children after `stop_within_seconds`."""
         self.mailbox.put_control(_Forced())
 
     # --- effects
@@ -506,7 +487,6 @@ class Core:
         self.tell(InstanceStarted, token=run.token, handle=run.cell.handle, info=info)
 
     def child_stuck(self, cell: ActorCell) -> None:
-        """Handle a child that did not obey its kill."""
         run = None if cell.token is None else self.runs.get(cell.token)
         if run is None or run.is_stuck:
             return
@@ -523,7 +503,6 @@ class Core:
             )
 
     def child_ended(self, cell: ActorCell, reason: ExitReason) -> None:
-        """Handle the end of a child, once: its task is over."""
         token = cell.token
         run = None if token is None else self.runs.pop(token, None)
         if run is None or token is None:
@@ -546,7 +525,6 @@ class Core:
             )
 
     def interrupted(self, error: BaseException) -> None:
-        """Raise an exception that must not be caught from the root, after an ordered stop."""
         self.tree.interrupt(error)
 
     # --- reports
@@ -592,7 +570,6 @@ class Core:
                 put(self._make(RequestCancelled, request_id=request_id))
 
     def post(self, call: Any, request_id: RequestId = NO_CALLER) -> None:
-        """Send a call to the reducer without waiting."""
         path = self._caller_path()
         self.mailbox.put_nowait(
             self._make(SupervisorRequest, request_id=request_id, caller_path=path, call=call)
@@ -640,8 +617,6 @@ class Core:
 
 
 class _FailedStart:
-    """A notice of a failed start, with an error if another actor holds its intended name."""
-
     __slots__ = ("name_taken", "signal")
 
     def __init__(self, signal: SupervisionSignal, name_taken: AlreadyStarted | None) -> None:

@@ -43,14 +43,10 @@ class NameOfSupervisor(Protocol):
     @property
     def key(self) -> Hashable: ...
 
-    def register(self, handle: ActorHandle) -> None:
-        """Register the name, or raise `AlreadyRegistered`."""
-        ...
+    def register(self, handle: ActorHandle) -> None: ...
 
 
 class _Root:
-    """The supervisor of a block: its task, its shield, and the watcher for a cancellation from outside."""
-
     def __init__(self, cell: SupervisorCell, core: Core, tree: Tree) -> None:
         self.cell = cell
         self.core = core
@@ -64,11 +60,7 @@ class _Root:
         tree.interrupt = self._on_interrupt
 
     async def run(self) -> None:
-        """Run the task of the supervisor.
-
-        Cancellation: Shielded. A cancellation reaches `watch` instead: if all children were cancelled at once, they would end
-            in no order. The ladder limits the shield, and after a cancellation `stop_within_seconds`.
-        """
+        """Run the task of the supervisor."""
         self.cell.enter()
         with trio.CancelScope(shield=True):
             self.reason = await self.core.run(self._on_up)
@@ -80,10 +72,7 @@ class _Root:
         self._watching.cancel(reason="its supervisor has ended")
 
     async def watch(self) -> None:
-        """Turn a cancellation from outside into an ordered stop with a time limit.
-
-        Cancellation: Ends it, and is not lost: the caller that opened the block meets it at the next checkpoint.
-        """
+        """Turn a cancellation from outside into an ordered stop with a time limit."""
         with self._watching:
             try:
                 await trio.sleep_forever()
@@ -93,7 +82,6 @@ class _Root:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it ended in a way that its block cannot continue after."""
         return self.reason is not None and (self.reason == GAVE_UP or isinstance(self.reason, Killed))
 
     def _on_up(self) -> None:
@@ -256,10 +244,7 @@ async def _run_subtree(
 
 
 def specs_of(supervisor: ActorHandle) -> tuple[ChildSpec, ...]:
-    """Return the specs of a supervisor, also after its end: in start order, those of temporary children while they run.
-
-    A supervisor that restarts a stopped group uses this, because an ended supervisor answers no calls.
-    """
+    """Return a supervisor's specs in start order, also after its end. Temporary children count while they run."""
     cell = cell_of(supervisor)
     if not isinstance(cell, SupervisorCell) or cell.core is None:
         return ()

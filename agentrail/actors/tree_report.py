@@ -110,7 +110,6 @@ class TreePart:
 
 
 def take_tree(core: Core, part: TreePart | None = None) -> TreeNode:
-    """Read the tree below a supervisor, and the supervisor as its parent sees it; for a root only `part`, if given."""
     now_seconds = trio.current_time()
     cell = core.cell
     if isinstance(cell.owner, Core) and cell.token is not None:

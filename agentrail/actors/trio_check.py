@@ -6,6 +6,5 @@ from agentrail.errors import NoTrioRun
 
 
 def need_trio() -> None:
-    """Raise `NoTrioRun` outside of a Trio task, where a call could never wait."""
     if not trio.lowlevel.in_trio_task():
         raise NoTrioRun

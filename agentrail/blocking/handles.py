@@ -492,7 +492,6 @@ class Session(Far):
 
 
 def _stop_unread(session: Session) -> None:
-    """Stop a session that was started for a caller who has given up. Runs in the thread."""
     session.futures.stop("its caller gave up the start")
 
 
@@ -521,8 +520,6 @@ def _later_started(
     call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
     unread: Callable[[Session], None] = _stop_unread,
 ) -> Twin[P, "Future[Session]"]:
-    """Return the twin of a call that returns a session. A new session whose future was cancelled meanwhile is stopped."""
-
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
         async def begin() -> Session:

@@ -47,7 +47,6 @@ class NextFuture(Generic[T]):
     """The next event as a future."""
 
     def __init__(self, later: Callable[[float | None], "Future[T | None]"]) -> None:
-        """Created by the feed."""
         self._later = later
 
     def next(self, *, timeout_seconds: float | None = None) -> "Future[T | None]":
@@ -137,7 +136,6 @@ class Pulled(Generic[T]):
                 self._taken.append(item)
 
     def _take_nowait(self) -> T | None:
-        """Take a waiting event. None if there is none, or the thread cannot be reached."""
         return None
 
     def _put_back(self, item: T | None) -> None:

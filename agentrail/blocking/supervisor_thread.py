@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 
 class _Call(Generic[T]):
-    """A call in transit: the work for the other thread, and the future of its outcome."""
-
     def __init__(
         self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
     ) -> None:
@@ -45,12 +43,10 @@ class _Call(Generic[T]):
             self._home.soon(self._scope.cancel)
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Start the task. Runs in the other thread."""
         self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
         self._context.run(nursery.start_soon, self._work)
 
     def fail(self, error: BaseException) -> None:
-        """Fail the call. A settled future stays unchanged."""
         with suppress(InvalidStateError):
             self.future.set_exception(error)
 
@@ -96,7 +92,6 @@ class SupervisorThread:
     # --- life cycle
 
     def open(self) -> None:
-        """Start the thread, and wait until the supervisor is open."""
         if trio.lowlevel.in_trio_run():
             message = (
                 "a blocking.Supervisor would hold the Trio run of this thread: "
@@ -188,10 +183,7 @@ class SupervisorThread:
         failure.release()
 
     async def _begin_calls(self, nursery: trio.Nursery) -> None:
-        """Start calls in order of arrival, so that two calls of one thread are sent in that order.
-
-        Trio runs ready tasks in any order. Each call has its first turn, in which it is sent, before the next one starts.
-        """
+        """Start calls in order of arrival, so that two calls of one thread are sent in that order."""
         while True:
             await self._has_come.wait()
             self._has_come = trio.Event()
@@ -224,7 +216,6 @@ class SupervisorThread:
         return self._supervisor
 
     def closed(self) -> AgentrailError:
-        """Build the error for a call that comes too early or too late."""
         if self._thread is None:
             return YourMove(
                 "this supervisor is not open: `with blocking.Supervisor() as supervisor:`, or open()"
@@ -238,7 +229,6 @@ class SupervisorThread:
     def submit(
         self, make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None = None
     ) -> "Future[T]":
-        """Run work in the thread."""
         call = _Call(self, make, unread)
         with self._lock:
             is_open = self._way_in is not None
@@ -252,14 +242,12 @@ class SupervisorThread:
         return call.future
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the thread, unless it has ended."""
         way_in = self._way_in
         if way_in is not None:
             with suppress(trio.RunFinishedError):
                 way_in(function, *args)
 
     def start(self, work: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Start a task from within the thread, unless everything is being cancelled."""
         if self.nursery is not None:
             self.nursery.start_soon(work, *args)
 
@@ -268,7 +256,6 @@ class SupervisorThread:
             self._calls.pop(call, None)
 
     def wait(self, future: "Future[T]") -> T:
-        """Wait for a future. An interruption such as Ctrl-C cancels the call."""
         try:
             return future.result()
         except BaseException:

@@ -57,8 +57,6 @@ def read_turns(text: bytes) -> tuple[PastTurn, ...]:
 
 
 class _Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn on the wire. Fields of newer servers are skipped."""
-
     number: int
     record: int
     asked: str = ""
@@ -157,7 +155,6 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
 
 
 def read_result(gives: Any, result: bytes) -> Any:
-    """Decode the result of a call by its type. Return None for a call without a result."""
     return None if gives is None else read_reply(_READ.get(gives) or partial(decode_receipt, gives), result)
 
 

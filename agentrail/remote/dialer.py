@@ -173,7 +173,6 @@ def decide_after(ended: BaseException | None) -> AfterEnd:
 
 
 def _certificate_fault(ended: BaseException) -> Unreachable | None:
-    """Return the error for an untrusted certificate, or None. A retry would meet the same certificate."""
     cause = ended if isinstance(ended, ssl.SSLError) else ended.__cause__
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None

@@ -77,14 +77,12 @@ def _expired(message: str, told: Told, _: str) -> AgentrailError:
 
 
 def _decided_at(told: Told) -> int | None:
-    """Return the time of a decision, or None if the server does not send it."""
     decided = told.get("decided")
     at_ms = decided.get("at_ms") if isinstance(decided, Mapping) else None
     return at_ms if type(at_ms) is int else None
 
 
 def _decided_by(told: Told) -> str | None:
-    """Return the id of the user who decided, or None if the server does not send it."""
     decided = told.get("decided")
     user = decided.get("user") if isinstance(decided, Mapping) else None
     return user if isinstance(user, str) else None

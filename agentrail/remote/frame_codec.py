@@ -113,7 +113,6 @@ def session_in(event: Event | UnknownEvent) -> str:
 
 
 def hello_frame(heartbeat_seconds: float) -> bytes:
-    """Encode the first frame. The token is sent with the upgrade, so that a refusal is an HTTP response."""
     return encode_plain({"type": "hello", "heartbeat": heartbeat_seconds})
 
 
@@ -136,7 +135,6 @@ def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping
 
 
 def command_frame(name: str, frame_id: int, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
-    """Encode a command, or a frame of the same form: `subscribe`, `unsubscribe`."""
     told = {key: value for key, value in fields.items() if value is not None}
     named = {} if session_id is None else {"session_id": session_id}
     return encode_plain({**told, **named, "type": name, "id": frame_id})

@@ -53,14 +53,6 @@ class _Owed:
 
 @frozen(kw_only=True)
 class CommandResult:
-    """Result of a command.
-
-    Attributes:
-        result: JSON, empty if the command was refused.
-        error: The refusal, or None.
-        was_repeated: Whether the command was sent more than once, so that an earlier copy may have taken effect.
-    """
-
     result: bytes
     error: AgentrailError | None
     was_repeated: bool
@@ -70,7 +62,6 @@ class RemoteLink:
     """A connection that is reopened until its task is cancelled or a retry would be useless."""
 
     def __init__(self, dial: Dial) -> None:
-        """Store the dialler. `run` connects."""
         self._dial = dial
         self._owed: dict[int, _Owed] = {}
         self._readings: dict[int, RemoteReading] = {}
@@ -93,17 +84,13 @@ class RemoteLink:
     # --- interface for callers
 
     async def call(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
-        """Send a command and return its result as JSON.
-
-        Cancellation: Once the command is sent, only the reply is lost.
-        """
+        """Send a command and return its result as JSON."""
         answered = await self.ask(name, session_id, fields)
         if answered.error is not None:
             raise answered.error
         return answered.result
 
     async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> CommandResult:
-        """Send a command and return its outcome. Arguments and cancellation are the same as in `call`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         frame_id = self._next_id()
@@ -128,10 +115,7 @@ class RemoteLink:
         return CommandResult(result=result, error=error, was_repeated=owed.sends > 1)
 
     def place_of(self, session_id: str) -> trio.Event | None:
-        """Return an event to wait for before subscribing to a session again on this connection, or None if it is free.
-
-        A server allows one subscription per session and connection. If the current reader stays, the event is never set.
-        """
+        """Return an event to wait for before a new subscription to the session, or None if it is free."""
         if session_id in self._leaving:
             return self._leaving[session_id]
         return trio.Event() if session_id in self._of_session else None
@@ -145,7 +129,6 @@ class RemoteLink:
         return not self._readings
 
     def begin_reading(self, reading: RemoteReading) -> None:
-        """Subscribe. `wait_stirred` returns when something has arrived."""
         self._check()
         reading.frame_id = self._next_id()
         self._readings[reading.frame_id] = reading
@@ -166,17 +149,12 @@ class RemoteLink:
             self._unsubscribe(reading, self._free(reading.session_id))
 
     async def wait_stirred(self, reading: RemoteReading) -> None:
-        """Wait until something has arrived for a subscription.
-
-        Cancellation: Nothing is lost.
-        """
         if reading.frame_id in self._stirs:
             if self._stirs[reading.frame_id].is_set():
                 self._stirs[reading.frame_id] = trio.Event()
             await self._stirs[reading.frame_id].wait()
 
     def go_on(self, reading: RemoteReading) -> None:
-        """Resume a subscription that was paused for a slow reader, if it is due."""
         if reading.may_go_on and reading.session_id not in self._leaving and self.fault is None:
             reading.ask_again()
             self._send(reading.frame_id)
@@ -242,12 +220,7 @@ class RemoteLink:
     # --- a connection
 
     async def run(self) -> None:
-        """Keep the connection open as long as retries make sense.
-
-        Returns when a retry would be useless. `fault` holds the reason.
-
-        Cancellation: The connection is closed, and waiting callers get an error.
-        """
+        """Keep the connection open as long as retries make sense."""
         attempt = 0
         try:
             while self.fault is None:
@@ -424,7 +397,6 @@ class Links:
     """The connections of a client. The first stays open. Others close when they have no subscriptions."""
 
     def __init__(self, dial: Dial, nursery: trio.Nursery) -> None:
-        """Open the first connection. Created by `open_links`."""
         self._dial = dial
         self._nursery = nursery
         self._more: list[tuple[RemoteLink, trio.CancelScope]] = []
@@ -432,10 +404,7 @@ class Links:
         nursery.start_soon(self.first.run, name="remote link")
 
     async def link_for(self, session_id: str) -> RemoteLink:
-        """Return a connection without a subscription to this session.
-
-        Cancellation: No connection is left half open.
-        """
+        """Return a connection without a subscription to this session."""
         while True:
             links = [self.first, *(link for link, _ in self._more)]
             free = next((link for link in links if link.place_of(session_id) is None), None)
@@ -472,10 +441,7 @@ async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:
 
 @asynccontextmanager
 async def open_links(dial: Dial) -> AsyncIterator[Links]:
-    """Keep the connections of a client open within the block.
-
-    Cancellation: They are closed.
-    """
+    """Keep the connections of a client open within the block."""
     try:
         async with trio.open_nursery() as nursery:
             yield Links(dial, nursery)

@@ -18,7 +18,6 @@ class Looked(Subscribing, Protocol):
 
 
 async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool]) -> Event:
-    """Return the first matching event of the running cycle. See `Session.wait_for`."""
     meant = decide_wait(what)
     status = await session.status()
     after = status.last_seq if _is_coming(status) else await _find_beginning(session, status)
@@ -62,7 +61,6 @@ async def _find_beginning(session: Looked, status: Status) -> int | None:
 
 
 async def _read_back(session: Looked, status: Status) -> Sequence[Event]:
-    """Return the committed events since before the last cycle, as far as the server keeps them."""
     width, last = _LOOKED_AT_FIRST, status.last_seq
     while True:
         events = await _read_between(session, max(0, last - width), last)

@@ -26,13 +26,7 @@ DrawnSnapshot: TypeAlias = Callable[[], Snapshot]
 
 
 class RemoteReading:
-    """One subscription to one session.
-
-    Attributes:
-        frame_id: Id of the subscription on the wire, the same on each connection.
-        cursor: Number of the last committed event in the queue, or None until the server has stated the start.
-        fault: Reason of its end, or None if the session ended.
-    """
+    """One subscription to one session."""
 
     def __init__(
         self,
@@ -43,7 +37,6 @@ class RemoteReading:
         deltas: bool,
         limit: int,
     ) -> None:
-        """Start empty. Arguments are the same as in `Session.subscribe`."""
         self.session_id = session_id
         self.frame_id = 0
         self.cursor = after
@@ -96,7 +89,6 @@ class RemoteReading:
     # --- incoming frames
 
     def take_subscribed(self, frame: ServerFrame) -> None:
-        """Handle the server's confirmation: start, resume, or restart from a snapshot."""
         if self.standing not in ("asked", "open"):
             return
         self.standing = "open"
@@ -145,21 +137,18 @@ class RemoteReading:
         return False
 
     def take_reply(self, frame: ServerFrame) -> None:
-        """Handle a refusal or the end of the subscription."""
         if not frame.ok:
             self.fail(error_of_reply(frame.error, self.session_id))
         elif self.standing in ("asked", "open"):
             self.standing, self.begun = "over", True
 
     def fail(self, fault: AgentrailError) -> None:
-        """Record that nothing more arrives, and why. Queued events can still be read."""
         if self.standing != "over":
             self.standing, self.fault = "over", fault
 
     # --- reading
 
     def next(self) -> Event | UnknownEvent | None:
-        """Return the next event, or None if none is queued."""
         if not self._waiting:
             return None
         event = self._waiting.popleft()

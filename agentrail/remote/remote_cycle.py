@@ -49,9 +49,7 @@ class CycleSource(Subscribing, Protocol):
 
     async def wait_for_request(self, request_id: str) -> dict[str, Any]: ...
 
-    async def cancel_request(self, request_id: str, reason: str) -> None:
-        """Same as `RemoteSession.cancel_request`."""
-        ...
+    async def cancel_request(self, request_id: str, reason: str) -> None: ...
 
 
 class RemoteCycle:
@@ -73,7 +71,6 @@ class RemoteCycle:
         client_id: str | None = None,
         settings: PromptSettings | None = None,
     ) -> None:
-        """Created by `RemoteSession.stream`, and by `RemoteSession.run` with a `client_id`."""
         self._session = session
         self._client_id = client_id
         self._content = content
@@ -137,7 +134,6 @@ class RemoteCycle:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop reading. An unfinished cycle continues or is aborted, depending on `on_leave`."""
         await self._events.__aexit__(kind, error, traceback)  # noqa: ASYNC102 - waits for nothing
         if self._on_leave == "abort" and not self._is_over and self._receipt is not None:
             # Shielded, with a time limit: a caller that leaves because of a cancellation wants the cycle aborted too.
@@ -145,7 +141,6 @@ class RemoteCycle:
                 await self._session.cancel_request(str(self._receipt.request_id), "the caller left")
 
     def __aiter__(self) -> Self:
-        """Return itself: there is one position, which two readers would share."""
         return self
 
     async def __anext__(self) -> Event:
@@ -168,10 +163,7 @@ class RemoteCycle:
         raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
-        """Iterate over the model's visible text as it arrives, or without deltas, one response at a time.
-
-        An empty line separates the texts of two responses, as in `CycleReply.all_text`.
-        """
+        """Iterate over the model's visible text as it arrives, or without deltas, one response at a time."""
         apart = TurnsApart()
         async for event in self:
             if isinstance(event, MessageDelta):
@@ -255,7 +247,6 @@ class RemoteMonitor:
     __slots__ = ("_session",)
 
     def __init__(self, session: CycleSource) -> None:
-        """Created by `RemoteSession.monitor`."""
         self._session = session
 
     async def wait(self) -> SessionGone:

@@ -179,7 +179,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     __slots__ = ("_links", "_session_id")
 
     def __init__(self, links: Links, session_id: str) -> None:
-        """Created by `agentrail.connect`."""
         self._links = links
         self._session_id = SessionId(session_id)
 
@@ -193,7 +192,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         return ""
 
     def __repr__(self) -> str:
-        """Return the id."""
         return f"<RemoteSession {self._session_id}>"
 
     # --- messages

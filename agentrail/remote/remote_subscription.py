@@ -24,7 +24,6 @@ class RemoteSubscription:
     """
 
     def __init__(self, links: Links, reading: RemoteReading) -> None:
-        """Created by `RemoteSession.subscribe`."""
         self._links = links
         self._reading = reading
         self._link: RemoteLink | None = None
@@ -71,11 +70,9 @@ class RemoteSubscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Unsubscribe without waiting for the server."""
         self._leave()
 
     def __aiter__(self) -> Self:
-        """Return itself: there is one position, which two readers would share."""
         return self
 
     async def __anext__(self) -> Event:

@@ -31,16 +31,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WatchedRows(Generic[R]):
-    """The current rows of a server.
-
-    Attributes:
-        total: Number of all rows, including those beyond the limit.
-        fault: Reason that there is no further retry, otherwise None.
-        is_whole: Whether all requested rows have arrived since the last connection was opened.
-    """
+    """The current rows of a server."""
 
     def __init__(self, dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter) -> None:
-        """Created by `watch_rows`."""
         self._dial = dial
         self._what = what
         self._kind = kind
@@ -63,10 +56,7 @@ class WatchedRows(Generic[R]):
         return MappingProxyType(self._rows)
 
     async def wait_changed(self, version: int) -> None:
-        """Wait until something has changed since a version.
-
-        Cancellation: Nothing is lost.
-        """
+        """Wait until something has changed since a version."""
         await trio.lowlevel.checkpoint()
         while self.version == version and self.fault is None:
             await self._changed.wait()
@@ -74,10 +64,6 @@ class WatchedRows(Generic[R]):
             raise self.fault
 
     async def run(self) -> None:
-        """Keep the rows current as long as retries make sense.
-
-        Cancellation: The connection is closed.
-        """
         attempt = 0
         while True:
             self._welcomed_at = None
@@ -180,10 +166,7 @@ class WatchedRows(Generic[R]):
 async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one waits
     dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter, *, connect_seconds: float | None = 30.0
 ) -> AsyncIterator[WatchedRows[R]]:
-    """Watch rows of a server within the block.
-
-    Cancellation: The connection is closed.
-    """
+    """Watch rows of a server within the block."""
     watched = WatchedRows(dial, what, kind, key, wanted)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watched.run)

@@ -129,20 +129,14 @@ class RemoteListing:
     __slots__ = ()
 
     async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionOnServer, ...]:
-        """List the caller's sessions on the server that have not ended, most recently active first.
-
-        Cancellation: Nothing is lost.
-        """
+        """List the caller's sessions on the server that have not ended, most recently active first."""
         if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
             raise OptionError([f"limit is {limit!r}: expected a whole number from 1 to {_MAX_LISTED}"])
         told = {"limit": limit, "sort": "-changed"}
         return read_session_page(await self._links.first.call("sessions", None, told))
 
     async def knows_session(self: _OnLinks, session_id: str) -> bool:
-        """Return whether the server has a session of this id that the caller may use.
-
-        Cancellation: Nothing is lost.
-        """
+        """Return whether the server has a session of this id that the caller may use."""
         refuse(fault_of_text("session_id", session_id))
         try:
             await self._links.first.call("status", session_id, {})
@@ -173,8 +167,6 @@ def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A session on the wire. Fields of newer servers are skipped."""
-
     session_id: str
     agent_id: str | None = None
     phase: str

@@ -35,12 +35,10 @@ def refuse(*faults: str | None) -> None:
 
 
 def fault_of_text(name: str, value: object) -> str | None:
-    """Return the fault of an argument that must be text."""
     return None if isinstance(value, str) else f"{name} is {value!r:.200}: expected a text"
 
 
 def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str | None:
-    """Return the fault of an argument that must be one of the given words."""
     if isinstance(value, str) and value in choices:
         return None
     return f"{name} is {value!r:.200}: expected {' or '.join(map(repr, choices))}"
@@ -58,7 +56,6 @@ def fault_of_via(value: object) -> str | None:
 
 
 def fault_of_user(value: object) -> str | None:
-    """Return the fault of the deciding user's id, or None for a valid id and for None."""
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
         return None
     expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
@@ -79,7 +76,6 @@ def fault_of_digest(value: object) -> str | None:
 
 
 def decide_settings(given: object) -> PromptSettings | None:
-    """Validate model settings for one cycle. Empty settings count as None."""
     if given is None:
         return None
     faults = faults_of_settings(given)
@@ -90,12 +86,10 @@ def decide_settings(given: object) -> PromptSettings | None:
 
 
 def fault_of_flag(name: str, value: object) -> str | None:
-    """Return the fault of a boolean. `"no"` is refused because it would count as true."""
     return None if isinstance(value, bool) else f"{name} is {value!r:.200}: expected True or False"
 
 
 def fault_of_wait(value: object) -> str | None:
-    """Return the fault of a time to wait, in seconds. None: no limit."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or (is_number and value >= 0):  # type: ignore[operator]  # it is a number; NaN is not above 0 either
         return None

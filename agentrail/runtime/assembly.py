@@ -103,7 +103,6 @@ def check_deps(agents: Sequence[Agent], deps: object) -> None:
 
 
 def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:
-    """Return the agents' tools in the form of `Ports.tools`, for a session that may be handed over."""
     return {
         (name, generation_of_agent(place)): tool
         for place, agent in enumerate(agents.values())
@@ -113,10 +112,7 @@ def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], T
 
 
 def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str | None:
-    """Return a warning that names the agents without a tool to start them, or None.
-
-    They are not refused: `TaskTool` may be attached later, and any tool's code can start them with `ctx.run_session`.
-    """
+    """Return a warning that names the agents without a tool to start them, or None."""
     unused = [name for name, agent in agents.items() if not (agent.spec.background or agent.spec.handoff)]
     boxes = [tools, *(agent.spec.tools for agent in agents.values() if agent.spec.handoff)]
     specs = [spec for box in boxes if box is not None for spec in box.specs]
@@ -149,7 +145,6 @@ def _check_narrowing(agent: Agent, stack: Stack) -> None:
 
 
 def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
-    """Load the plugins of an agent, leaving out the guards that its session has already."""
     made = [part_entry(entry, stack.ask) for entry in agent.plugins or ()]
     members = [load_plugin((plugin, record.options or {}), ask=stack.ask)[0] for plugin, record in made]
     compile_stack(members, ask=stack.ask)
@@ -223,11 +218,7 @@ _NAME: Final[dict[str, Any]] = {
 
 @frozen(kw_only=True, eq=False)
 class AgentTool:
-    """A tool whose calls the session answers from its own state.
-
-    Attributes:
-        max_depth: How deep sessions can start sessions. Deeper sessions do not get this tool.
-    """
+    """A tool whose calls the session answers from its own state."""
 
     name: str
     description: str | Callable[[ToolListing], str]
@@ -236,7 +227,6 @@ class AgentTool:
     answered_by: str = field(default="machine", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Refuse: only a session can answer this call."""
         message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
         raise ToolContractError(message)
 
@@ -265,8 +255,6 @@ def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool,
 
 
 def tool_for_handoff(names: tuple[str, ...]) -> AgentTool:
-    """Create the tool that hands the session over to another agent. Sessions below do not get it."""
-
     def describe(listing: ToolListing) -> str:
         lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
         return "\n".join((_HANDOFF, "Values of `agent`:", *lines))
@@ -338,18 +326,7 @@ LOGGER: Final = Logger("agentrail.runtime")
 
 @frozen(kw_only=True)
 class Dependencies:
-    """Dependencies that a supervisor shares between its sessions.
-
-    Attributes:
-        make_sandbox: Creates a session's sandbox when a tool first needs it.
-        run_child: Runs a child session for a call or for a running tool.
-        resume_child: Continues a restored child session for a call.
-        outside: The machine, or its replacement when the supervisor was opened.
-        host: Hooks that are called before and after tool calls.
-        deps_for: Returns the tools' dependencies for a session that was started without any. None: no dependencies.
-        desks: Memory and knowledge stores of sessions. None: none.
-        instructions: Returns the reader of instruction files above a working directory. None: they are not read.
-    """
+    """Dependencies that a supervisor shares between its sessions."""
 
     resolve_provider: ResolveProvider
     make_sandbox: MakeSandbox
@@ -374,7 +351,6 @@ class Dependencies:
 def assemble(
     session_id: SessionId, options: SessionOptions, dependencies: Dependencies
 ) -> tuple[SessionCell, Workspace]:
-    """Create a session from its options. Nothing runs or connects yet."""
     working_dir = os.path.abspath(options.working_dir)  # noqa: PTH100 - links are the sandbox's business
     listing = _listing_of(session_id, options, working_dir)
     # Before the model lookup, so that two tools of one name are reported first.
@@ -467,7 +443,6 @@ def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str
 
 
 def _withheld_of(options: SessionOptions) -> Withheld:
-    """Collect the secrets that a session knows from its start. Those of its providers are added later."""
     withheld = Withheld()
     withheld.learn(options.user_data)
     for agent in options.agents:
@@ -538,7 +513,6 @@ def _with_agents(
 
 
 def _with_agent_tools(options: SessionOptions) -> Sequence[Tool]:
-    """Add the tools for background agents and for handoffs, if there are such agents."""
     names = tuple([agent.name for agent in options.agents if agent.background])
     others = tuple([agent.name for agent in options.agents if agent.handoff])
     tools = options.tools
@@ -554,7 +528,6 @@ def _agents_of(
     known: tuple[dict[str, Provider], Mapping[str, Mapping[str, Any]]],
     stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
-    """Resolve everything that the session's agents name. Their models are kept with its own."""
     if not options.agents:
         return NO_READY_AGENTS
     providers, provider_opts = known
@@ -569,11 +542,7 @@ def _agents_of(
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:
-    """Return the plugins' reason for refusing a session, or None.
-
-    The first step is computed and discarded. It is a pure function, so the actor computes the same one again. Carrying
-    out its effects here would publish events before anyone can subscribe.
-    """
+    """Return the plugins' reason for refusing a session, or None."""
     if not state.data.stack.listeners(SessionStarted):
         return None
     watch = state.data.stack.ask

@@ -14,7 +14,6 @@ BASE_PROMPT: Final = (
 
 
 def decide_system_prompt(own: str | None, mode: PromptMode, *, base_prompt: bool) -> str | None:
-    """Return the initial system prompt: the session's own one, or the base prompt in the mode that has it."""
     is_wanted = own is None and mode == "full" and base_prompt
     return BASE_PROMPT if is_wanted else own
 

@@ -48,8 +48,6 @@ BRANCH: Final = SupervisorFlags(
 
 @frozen
 class SupervisorLabel:
-    """Name of a supervisor in reports, without a registry entry."""
-
     key: str
 
     def register(self, handle: ActorHandle) -> None:
@@ -60,7 +58,6 @@ class Branch:
     __slots__ = ("_flags", "_name", "_opening", "_redact", "_specs", "_task_group", "supervisor")
 
     def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
-        """Start without children."""
         self._redact = redact
         self._name = name
         self._flags = flags
@@ -79,10 +76,7 @@ class Branch:
         self._task_group = None
 
     async def start_child(self, spec: Spec) -> Started:
-        """Start a child after the actor and all earlier children.
-
-        Cancellation: Always a checkpoint. If cancelled, neither child nor spec remains.
-        """
+        """Start a child after the actor and all earlier children."""
         if self.supervisor is None and self._task_group is not None:
             opening = self._open(self._task_group) if self._opening is None else self._opening
             await opening.wait()

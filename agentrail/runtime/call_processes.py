@@ -26,8 +26,6 @@ _CLOSE_WITHIN_SECONDS: Final = 6.0
 
 @define(eq=False)
 class _Opened:
-    """A process, from its request until it has ended completely."""
-
     scope: trio.CancelScope
     is_open: trio.Event = field(factory=trio.Event)
     is_gone: trio.Event = field(factory=trio.Event)
@@ -36,16 +34,9 @@ class _Opened:
 
 
 class Processes:
-    """The processes of one call.
-
-    Attributes:
-        account: Counts live and ended processes, including those of the sandbox's commands.
-    """
-
     __slots__ = ("_opened", "_scrub", "_task_group", "account")
 
     def __init__(self, task_group: TaskGroup, scrub: Scrub = keep) -> None:
-        """Start without processes."""
         self._scrub = scrub
         self._task_group = task_group
         self._opened: list[_Opened] = []
@@ -58,10 +49,6 @@ class Processes:
         argv: tuple[str, ...],
         options: ProcessOptions,
     ) -> ToolProcess:
-        """Open a process.
-
-        Cancellation: The process is stopped.
-        """
         sandbox = open_sandbox()
         if not offers(sandbox, ProcessSandbox):
             message = f"{type(sandbox).__name__} opens no processes: use a LocalSandbox, or do without"
@@ -84,12 +71,10 @@ class Processes:
         return opened.process
 
     def stop(self) -> None:
-        """Start to end all of them, because the call is stopped."""
         for opened in self._opened:
             opened.scope.cancel(reason="the call was stopped")
 
     def lift_deadlines(self) -> None:
-        """Remove their deadlines, because the call continues in the background."""
         for opened in self._opened:
             opened.scope.deadline = math.inf
 
@@ -98,10 +83,7 @@ class Processes:
         return bool(self._opened)
 
     async def aclose(self) -> None:
-        """End all of them, and wait for that. At once if there were none.
-
-        Cancellation: Shielded and bounded by six seconds.
-        """
+        """End all of them, and wait for that. At once if there were none."""
         if not self._opened:
             return
         self.stop()

@@ -17,7 +17,6 @@ class OwnPrompts(Session):
     __slots__ = ("_sent",)
 
     def __init__(self, session: Session) -> None:
-        """Create one for the session of another handle."""
         super().__init__(session._cell)  # noqa: SLF001 - of the same class
         self._sent: tuple[PromptRef, ...] = ()
 

@@ -70,10 +70,6 @@ async def run_for_call(
 
 
 async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
-    """Run a child for a tool, and return its last text.
-
-    Cancellation: See `run_for_call`.
-    """
     listener = _Listener(task, deliver)
     async with open_child(task) as child:
         match await listener.listen(child):
@@ -89,13 +85,7 @@ async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver)
 
 @frozen(kw_only=True)
 class SeenOfChild:
-    """The range of events to read from a restored session that works for a call.
-
-    Attributes:
-        after: Number of the event after which to start.
-        heard: Number of the last event before the restart. The parent may know it already.
-        is_over: Whether its cycle had ended by then. The end is then among the events read, or unknown.
-    """
+    """The range of events to read from a restored session that works for a call."""
 
     after: int
     heard: int
@@ -105,10 +95,7 @@ class SeenOfChild:
 async def resume_for_call(
     effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
-    """Continue a restored child for a call, and return its last text as the result.
-
-    Cancellation: See `run_for_call`. The caller handles it.
-    """
+    """Continue a restored child for a call, and return its last text as the result."""
     last_text, sources = "", WITHOUT_SOURCES
     with trio.move_on_after(timeout_seconds):
         async with child.subscribe(after=seen.after) as events:
@@ -197,7 +184,6 @@ def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...]
 
 
 def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: str) -> SessionCell:
-    """Create the session that works for a call or its tool. It has not started yet."""
     data, ports, request = parent.state.data, parent.ports, task.request
     agent = ports.agents.get(task.agent, GENERAL)
     own_id = f"{ports.session_id}{task.own_name}"
@@ -249,7 +235,6 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
 def _tools_of(
     parent: SessionCell, agent: ReadyAgent, wanted: Iterable[str] | None, depth: int
 ) -> tuple[Toolbox, dict[tuple[str, int], Tool]]:
-    """Select the tools of a child: its agent's, or its parent's, except those not allowed at this depth."""
     data, ports = parent.state.data, parent.ports
     specs: Sequence[ToolSpec] = data.tools.specs
     names = None if wanted is None else frozenset(wanted)

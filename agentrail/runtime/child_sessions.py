@@ -61,14 +61,12 @@ class ChildSessions:
     def __init__(
         self, shared: Shared, *, begin: Callable[[SessionCell, Workspace, Restart], Session]
     ) -> None:
-        """Start without child sessions."""
         self._shared = shared
         self._begin = begin
 
     async def resume_child(
         self, effect: ResumeChild, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
-        """Resume the child session of a call whose process stopped, and return the outcome of the call."""
         parent = self._shared.entries[ports.key].cell
         child_id = child_ids_of(ports.session_id, effect)[-1]
         entry = self._shared.live(key_of(ports.scope, child_id))
@@ -89,7 +87,6 @@ class ChildSessions:
     async def _answer_of_ended(
         self, parent: SessionCell, child_id: SessionId, name: str, usage: ChildUsage
     ) -> ToolOutcome:
-        """Answer with the end of a child that did not reach its parent. The child's journal has it."""
         unknown = Error(text=f"[Outcome unknown: the session that worked for {name} is not there any more]")
         keeping = self._shared.keeping
         if keeping is None:
@@ -188,7 +185,6 @@ class ChildSessions:
         return cell, True
 
     def stop_agents(self, parent: SessionCell) -> None:
-        """Stop the background agents of a session that crashed for good. Other sessions stop their own."""
         path = parent.state.data.config.path
         for entry in tuple(self._shared.entries.values()):
             if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
@@ -198,7 +194,6 @@ class ChildSessions:
 
 
 def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:
-    """Return which events of a resumed child must be read: those of its new life, or its end if it has already ended."""
     kept = cell.bus.kept
     is_over = is_idle(cell)
     kept_from = cell.bus.last_seq - len(kept)
@@ -209,10 +204,7 @@ def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:
 
 
 async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:
-    """End a child session. If its parent only suspends and will be resumed from its journal, the child suspends too.
-
-    Cancellation: Shielded and bounded.
-    """
+    """End a child session. If its parent only suspends and will be resumed from its journal, the child suspends too."""
     if parent.journal is not None and (parent.rested is not None or parent.journal.refusal is not None):
         with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True):
             await leave_quietly(cell, 0)
@@ -270,8 +262,6 @@ def is_idle(cell: SessionCell) -> bool:
 
 @define(eq=False)
 class _Listener:
-    """Forwards the events of an agent, and reports the end of each of its cycles."""
-
     cell: SessionCell
     effect: StartAgent
     deliver: Deliver

@@ -20,12 +20,7 @@ _TURNS_TO_A_READER: Final = 3
 
 
 class ChunkBuffer:
-    """The waiting chunks of a stream. They are one message in the mailbox, however many arrive before it is read.
-
-    A server or proxy may send a thousand at once, which are read without a single wait. To deliver the first ones
-    before the last one is read, other tasks get a turn after four chunks. Until the next pause, they then get one after
-    each thousand. Chunks that arrive together are published together, and a burst costs one additional turn.
-    """
+    """The waiting chunks of a stream. They are one message in the mailbox, however many arrive before it is read."""
 
     __slots__ = (
         "_chunks",
@@ -39,7 +34,6 @@ class ChunkBuffer:
     )
 
     def __init__(self, effect_id: EffectId) -> None:
-        """Start empty."""
         self.effect_id: EffectId = effect_id
         self._chunks: list[Chunk] = []
         self._lies_there = False
@@ -52,10 +46,7 @@ class ChunkBuffer:
         """Usage of the response so far, according to the server."""
 
     def note(self, update: UsageUpdate) -> bool:
-        """Record the usage so far. Return whether the session must be notified, as `touch` does.
-
-        It is sent with the next chunk: some servers report usage with every word, and only the last report counts.
-        """
+        """Record the usage so far. Return whether the session must be notified, as `touch` does."""
         self._usage, self.usage = update, update.usage
         return self.touch()
 
@@ -67,17 +58,13 @@ class ChunkBuffer:
         return self._put()
 
     def touch(self) -> bool:
-        """Record a chunk without content, such as half a call, and return whether the session must be notified.
-
-        The session needs only a sign of life, so most of these are not reported.
-        """
+        """Record a chunk without content, such as half a call, and return whether the session must be notified."""
         self.touched_at = trio.current_time()
         is_time = self.touched_at - self._taken_at >= SIGN_OF_LIFE_SECONDS
         return is_time and self._put()
 
     @property
     def is_burst(self) -> bool:
-        """Whether so many chunks wait that the session should read them before more are added."""
         return len(self._chunks) >= self._run
 
     def begin_run(self) -> None:

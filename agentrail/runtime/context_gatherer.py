@@ -47,14 +47,11 @@ _NO_CONTEXT: Final = Gathered()
 
 
 class ContextGatherer:
-    """Calls the context providers of one session, and keeps their last result."""
-
     __slots__ = ("_about", "_earlier", "_kept", "_kept_by", "_providers", "_read", "_said", "_scrub")
 
     def __init__(
         self, providers: Sequence[ContextProvider], about: ProviderContext, scrub: Scrub = keep
     ) -> None:
-        """Start without context."""
         self._providers = tuple(providers)
         self._about = about
         self._scrub = scrub
@@ -65,10 +62,7 @@ class ContextGatherer:
         self._read: Sequence[Message] = ()
 
     async def gather(self, effect: GatherContext) -> ContextGathered:
-        """Call all providers, and keep their messages under the id of the effect. The previous result is dropped.
-
-        Cancellation: Nothing is kept. The request that needs the context is not sent.
-        """
+        """Call all providers, and keep their messages under the id of the effect. The previous result is dropped."""
         messages = tuple(effect.messages)
         known = self._known(effect.messages)
         front: list[UserMessage] = []
@@ -91,7 +85,6 @@ class ContextGatherer:
         return self._keep(effect.effect_id, Gathered(front=tuple(front), end=tuple(end)))
 
     def join(self, request: ModelRequest, context: EffectId) -> ModelRequest:
-        """Add the messages gathered under an id before and after the conversation of a request."""
         if context != self._kept_by:  # only the last gathering can match
             return request
         front, end = self._kept.front, self._kept.end
@@ -213,7 +206,6 @@ def _bytes_of(block: UserBlock) -> bytes:
 
 
 def digest_of_context(front: Sequence[UserMessage], end: Sequence[UserMessage]) -> str:
-    """Return a digest of the gathered context, to compare two requests. Empty without context."""
     if not front and not end:
         return ""
     digest = hashlib.sha256()

@@ -122,7 +122,6 @@ def first_day_of(query: CostQuery, now_ms: int) -> datetime.date | None:
 
 
 def begin_of(day: datetime.date, zone: datetime.tzinfo) -> int:
-    """Return the start of a day, in milliseconds since 1970."""
     begin = datetime.datetime.combine(day, datetime.time(), zone)
     return int(begin.timestamp() * 1000)
 

@@ -58,26 +58,13 @@ def raise_what_travels(error: BaseException) -> None:
 
 
 class PortCrashed(Exception):
-    """A port raised an unexpected exception.
-
-    Attributes:
-        error: Description of the crash, as data. The exception is not kept.
-    """
-
     def __init__(self, error: ErrorInfo) -> None:
-        """Store the crash data."""
         super().__init__(error.message)
         self.error = error
 
 
 class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
-    """Context manager around port code: unexpected exceptions become `PortCrashed`.
-
-    A class rather than a generator: each request and each call enters one, and a generator costs ten times as much.
-
-    Raises:
-        Crashed: The port's author's move.
-    """
+    """Context manager around port code: unexpected exceptions become `PortCrashed`."""
 
     __slots__ = ("_about", "_decide", "_known", "_scrub")
 
@@ -88,7 +75,6 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
         scrub: Scrub = keep,
         about: str | None = None,
     ) -> None:
-        """Store how to describe a crash of the port, and its expected exceptions."""
         self._decide = decide
         self._known = known
         self._scrub = scrub
@@ -100,7 +86,6 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
-        """Propagate expected exceptions and cancellations, and raise `PortCrashed` for all others."""
         if error is None or isinstance(error, self._known):
             return False
         leaving = what_travels(error)
@@ -168,19 +153,11 @@ def decide_close_crash(error: BaseException) -> ErrorInfo:
 
 
 class Control:
-    """A control message to a session, outside the message type of its mailbox."""
-
     __slots__ = ()
 
 
 @frozen
 class TaskCrashed(Control):
-    """Control message: a task failed in a way that is not an outcome, so the session crashes too.
-
-    Attributes:
-        error: The exception. Raised again in the actor's own task, and not kept.
-    """
-
     error: BaseException
 
 
@@ -190,12 +167,9 @@ _NO_TASKS: Final[dict[trio.CancelScope, str]] = {}
 
 
 class TaskGroup:
-    """The tasks of one incarnation."""
-
     __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
 
     def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
-        """Start without tasks."""
         self.scrub: Scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
@@ -203,10 +177,7 @@ class TaskGroup:
         self._gone: trio.Event | None = None
 
     def deliver(self, item: object) -> None:
-        """Send a task's result to the actor.
-
-        Results of a dismissed group are dropped, so the next incarnation never gets them.
-        """
+        """Send a task's result to the actor."""
         if self._gone is None:
             self._mailbox.put_notice(item)
 
@@ -226,10 +197,7 @@ class TaskGroup:
             self._nursery.start_soon(self._work, scope, function, args, name=name)
 
     async def dismiss(self) -> None:
-        """Cancel all tasks, and wait until they have ended.
-
-        Cancellation: Stops waiting. `working` names the tasks that still run.
-        """
+        """Cancel all tasks, and wait until they have ended."""
         self._gone = trio.Event()
         for scope in tuple(self._working):
             scope.cancel(reason="the session has ended, or crashed")

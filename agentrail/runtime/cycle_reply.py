@@ -67,11 +67,9 @@ class CycleReply(Generic[T]):
 
 class TurnsApart:
     def __init__(self) -> None:
-        """Start without text."""
         self._has_said = self._is_due = False
 
     def take(self, text: str) -> str:
-        """Return a piece of text, preceded by an empty line if a response with text has ended."""
         if not text:
             return text
         before = "\n\n" if self._is_due else ""
@@ -83,10 +81,7 @@ class TurnsApart:
 
 
 def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
-    """Return why an answer cannot be read, worded for the model, or None if it can be read.
-
-    Any exception of the caller's own class counts as a fault of the answer.
-    """
+    """Return why an answer cannot be read, worded for the model, or None if it can be read."""
 
     def read(text: str) -> str | None:
         try:
@@ -99,7 +94,6 @@ def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
 
 
 def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> ResponseCompleted:
-    """Add a fault to a final response if the caller of its prompt cannot read it."""
     cycle, stream = state.data.cycle, state.data.stream
     if cycle is None or stream is None or stream.effect_id != signal.effect_id:
         return signal

@@ -13,7 +13,6 @@ DepsFor: TypeAlias = Callable[[SessionId], object]
 
 
 def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask: DepsFor | None) -> object:
-    """Return the tools' dependencies, checked against the tools' requirements."""
     deps = ask(session_id) if given is None and ask is not None else given
     faults = [fault for tool in tools if (fault := fault_of_deps(deps, tool)) is not None]
     if faults:
@@ -22,7 +21,6 @@ def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask
 
 
 def fault_of_deps(deps: object, tool: Tool) -> str | None:
-    """Return the fault if a tool requires dependencies of another type, or None."""
     wanted = call_guarded(lambda _: None, getattr, tool, "wants_deps", None)
     if not isinstance(wanted, type) or call_guarded(lambda _: True, isinstance, deps, wanted):
         return None

@@ -12,13 +12,11 @@ from agentrail.runtime.vector_search import NoMeaning
 
 class EmbedderEdge:
     def __init__(self, embedder: Embedder) -> None:
-        """Wrap the embedder, which the caller continues to own."""
         self._embedder = embedder
         self.name: str = embedder.name
         self.kind: str = kind_of_vectors(embedder)
 
     async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
-        """Return the packed vector of each text. See `VectorSource.vectors_of`."""
         try:
             with crash_edge(self._decide_crash, AgentrailError):
                 given = await self._embedder.embed(texts)

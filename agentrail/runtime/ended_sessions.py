@@ -66,7 +66,6 @@ class LastWords:
 
 class EndedSessions:
     def __init__(self, nursery: trio.Nursery) -> None:
-        """Start without any."""
         self._words: dict[str, LastWords] = {}
         self._handles: dict[str, SessionCell] = {}
         # Oldest first. A key may occur twice, if its id was used again: the cell tells the two apart.
@@ -107,7 +106,6 @@ class EndedSessions:
         )
 
     def drop_tree(self, scope: str, root: str) -> None:
-        """Forget a tree that ended, and release its handles, so that its events can no longer be read."""
         handles = [*self._handles.items()]
         of_tree = [key for key, one in handles if (one.ports.scope, one.bus.path[0]) == (scope, root)]
         for key in (*of_tree, key_of(scope, root)):
@@ -128,10 +126,6 @@ class EndedSessions:
         self._due.clear()
 
     async def _forget(self) -> None:
-        """Forget handles when their time is over.
-
-        Cancellation: With the supervisor.
-        """
         while True:
             while not self._due:
                 self._has_come = trio.Event()

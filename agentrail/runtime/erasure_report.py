@@ -38,12 +38,7 @@ _PAGE: Final = 1_000
 
 @frozen(kw_only=True)
 class UserTrees:
-    """The session trees that contain a user's conversations.
-
-    Attributes:
-        trees: In the order of erasure: forks before their origins.
-        unread: Roots whose owner is unknown, with the reason: their first record is damaged or of a newer version.
-    """
+    """The session trees that contain a user's conversations."""
 
     trees: tuple[TreeKey, ...]
     unread: Mapping[TreeKey, str]
@@ -127,11 +122,7 @@ def _is_of(store: Store, root: StoredSession, owner: MemoryOwner) -> bool:
 
 
 def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> Sequence[TreeKey]:
-    """Return the trees with all their direct and indirect forks, each tree after its forks.
-
-    The user of a fork made by another user is known only from its origin. If erasing stops halfway and is repeated, the
-    origin must still exist.
-    """
+    """Return the trees with all their direct and indirect forks, each tree after its forks."""
     forks: defaultdict[TreeKey, list[TreeKey]] = defaultdict(list)
     for fork, origin in origins.items():
         forks[origin].append(fork)

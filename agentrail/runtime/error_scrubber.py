@@ -14,7 +14,6 @@ MIN_HEADER_CHARACTERS: Final = 8
 
 
 def scrub_of(ports: Ports) -> Scrub:
-    """Return the function that removes a session's secrets from a text: those of its user data, and its keys."""
     return _Scrubber(ports)
 
 

@@ -45,7 +45,6 @@ class LiveTail:
     __slots__ = ("_attempt", "_progress", "_text", "_thinking")
 
     def __init__(self) -> None:
-        """Start without output."""
         self._attempt = 0
         self._text = self._thinking = _NO_WORDS
         self._progress: dict[CallId, str] = {}
@@ -142,7 +141,6 @@ class EventBus:
     )
 
     def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
-        """Start without subscribers."""
         kept = _without_gap(events[-keep:], place.seq) if events and keep else ()
         self._last = place
         self._first = place.seq + 1 - len(kept)
@@ -180,13 +178,11 @@ class EventBus:
         return self._since(self.last_seq - len(self._kept))
 
     def newest_first(self) -> Iterator[Event]:
-        """Iterate over the last committed events, newest first, for callers that stop at the first match."""
         for seq in range(self.last_seq, self.last_seq - len(self._kept), -1):
             yield self._kept[(seq - self._first) % self._keep]
 
     @property
     def last_at_ms(self) -> int:
-        """Time of the last committed event, in milliseconds since 1970."""
         return self._last.at_ms
 
     @property
@@ -207,12 +203,7 @@ class EventBus:
     async def read_earlier(
         self, after: int, read: ReadEarlier, known: Earlier = NOTHING_EARLIER, *, at_most: int | None = None
     ) -> Earlier:
-        """Read the events after a number that are no longer kept.
-
-        Events that the session publishes meanwhile may displace the next kept ones. The caller must check for this.
-
-        Cancellation: Immediate. Nothing is kept.
-        """
+        """Read the events after a number that are no longer kept."""
         if known.times_anew != self._times_anew:
             known = Earlier((), self._times_anew)
         reach = _number_of(known.events[-1]) if known.events else after
@@ -257,7 +248,6 @@ class EventBus:
 
     @property
     def live(self) -> LiveText | None:
-        """The unfinished output up to the last event, or None if there is none."""
         return None if self._live is None else self._live.draw()
 
     @property
@@ -274,7 +264,6 @@ class EventBus:
         earlier: ReadEarlier | None = None,
         awake: Callable[[], Awaitable[None]] | None = None,
     ) -> Subscription:
-        """Create a subscription. It is registered when its block is entered."""
         found = NOTHING_EARLIER
 
         async def prepare() -> None:
@@ -340,7 +329,6 @@ class EventBus:
 
     @contextmanager
     def watched(self, look: Callable[[Event], None]) -> Iterator[None]:
-        """Call a function with each committed event during the block, after all subscribers have received it."""
         self._watchers = (*self._watchers, look)
         try:
             yield
@@ -348,7 +336,6 @@ class EventBus:
             self._watchers = tuple(one for one in self._watchers if one is not look)
 
     def detach(self, subscription: Subscription) -> None:
-        """Remove a subscription. No error if it is unknown."""
         # A new tuple, because a subscriber may leave while `publish` iterates over the old one.
         self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
@@ -365,7 +352,6 @@ class EventBus:
             subscription.begin_anew(lost, snapshot)
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
-        """End all subscriptions after their buffered events. The first reason is kept."""
         if self._closed is not None:
             return
         self._closed, self._is_rested = reason, is_rested

@@ -84,7 +84,6 @@ ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
 def page_of_events(
     asked: PageAsked, last: int, undone: Sequence[NumberRange], read: ReadRange
 ) -> PageOfEvents:
-    """Build a page, range by range if only some kinds are requested."""
     is_forth = asked.after is not None
     found: list[Event] = []
     edge = asked.after if asked.after is not None else min(last + 1, asked.before or last + 1)
@@ -137,11 +136,7 @@ def fault_of_page(asked: PageAsked) -> str | None:
 
 @frozen(kw_only=True)
 class FoldedRun:
-    """A recently folded range of events. The page before it is usually requested next, from the same fold.
-
-    Attributes:
-        behind: Number and hash of the record of the last one. Another journal with this id has another hash.
-    """
+    """A recently folded range of events. The page before it is usually requested next, from the same fold."""
 
     first: int
     last: int
@@ -154,7 +149,6 @@ class PastEvents:
     """Events of stored sessions. One per store. All methods block, and may run in several threads."""
 
     def __init__(self, store: Store) -> None:
-        """Start with nothing read."""
         self._store = store
         self._runs: OrderedDict[tuple[str, SessionId], FoldedRun] = OrderedDict()
         # Undone events are found by reading all records once, and after that only new ones.
@@ -246,7 +240,6 @@ class PastEvents:
         return run if behind and behind[0].hash == digest else None
 
     def _remember(self, stored: StoredSession, events: list[Event], behind: tuple[int, bytes]) -> None:
-        """Keep folded events for the next page, unless they are too large."""
         numbers = [number_of(one) for one in events]
         if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             return  # a rewind lies in between, and the index of an event is not its number

@@ -85,7 +85,6 @@ class Subscription:
         leave: Callable[["Subscription"], None],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Created by `Session.subscribe`, `SessionSupervisor.subscribe_all` and `subscribe_group`."""
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
@@ -125,7 +124,6 @@ class Subscription:
         return self._snapshot
 
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
-        """Add the events to replay before any live event. A bus calls this atomically with the registration."""
         kinds = self._kinds
         # Every subscriber gets `EventsLost`: it is unknown whether the lost events were wanted.
         if replay:
@@ -174,7 +172,6 @@ class Subscription:
             self._wake()
 
     def bus_closed(self, *, is_rested: bool) -> None:
-        """Handle the end or rest of the session. A subscription to only this session ends."""
         self.is_rested = is_rested
         self.end()
 
@@ -358,7 +355,6 @@ class HeldStream:
     __slots__ = ("_chunks", "_gate", "_is_held", "_opened_at")
 
     def __init__(self, chunks: AsyncIterator[Chunk], gate: Gate) -> None:
-        """Read these chunks while the gate is open."""
         self._chunks = chunks
         self._gate = gate
         self._is_held = False
@@ -373,14 +369,10 @@ class HeldStream:
         return max(given, self._opened_at) if isinstance(given, float) else self._opened_at
 
     def __aiter__(self) -> Self:
-        """Return this stream itself."""
         return self
 
     async def __anext__(self) -> Chunk:
-        """Return the next chunk, once the gate is open.
-
-        Cancellation: Same as for the wrapped stream. A checkpoint while the gate is closed.
-        """
+        """Return the next chunk, once the gate is open."""
         if not self._gate.is_available:
             self._is_held = True
             try:

@@ -41,14 +41,11 @@ _LOOKED_AT_FIRST: Final = 256
 
 @frozen(kw_only=True)
 class MeantEvent:
-    """The event to wait for."""
-
     name: str
     is_meant: Callable[[Event], bool]
 
 
 def decide_wait(what: object) -> MeantEvent:
-    """Validate the event class or function given by the caller."""
     if isinstance(what, type):
         if what in KINDS:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
@@ -64,10 +61,7 @@ def decide_wait(what: object) -> MeantEvent:
 
 @contextmanager
 def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
-    """End a subscription when its caller is refused.
-
-    That happens when the store is unavailable for too long or the session has ended.
-    """
+    """End a subscription when its caller is refused."""
     with cell.pending_calls.waiting(events.end) as call:
         _refuse_if_held_up(cell, call)
         yield call
@@ -95,7 +89,6 @@ def _refuse_if_held_up(cell: SessionCell, call: PendingCall) -> None:
 
 class EventWait:
     def __init__(self, cell: SessionCell, meant: MeantEvent, *, wait_for_people: bool = False) -> None:
-        """Do nothing until `run`."""
         self._may_raise = not wait_for_people
         self._cell = cell
         self._meant = meant
@@ -124,10 +117,7 @@ class EventWait:
         raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
     async def _find_beginning(self) -> int | None:
-        """Return the number before the last cycle, if its events are kept or can be rebuilt.
-
-        Cancellation: Immediate.
-        """
+        """Return the number before the last cycle, if its events are kept or can be rebuilt."""
         bus = self._cell.bus
         events: Sequence[Event] = bus.kept
         before = bus.last_seq - len(events) + 1
@@ -184,5 +174,4 @@ def _is_coming(state: SessionState) -> bool:
 
 
 def _is_idle(state: SessionState) -> bool:
-    """Return whether no cycle runs, waits for a user, or is about to start."""
     return state.phase is Phase.IDLE and state.data.cycle is None and not _is_coming(state)

@@ -36,9 +36,7 @@ class Followed(FollowedPlace, Protocol):
     @property
     def bus(self) -> EventBus: ...
 
-    def take_snapshot(self) -> TakenSnapshot:
-        """Capture the session's state. Everything that it counts has been published when this returns."""
-        ...
+    def take_snapshot(self) -> TakenSnapshot: ...
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Return the events between two numbers, rebuilt from the journal. Empty if the journal does not have them."""
@@ -56,7 +54,6 @@ class FanIn:
     """All sessions in memory, and the subscribers of several sessions."""
 
     def __init__(self) -> None:
-        """Start without sessions."""
         self._sessions: dict[EventBus, Followed] = {}
         self._asleep: dict[str, SleepingPlace] = {}
         self._subscriptions: tuple[ManySubscription, ...] = ()
@@ -64,7 +61,6 @@ class FanIn:
         self._forget = self._sessions.__delitem__  # bound once instead of once per session
 
     def join(self, session: Followed) -> None:
-        """Add a session that has just started or woken. It is removed when its bus closes."""
         key = _key_of(session)
         self._asleep.pop(key, None)
         self._sessions[session.bus] = session
@@ -75,7 +71,6 @@ class FanIn:
                 session.bus.attach(subscription, after=after, take_snapshot=session.take_snapshot)
 
     def suspend(self, session: Followed) -> None:
-        """Remove a session that hibernates. Its position is kept until it wakes."""
         bus = session.bus
         del self._sessions[bus]
         bus.on_close = None
@@ -92,14 +87,12 @@ class FanIn:
     def subscribe_all(
         self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
     ) -> "ManySubscription":
-        """Create a subscription to all sessions. It is registered when its block is entered."""
         _refuse(_faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=None, scope=scope, after=after)
 
     def subscribe_group(
         self, group_id: str, terms: Terms, after: Mapping[str, int] | None, scope: str | None
     ) -> "ManySubscription":
-        """Create a subscription to a group. It is registered when its block is entered."""
         _refuse(_faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
@@ -111,14 +104,7 @@ class FanIn:
     async def read_earlier(
         self, subscription: "ManySubscription", after: Mapping[str, int]
     ) -> dict[EventBus, Earlier]:
-        """Read the events after a subscriber's positions that are no longer buffered.
-
-        Sessions are read one after the other, so that a subscriber to a thousand of them leaves capacity for others.
-        The read repeats if a session has meanwhile published more than it keeps. All sessions together have the limit
-        of one session. Events beyond it are lost.
-
-        Cancellation: Immediate. Nothing is kept.
-        """
+        """Read the events after a subscriber's positions that are no longer buffered."""
         found: dict[EventBus, Earlier] = {}
         in_vain: set[EventBus] = set()
         room = MAX_OLD_EVENTS

@@ -103,10 +103,7 @@ def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
 async def put_files_back(
     cell: SessionCell, sandbox: VersionedSandbox, behind: FilesBehind, content: GetContent, *, force: bool
 ) -> RestoredFiles:
-    """Restore the files of a live session.
-
-    Cancellation: Same as `VersionedSandbox.put_back`.
-    """
+    """Restore the files of a live session."""
     journal = cell.journal
     if journal is None or not behind.wanted:
         await trio.lowlevel.checkpoint()
@@ -121,8 +118,6 @@ async def put_files_back(
 
 
 class _WhileAlive:
-    """Stops waiting when the session has ended. See `FileKeeper`."""
-
     def __init__(self, keeper: NotingKeeper, cell: SessionCell) -> None:
         self._cell = cell
         self._keeper = keeper
@@ -144,18 +139,12 @@ class _WhileAlive:
 
 
 class FilesOfFork:
-    """The copy of a workspace for a fork. Removed if the fork fails."""
-
     def __init__(self, directory: Path, sandbox: Sandbox) -> None:
-        """Set the copy."""
         self.directory: Path = directory
         self.sandbox: Sandbox = sandbox
 
     async def place_for(self, known: Sandbox | str | None) -> Sandbox | str:
-        """Return the sandbox of the fork: the same kind as that of its parent.
-
-        Cancellation: Always a checkpoint.
-        """
+        """Return the sandbox of the fork: the same kind as that of its parent."""
         if known is not None and not isinstance(known, str):
             await trio.lowlevel.checkpoint()
             return self.sandbox
@@ -163,10 +152,6 @@ class FilesOfFork:
         return "local"
 
     async def remove(self) -> None:
-        """Remove it.
-
-        Cancellation: Shielded. The duration depends on the file system.
-        """
         with trio.CancelScope(shield=True):
             await self.sandbox.aclose()
             await offload(lambda: shutil.rmtree(self.directory, ignore_errors=True))
@@ -194,10 +179,7 @@ def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_d
 async def copy_files(
     sandbox: VersionedSandbox, directory: Path, behind: FilesBehind, content: GetContent, fork: str
 ) -> FilesOfFork:
-    """Copy a workspace, and restore the copy's earlier contents. No one else uses it, so all known files are restored.
-
-    Cancellation: The copy is removed.
-    """
+    """Copy a workspace, and restore all known files of the copy to their earlier contents."""
     copied = await sandbox.copy_to(directory)
     files = FilesOfFork(directory, copied)
     is_done = False

@@ -71,20 +71,15 @@ class Forks:
         check_free: Callable[[str, SessionId], None],
         begin: Callable[[SessionCell, Workspace, Restart], object],
     ) -> None:
-        """Start without forks."""
         self._shared = shared
         self._journals = journals
         self._check_free, self._begin = check_free, begin
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
-        """Read the journal of a session. See `Journals.look_back`."""
         return await self._journals.look_back(cell, read)
 
     async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
-        """Restore the files of a session to their contents after a record.
-
-        Cancellation: Same as `put_files_back`.
-        """
+        """Restore the files of a session to their contents after a record."""
         keeping, sandbox = self._shared.store_of("rewind"), versioned_of(cell, "rewind")
         behind = await self.look_back(cell, lambda journal: journal.files_behind(number))
         return await put_files_back(cell, sandbox, behind, keeping.store.blob, force=force)
@@ -98,10 +93,6 @@ class Forks:
         *,
         files: bool = False,
     ) -> SessionCell:
-        """Start a fork of a session.
-
-        Cancellation: Nothing is done until its journal has begun.
-        """
         keeping = self._shared.store_of("fork")
         known = options_of_root(cell, "fork")
         scope = cell.ports.scope
@@ -182,7 +173,6 @@ class Forks:
 def _options_of_fork(
     known: SessionOptions, session_id: SessionId, given: Mapping[str, Any]
 ) -> SessionOptions:
-    """Return the options of a fork: those of its parent, overridden by the requested ones."""
     refused = sorted(_OWN_OF_A_FORK & given.keys())
     if refused:
         fault = f"{', '.join(refused)}: a fork has that of its parent; start_session begins anew, with messages of its own"
@@ -192,7 +182,6 @@ def _options_of_fork(
 
 
 def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginFinder:
-    """Find the code of plugins: that of the session, the given code, or where it was defined."""
     given = [part_entry(entry, ask)[0] for entry in options.plugins]
     return PluginFinder({plugin.name: plugin for plugin in (*given, *cell.plugins)})
 
@@ -243,7 +232,6 @@ def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
 
 
 def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
-    """Return the ports of a fork: those given, and those that its parent has by now."""
     own = attrs.evolve(
         fresh,
         tools={**live.tools, **fresh.tools},

@@ -58,7 +58,6 @@ class BudgetUse:
 
 class Health:
     def __init__(self, shared: Shared) -> None:
-        """Read from the state of a supervisor."""
         self._shared = shared
 
     def parked_sessions(self, *, scope: str | None = None) -> tuple[SessionReport, ...]:

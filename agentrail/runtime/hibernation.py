@@ -114,7 +114,6 @@ class Hibernation:
         revive: Revive | None,
         after: float | None,
     ) -> None:
-        """Start the task that suspends and wakes sessions, if any session hibernates."""
         self._shared = shared
         self._forks = forks
         self._begin, self._note_parked = begin, note_parked
@@ -133,7 +132,6 @@ class Hibernation:
     # --- suspending
 
     def watch(self, cell: SessionCell) -> None:
-        """Suspend a session that starts, or was restored, once it has been idle for long enough."""
         if self._after is None or cell.journal is None or len(cell.bus.path) > 1:
             return
         key = cell.ports.key
@@ -153,10 +151,7 @@ class Hibernation:
             self._is_sooner.set()
 
     async def _run_timers(self) -> None:
-        """Suspend idle sessions, and wake those whose timer is due.
-
-        Cancellation: With the supervisor.
-        """
+        """Suspend idle sessions, and wake those whose timer is due."""
         while True:
             self._is_sooner = trio.Event()
             self._waits_until = self._deadlines.next_seconds()
@@ -210,7 +205,6 @@ class Hibernation:
     # --- waking
 
     def hollow_of(self, key: str) -> SessionCell | None:
-        """Return the cell of a suspended session. None for any other."""
         row = self._shared.asleep.get(key)
         if row is None:
             return None
@@ -225,10 +219,7 @@ class Hibernation:
         self._shared.nursery.start_soon(self._wake, cell, name="wake")
 
     async def _wake(self, cell: SessionCell) -> None:
-        """Wake a session, and publish the result to its waiters. Its messages are in its mailbox.
-
-        Cancellation: With the supervisor, which has notified the waiters by then.
-        """
+        """Wake a session, and publish the result to its waiters. Its messages are in its mailbox."""
         key = cell.ports.key
         try:
             async with self._shared.beginnings.reserve(key):
@@ -280,10 +271,7 @@ class Hibernation:
             self._close_hollow(cell, RESTED)
 
     async def close(self) -> None:
-        """Release the resources of hibernated sessions when their supervisor closes.
-
-        Cancellation: Resources not yet released are left.
-        """
+        """Release the resources of hibernated sessions when their supervisor closes."""
         self.close_hollow()
         rows, self._shared.asleep = tuple(self._shared.asleep.values()), {}
         async with trio.open_nursery() as nursery:
@@ -345,7 +333,6 @@ class Hibernation:
         return cell
 
     def _suspend_again(self, key: str) -> None:
-        """Empty the cell of a session that was prepared but does not start."""
         cell, row = self._hollow.get(key), self._shared.asleep.get(key)
         if cell is not None and row is not None:
             cell.suspend(row)
@@ -468,7 +455,6 @@ class Hibernation:
     async def _resume_unasked(
         self, scope: str, session_id: SessionId, cause: Cause, *, is_asked: bool = False
     ) -> AgentrailError | None:
-        """Resume a session without a caller, and return the reason if that fails."""
         wanted = WantedSession(session_id=session_id, scope=scope, cause=cause, is_asked=is_asked)
         try:
             await self._restore_stored(wanted, partial(self._give, None, {}))
@@ -501,15 +487,11 @@ class Hibernation:
                 return
 
     async def watch_stored_timers(self) -> None:
-        """Check for due timers now and while this supervisor is open. Called by the keeper as it opens."""
         await self._resume_due()
         self._shared.nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
 
     async def _keep_resuming_due(self) -> None:
-        """Check regularly, so that each timer finds its session awake.
-
-        Cancellation: At once.
-        """
+        """Check regularly, so that each timer finds its session awake."""
         while True:
             await trio.sleep(TIMERS_EVERY_SECONDS)
             try:
@@ -534,7 +516,6 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _log_drifts(failed: Sequence[NotResumed]) -> None:
-    """Log the sessions that are parked because the code has changed: one line per plugin."""
     by_plugin: dict[str, list[JournalDrifted]] = {}
     for one in failed:
         if isinstance(one.error, JournalDrifted):

@@ -32,11 +32,7 @@ _ENDS: Final = tuple([_SHORTEST_MS / 1000 * 2 ** (place / _STEPS) for place in r
 
 @define(eq=False)
 class Durations:
-    """Durations in classes of nearly equal relative width: a few hundred numbers, however many durations.
-
-    Attributes:
-        classes: Number of durations in each class that has any.
-    """
+    """Durations in classes of nearly equal relative width: a few hundred numbers, however many durations."""
 
     count: int = 0
     classes: dict[int, int] = field(factory=dict)
@@ -101,8 +97,6 @@ class _Hook:
 
 @define(eq=False)
 class PluginTally:
-    """Counts of the plugins of one scope, by name: over all sessions with a plugin of that name."""
-
     _hooks: dict[str, dict[str, _Hook]] = field(factory=dict)
     _last: dict[str, LastFailure] = field(factory=dict)
 
@@ -114,14 +108,12 @@ class PluginTally:
         one.durations.note(seconds)
 
     def note_failure(self, plugin: str, hook: str, words: str, at_ms: int) -> None:
-        """Count a failure. Its call, if there was one, is counted by `note`."""
         self._hook(plugin, hook).failures += 1
         name = plugin if plugin in self._hooks else OTHERS
         self._last[name] = LastFailure(hook=hook, words=words[:MAX_FAILURE_WORDS], at_ms=at_ms)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Plugins that were called or failed, in the order of their first call or failure."""
         return tuple(self._hooks)
 
     def hooks_of(self, plugin: str) -> tuple[HookCount, ...]:
@@ -137,7 +129,6 @@ class PluginTally:
         ])  # fmt: skip
 
     def last_failure_of(self, plugin: str) -> LastFailure | None:
-        """Return the last failure of a plugin. None without one."""
         return self._last.get(plugin)
 
     def _hook(self, plugin: str, hook: str) -> _Hook:

@@ -30,10 +30,6 @@ async def read_instructions(
     above: InstructionsAbove | None,
     scrub: Scrub,
 ) -> InstructionsFound:
-    """Read the instruction files that a plugin requested.
-
-    Cancellation: No answer is sent.
-    """
     if not wanted.below and above is not None:
         with crash_edge(_decide_port_crash, scrub=scrub):
             return await above.read(wanted.names)

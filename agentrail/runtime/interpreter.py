@@ -100,11 +100,9 @@ class Turnstile:
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        """Start without tickets."""
         self._last: trio.Event | None = None
 
     def number(self) -> "Ticket":
-        """Return the next ticket. Tasks begin in the order of these calls."""
         ticket = Ticket(self._last)
         self._last = ticket.begun
         return ticket
@@ -116,7 +114,6 @@ class Ticket:
     __slots__ = ("_before", "begun")
 
     def __init__(self, before: trio.Event | None) -> None:
-        """Store the event of the previous ticket."""
         self._before = None if before is None or before.is_set() else before
         self.begun: trio.Event = trio.Event()
 
@@ -219,26 +216,19 @@ TEARDOWN_SECONDS: Final = 5.0
 
 
 class SignsOfLife(msgspec.Struct, frozen=True):
-    """Activity of a stream that its session has not been notified of.
-
-    Attributes:
-        chunks: The stream. One without `pinged_at` reports no activity of its own.
-    """
+    """Activity of a stream that its session has not been notified of."""
 
     chunks: object
     buffer: ChunkBuffer
 
     @property
     def pinged_at(self) -> float | None:
-        """Time of the last activity, on Trio's clock. None when there was none."""
         signs = (getattr(self.chunks, "pinged_at", None), self.buffer.touched_at)
         return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
 
 @frozen
 class _BegunNow:
-    """Activity of a stream that has not sent anything yet."""
-
     pinged_at: float
 
 
@@ -272,12 +262,6 @@ class _Open:
 
 
 class Interpreter:
-    """Executes the effects of one incarnation of a session, in tasks of its group.
-
-    Attributes:
-        timers: Timers that the actor's loop checks while it waits.
-    """
-
     __slots__ = (
         "_bus",
         "_calls",
@@ -314,7 +298,6 @@ class Interpreter:
         self.timers: SessionTimers = SessionTimers()
 
     def carry_out(self, effect: Effect, state: SessionState) -> None:
-        """Execute or start one effect of the step that led to this state. Frequent effects are first."""
         match effect:
             case Publish(event):
                 self._bus.publish(event)
@@ -618,7 +601,6 @@ class Interpreter:
     async def _tear_down(
         self, effect: Teardown, stopped: Mapping[EffectId, _Open], scope: trio.CancelScope
     ) -> None:
-        """Wait for stopped work up to a limit, and report which work ended and which is left behind."""
         begun_at = trio.current_time()
         scope.deadline = begun_at + TEARDOWN_SECONDS
         # All events first: work that ends while another is awaited must have one to set.
@@ -669,7 +651,6 @@ class Interpreter:
         )
 
     def left_behind(self) -> tuple[LeftBehind, ...]:
-        """Return all running work, including work of the child sessions that has not ended."""
         now = trio.current_time()
         opened = tuple(self._open.values())
         own = tuple(left for one in opened for left in one.left_behind(now))
@@ -722,7 +703,6 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
-    """Put a chunk into the buffer unless it is obsolete. Return whether the session must be notified."""
     check_chunk(chunk)
     if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)

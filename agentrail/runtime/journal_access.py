@@ -34,9 +34,7 @@ T = TypeVar("T")
 
 
 class Branching(Protocol):
-    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
-        """Read the journal of a session in a worker thread."""
-        ...
+    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T: ...
 
     async def begin_fork(
         self,
@@ -183,10 +181,6 @@ def _branching(cell: SessionCell) -> Branching:
 
 
 async def record_of_event(session: LookingBackHandle, event: int) -> int:
-    """Return the record whose step published an event.
-
-    Cancellation: At once.
-    """
     refuse(fault_of_number("event", event, needed=True))
     await trio.lowlevel.checkpoint()
     branching = _branching(session._cell)  # noqa: SLF001 - same module

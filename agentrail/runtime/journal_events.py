@@ -32,10 +32,7 @@ MAX_OLD_EVENTS: Final = 100_000
 
 
 class OldEvents:
-    """Rebuilds the events of stored sessions. One per supervisor."""
-
     def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
-        """Start with nothing read."""
         self._store = store
         self._outside = outside
         self._limiter = limiter
@@ -43,10 +40,7 @@ class OldEvents:
     async def read(
         self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
     ) -> tuple[Event, ...]:
-        """Return the events of a session between two numbers, without those that are never replayed.
-
-        Cancellation: At once. The result is discarded.
-        """
+        """Return the events of a session between two numbers, without those that are never replayed."""
         if before - after > MAX_OLD_EVENTS:
             await trio.lowlevel.checkpoint()
             return ()

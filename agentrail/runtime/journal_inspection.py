@@ -151,7 +151,6 @@ def _first_of(
 def _last_of(
     journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
 ) -> tuple[list[Record], int]:
-    """Return the last matches before an end, and the number after which records were searched."""
     if wanted.plugin is not None:
         kept = deque(_with_plugin(journal, store, wanted, after, end), maxlen=wanted.limit)
         return list(kept), kept[0].seq - 1 if len(kept) == wanted.limit else after

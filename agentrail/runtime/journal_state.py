@@ -78,21 +78,15 @@ class PastState:
 
 
 class Journal:
-    """The journal of one stored session, and the source of its plugins. Each call blocks.
-
-    Attributes:
-        stored: Its row in the store, as of the creation of this object.
-    """
+    """The journal of one stored session, and the source of its plugins. Each call blocks."""
 
     def __init__(self, store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> None:
-        """Create it without reading."""
         self.store: Store = store
         self.stored: StoredSession = stored
         self._finder = finder
         self._ask = ask
 
     def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
-        """Return readable records, from number `after + 1`."""
         return journal_entries(self.store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
@@ -105,7 +99,6 @@ class Journal:
             raise
 
     def past_state(self, number: int) -> PastState:
-        """Return the past state after a record. Same as `state_behind`."""
         state = self.state_behind(number)
         (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
         return PastState(
@@ -169,7 +162,6 @@ class Journal:
             raise Trimmed(stored.session, first=stored.first_seq)
 
     def number_of(self, at: int | None, turn: int | None) -> int:
-        """Return a record number: the given one, the end of a turn, or the last one."""
         if turn is None:
             number = self.stored.tail.seq if at is None else at
             self.check_number(number)
@@ -227,7 +219,6 @@ class Journal:
 
 
 def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
-    """Return readable records, from number `after + 1`, without code of the session. This blocks."""
     return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
 
 

@@ -66,7 +66,6 @@ class Journals:
         known: Callable[[str], SessionCell | None],
         seen: Callable[[str], SessionCell | None],
     ) -> None:
-        """Start with nothing read."""
         self._shared = shared
         self._known, self._seen = known, seen
         self._book: SpendingBook | None = None
@@ -365,10 +364,7 @@ class Journals:
         plugins: Iterable[PluginEntry],
         read: Callable[[Journal], T],
     ) -> T:
-        """Read the journal of a session in a worker thread, with the code of its plugins. At most four at a time.
-
-        Cancellation: At once. The result is discarded.
-        """
+        """Read the journal of a session in a worker thread, with the code of its plugins. At most four at a time."""
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of(call)
         finder, watch = self._code_of(session_id, plugins)
@@ -640,10 +636,6 @@ class Journals:
             return await (keeping.overwriter.purge(remove) if purge else keeping.write(remove))
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
-        """Read the journal of a session that is here. See `_fold`.
-
-        Cancellation: At once. The result is discarded.
-        """
         keeping, ports = self._shared.store_of("journal"), cell.ports
         finder, watch = self._code_of(
             ports.session_id,

@@ -14,8 +14,6 @@ from agentrail.runtime.agent import Agent
 
 
 class FirstKeywords(TypedDict, total=False):
-    """The options of `SessionOptions` up to its agents, without the model."""
-
     tools: Sequence[Tool]
     plugins: Sequence[PluginEntry]
     system_prompt: str | None
@@ -75,6 +73,4 @@ class SessionKeywords(FirstKeywords, total=False):
 class GivesOptions(Protocol):
     """A source of options for similar sessions."""
 
-    def options(self) -> Mapping[str, Any]:
-        """Return the options by name. Other arguments of `start_session` override them."""
-        ...
+    def options(self) -> Mapping[str, Any]: ...

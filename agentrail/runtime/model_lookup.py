@@ -37,11 +37,7 @@ _LONGEST_SECONDS: Final = 1e9  # thirty years
 
 @frozen
 class Choice:
-    """The model of a session from now on.
-
-    Attributes:
-        name: The string that identifies it in the session.
-    """
+    """The model of a session from now on."""
 
     name: str
     provider: Provider
@@ -70,7 +66,6 @@ def find_provider(
 def decide_switch(
     model: str | Provider, provider_opts: Mapping[str, Any] | None, current: str, ports: Ports
 ) -> Choice:
-    """Find a model for a session that already has one."""
     if provider_opts is None and model == current:
         provider_opts = ports.provider_opts.get(current)
     opts = frozen_json(provider_opts or {})
@@ -111,7 +106,6 @@ def _provider_of(model: str) -> str:
 
 
 def provide_model(model: str, ports: Ports) -> Provider:
-    """Return the provider of an additional model of a session. On first use it is looked up."""
     providers = ports.providers
     if model not in providers:
         providers[model] = ports.find_provider(model, decide_provider_opts(model, ports.provider_opts))
@@ -144,10 +138,7 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
 
 
 def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsage:
-    """Return a usage with its cost, for a provider that states a price and reports tokens only.
-
-    Without it such a response would be free: the cost of a `TokenUsage` is 0 unless the provider sets it.
-    """
+    """Return a usage with its cost, for a provider that states a price and reports tokens only."""
     if usage.cost_usd != 0.0 or not usage.total or provider is None:
         return usage
     try:
@@ -215,10 +206,7 @@ def readable(response: ResponseCompleted, model: str) -> ResponseCompleted:
 
 
 def is_plain(response: ResponseCompleted) -> bool:
-    """Return whether each value of a response has its type, as in nearly all. By hand: its bytes cost six times as much.
-
-    `settled`, which each signal passes before its step, checks the contents of values with the right type.
-    """
+    """Return whether each value of a response has its type. By hand: its bytes cost six times as much."""
     given: Any = response  # mypy trusts the annotations, which are in doubt here
     message, usage = given.message, given.usage
     if type(message) is not AssistantMessage or type(usage) is not TokenUsage or given.misfit is not None:

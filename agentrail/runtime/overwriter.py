@@ -43,9 +43,7 @@ T = TypeVar("T")
 
 
 class Write(Protocol):
-    def __call__(self, function: Callable[[], T]) -> Awaitable[T]:
-        """Run it, and return its result."""
-        ...
+    def __call__(self, function: Callable[[], T]) -> Awaitable[T]: ...
 
 
 def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
@@ -63,7 +61,6 @@ def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
 
 class Overwriter:
     def __init__(self, store: Store, write: Write) -> None:
-        """Create it without using the store."""
         self._store = store
         self._write = write
         self._is_owed = False  # read and changed only by the writing code
@@ -112,10 +109,7 @@ class Overwriter:
         self._become_due()
 
     async def run(self) -> None:
-        """Overwrite data owed from earlier runs, and data deleted from now on.
-
-        Cancellation: At once. Owed work stays owed, and work that has begun completes.
-        """
+        """Overwrite data owed from earlier runs, and data deleted from now on."""
         if await self._was_owed():
             self._become_due()
         pause = OVERWRITE_AFTER_SECONDS
@@ -138,10 +132,7 @@ class Overwriter:
             self._is_resting = False
 
     async def finish(self) -> None:
-        """Overwrite pending data before the store closes, unless that took long recently.
-
-        Cancellation: Owed work stays owed.
-        """
+        """Overwrite pending data before the store closes, unless that took long recently."""
         if self._is_due and not self._is_resting:
             await self._overwrite()
 

@@ -23,9 +23,5 @@ class InstructionsAbove(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     outside: Outside
 
     async def read(self, names: tuple[str, ...]) -> InstructionsFound:
-        """Read the files with these names.
-
-        Cancellation: The thread is abandoned.
-        """
         files = self.find(Path(self.working_dir))
         return await self.outside.offload(files.read, names, abandon_on_cancel=True)

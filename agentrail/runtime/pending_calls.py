@@ -57,12 +57,7 @@ _INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this
 
 @define(eq=False)
 class PendingCall:
-    """A call that waits for its reply.
-
-    Attributes:
-        error: The error raised instead of a reply, or None.
-        on_answered: Called in the step that answers, or None.
-    """
+    """A call that waits for its reply."""
 
     answered: trio.Event = field(factory=trio.Event)
     value: object = None
@@ -99,7 +94,6 @@ class PendingCalls:
     )
 
     def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
-        """Start without pending calls."""
         self._session_id = session_id
         self._key = key or session_id
         self._outside = outside or current()
@@ -155,10 +149,7 @@ class PendingCalls:
 
     @contextmanager
     def waiting(self, on_answered: Callable[[], None]) -> Iterator[PendingCall]:
-        """Register a caller that reads events instead of a reply.
-
-        It is never answered, but is refused whenever the others are.
-        """
+        """Register a caller that reads events instead of a reply."""
         name = self.mint()
         call = self._register(name, PendingCall(on_answered=on_answered))
         if self._down is not None:
@@ -176,7 +167,6 @@ class PendingCalls:
         return call
 
     def drop(self, signal_id: SignalId) -> None:
-        """Stop waiting: a later reply is discarded."""
         self._waiting.pop(signal_id, None)
         if not self._waiting:
             self._waiting = _NO_CALLS
@@ -198,16 +188,11 @@ class PendingCalls:
         return bool(self._waiting)
 
     def refuse_all(self, error: AgentrailError) -> None:
-        """Raise an error in all waiting callers. Later calls are accepted."""
         for to in list(self._waiting):
             self.refuse(to, error)
 
     def give_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error in waiting callers, because the store has been unavailable for longer than its patience.
-
-        Tools keep waiting: their calls are internal to the session, and no cycle must fail because of them. The caller
-        of a stop waits until the stop is complete, which needs no store.
-        """
+        """Raise an error in waiting callers, because the store has been unavailable for longer than its patience."""
         for to, call in list(self._waiting.items()):
             asked = call.asked
             if isinstance(asked, ToolAsked | ToolWantsChild):
@@ -238,7 +223,6 @@ class PendingCalls:
 
 
 def _told_to_sender(error: StoreUnavailable, asked: Asked | None) -> StoreUnavailable:
-    """Add a warning against resending, for a prompt without a `client_id`."""
     if not isinstance(asked, Prompt) or asked.client_id is not None:
         return error
     message = (

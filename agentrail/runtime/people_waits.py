@@ -22,10 +22,7 @@ Pending: TypeAlias = Approval | Question | PendingClientCall
 
 
 async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *, is_begun: bool = False) -> T:
-    """Run a call that waits for the cycle of a session.
-
-    Cancellation: Propagates to the call.
-    """
+    """Run a call that waits for the cycle of a session."""
     wait = _PeopleWait(cell)
     with trio.CancelScope() as wait.scope, cell.bus.watched(wait.look):
         if is_begun:
@@ -36,10 +33,7 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
 
 
 def waiting_error(cell: SessionCell) -> CycleWaiting | None:
-    """Return the error for a cycle that waits for users while no user can answer. None for any other.
-
-    A user can answer if the program is subscribed, a host owns the session, or every pending item has a deadline.
-    """
+    """Return the error for a cycle that waits for users while no user can answer. None for any other."""
     if cell.bus.is_listened_to or cell.ports.host is not NO_HOST:
         return None
     pending = pending_of(cell)
@@ -67,7 +61,6 @@ def pending_of(cell: SessionCell) -> tuple[Pending, ...]:
 
 
 def _pending_below(cell: SessionCell, call: CallState) -> tuple[Pending, ...]:
-    """Return the pending items of a running call's children, if all remaining ones wait."""
     found: list[Pending] = []
     for child_id, child in cell.children():
         if child_id not in call.child_ids or child.ending is not None:
@@ -80,7 +73,6 @@ def _pending_below(cell: SessionCell, call: CallState) -> tuple[Pending, ...]:
 
 
 def begins_to_wait(event: Event) -> bool:
-    """Return whether an event shows that a cycle starts to wait for users, in this session or in a child."""
     while type(event) is SubagentEvent:
         event = event.event
     return type(event) is AgentSuspended

@@ -40,8 +40,6 @@ STORE_PATIENCE_SECONDS: Final = 5.0
 
 
 class _Unheard:
-    """A client for a session that does not resume. It ignores all notifications."""
-
     def written(self, up_to: int) -> None: ...
 
     def refused(self, error: AgentrailError) -> None:
@@ -93,7 +91,6 @@ class Keeping:
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
     ) -> None:
-        """Create the services. The store is not used before `open`."""
         self._outside = outside or current()
         self.store: Store = store
         self.on_drift: OnDrift = on_drift
@@ -151,10 +148,7 @@ class Keeping:
             self._processes.close()
 
     async def close(self) -> None:
-        """Wait until all records are written. Retention stops.
-
-        Cancellation: Records not written by then are lost. None of them was acknowledged.
-        """
+        """Wait until all records are written. Retention stops."""
         if self.retention is not None:
             self.retention.stop()
         await self.writer.wait_empty()
@@ -193,18 +187,13 @@ class Keeping:
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:
-        """Write the last records of a session that does not resume."""
         self.writer.put(_Unheard(), records)
 
     async def write(self, function: Callable[[], T]) -> T:
-        """Run a write of the store, and wait for it. Same as `Writer.call`."""
         return function() if self.store.is_immediate else await self.writer.call(function)
 
     async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
-        """Make this node the owner of a tree. Concurrent requests are combined in one call of the store.
-
-        Cancellation: It may still be taken over. Use `give_back` to undo that.
-        """
+        """Make this node the owner of a tree. Concurrent requests are combined in one call of the store."""
         if self.store.is_immediate:
             return self.store.take(scope, root, self.node.id, cause, force=force)
         wanted = TakeOver(scope=scope, root=root, node=self.node.id, cause=cause, force=force)
@@ -215,19 +204,12 @@ class Keeping:
         self.writer.post(partial(self.store.release, self.node.id, scope, root))
 
     async def read(self, function: Callable[[], T]) -> T:
-        """Run a read of the store, next to the writer.
-
-        Cancellation: At once. The result is discarded.
-        """
         if self.store.is_immediate:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True)
 
     async def fold(self, function: Callable[[], T]) -> T:
-        """Run a function that reads and folds a journal in a worker thread, a few at a time.
-
-        Cancellation: At once. The result is discarded.
-        """
+        """Run a function that reads and folds a journal in a worker thread, a few at a time."""
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
 
     def leave(self, cell: SessionCell) -> None:
@@ -319,13 +301,7 @@ class Keeping:
         await retention.run()
 
     async def check(self) -> None:
-        """Check that the store can be written and read: by a heartbeat of this node, and a lookup of a session.
-
-        A heartbeat is written anyway, so it does no harm. At most one a second, because strangers may query a server's
-        health.
-
-        Cancellation: At once.
-        """
+        """Check that the store can be written and read: by a heartbeat of this node, and a lookup of a session."""
         await trio.lowlevel.checkpoint()
         if not self.writer.is_available:
             raise self.writer.unavailable_error()

@@ -121,10 +121,6 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may request
     own: OwnStores = NOTHING_OWN,
     above: InstructionsAbove | None = None,
 ) -> RequestResult:
-    """Execute a plugin's request.
-
-    Cancellation: No answer is sent: when the session is cancelled, no plugin waits.
-    """
     try:
         match wanted:
             case ReadFile(path=path):

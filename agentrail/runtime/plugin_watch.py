@@ -33,15 +33,10 @@ _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
 
 
 class PluginCrashed(Exception):
-    """A plugin's exception, re-raised in a form that may propagate.
-
-    The original contains a secret, or would not have ended in the core: a cancellation that was not requested.
-    """
+    """A plugin's exception, re-raised in a form that may propagate."""
 
 
 class PluginWatch:
-    """Calls the plugin code of one session, measures each handler, and logs exceptions."""
-
     __slots__ = (
         "_coming",
         "_is_rehearsing",
@@ -64,7 +59,6 @@ class PluginWatch:
         *,
         withheld: Withheld | None = None,
     ) -> None:
-        """Start without a session to report to."""
         # The bound method rather than the module's function: this is called twice for each hook of a plugin.
         self._stopwatch = (outside or current()).stopwatch
         self._session_id = session_id
@@ -95,12 +89,10 @@ class PluginWatch:
         return len(self._coming or {})
 
     def forget(self, change: SignalId) -> None:
-        """Release a plugin: the change that added it is done."""
         if self._coming is not None:
             self._coming.pop(change, None)
 
     def find(self, change: SignalId, record: PluginRecord) -> Any:
-        """Return the plugin that a change adds. The core has only its record."""
         found = None if self._coming is None else self._coming.get(change)
         if found is None and self._others is not None:
             return self._others(record)
@@ -120,7 +112,6 @@ class PluginWatch:
             self._is_rehearsing = False
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler and measure it. See `_call_handler`."""
         stopwatch = self._stopwatch
         began = stopwatch()
         try:
@@ -156,7 +147,6 @@ class PluginWatch:
         self._tally = tally
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call other code of a plugin, such as `init`. Its exception propagates."""
         try:
             return function(*args)
         except OptionError:  # invalid arguments are reported to their caller, and do not count as a crash
@@ -186,7 +176,6 @@ class PluginWatch:
             raise PluginCrashed(said) from None
 
     def _is_first(self, what: str, said: str) -> bool:
-        """Return whether this was not reported already, in the trial step."""
         known = (what, said) in self._rehearsed
         if self._is_rehearsing:
             self._rehearsed |= {(what, said)}
@@ -207,15 +196,11 @@ class PluginWatch:
 
 
 class QuietWatch(PluginWatch):
-    """Calls plugins again while a journal is folded. Nothing is measured or reported: a fold depends on its records alone.
-
-    Exceptions of plugins result in the same words as in the original run, without secrets. A worker thread may own it.
-    """
+    """Calls plugins again while a journal is folded. Nothing is measured or reported."""
 
     __slots__ = ()
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler. Its duration has no effect."""
         return self._call_handler(member, event, state, ctx)
 
     def _is_first(self, what: str, said: str) -> bool:

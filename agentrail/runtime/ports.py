@@ -151,11 +151,7 @@ class Ports:
 
 @frozen(kw_only=True)
 class ChildWork:
-    """The task of a child session, for a call or its tool.
-
-    Attributes:
-        number: Its number in the incarnation if a tool requested it. None if it answers the call.
-    """
+    """The task of a child session, for a call or its tool."""
 
     effect: SpawnChild
     number: int | None = None
@@ -207,12 +203,7 @@ class AgentWork:
 
 @define
 class ChildUsage:
-    """Usage and outcome of a call's child session. A shared object, so that the code that stops the call can read it too.
-
-    Attributes:
-        receipt: The work stopped with it, including its own children. Empty until it has ended.
-        session_id: Id of the session. None before it has begun.
-    """
+    """Usage and outcome of a call's child session, shared with the code that stops the call."""
 
     spent: Spent = NOTHING_SPENT
     receipt: AbortReceipt = NOTHING_STOPPED
@@ -263,12 +254,7 @@ def finished_child(
 
 @define(eq=False)
 class AgentLine:
-    """Connection to an agent while its task runs.
-
-    Attributes:
-        prompt: Sends it another prompt. None before it has begun.
-        reason: Why it was stopped. None otherwise.
-    """
+    """Connection to an agent while its task runs."""
 
     prompt: Callable[[str, Budget | None], None] | None = None
     reason: str | None = None

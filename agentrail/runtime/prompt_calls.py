@@ -60,10 +60,7 @@ _BUFFER: Final = 4096
 
 
 async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
-    """Wait for the end of a prompt's cycle, which may have ended long ago.
-
-    Cancellation: Nothing is lost.
-    """
+    """Wait for the end of a prompt's cycle, which may have ended long ago."""
     ref, is_taken = receipt.ref, False
     await cell.awake()
     config = cell.state.data.config
@@ -369,7 +366,6 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
 @contextmanager
 def _reading(cell: SessionCell, ref: PromptRef, reader: TypedValue[Any] | None) -> Iterator[None]:
-    """Register the reader of a prompt's answer, so that the model is informed of an answer that cannot be read."""
     if reader is None:
         yield
         return

@@ -60,7 +60,6 @@ class KeepLimits:
 
 
 def keep_limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
-    """Combine both limits. None if all sessions are kept."""
     return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
 
 
@@ -92,7 +91,6 @@ class SweepPlan:
     """
 
     def __init__(self, trees: Iterable[StoredTree], limits: KeepLimits, now_ms: int) -> None:
-        """Start a plan."""
         self._limits = limits
         self._keep_from_ms = None if limits.days is None else now_ms - int(limits.days * DAY_MS)
         self._sizes: Counter[str] = Counter()
@@ -108,7 +106,6 @@ class SweepPlan:
         heapq.heapify(self._queue)
 
     def next(self) -> tuple[StoredTree, str] | None:
-        """Return the next tree to delete, and the reason. None when no tree is left to try."""
         while self._queue:
             _, scope, root = heapq.heappop(self._queue)
             one = self._trees[scope, root]
@@ -152,12 +149,7 @@ class SweepPlan:
 
 
 class Retention:
-    """Sweeps a store at intervals.
-
-    Attributes:
-        deleted_bytes: Bytes of deleted records, snapshots and large values.
-        still_needed: Number of expired trees that the last full sweep kept because a fork or another node needs them.
-    """
+    """Sweeps a store at intervals."""
 
     def __init__(  # noqa: PLR0913 - the collaborators of a sweep
         self,
@@ -169,7 +161,6 @@ class Retention:
         *,
         after_removing: Callable[[], object] = _nothing,
     ) -> None:
-        """Create it without using the store."""
         self._store = store
         self._limits = limits
         self._node = node
@@ -185,10 +176,7 @@ class Retention:
         self.sweeps: int = 0
 
     async def run(self) -> None:
-        """Sweep after some seconds and then each hour, until `stop` is called.
-
-        Cancellation: At once. Each tree is deleted completely or not at all.
-        """
+        """Sweep after some seconds and then each hour, until `stop` is called."""
         with self._scope:
             await trio.sleep(FIRST_SWEEP_AFTER_SECONDS)
             while True:
@@ -200,10 +188,6 @@ class Retention:
         self._scope.cancel(reason="the supervisor is closing")
 
     async def sweep(self) -> None:
-        """Delete the expired trees. An error of the store ends this sweep, and is logged.
-
-        Cancellation: Same as `run`.
-        """
         before = self.deleted
         try:
             look = partial(call_guarded, _TELL_BUG, self._look)

@@ -60,13 +60,7 @@ RulingT = TypeVar("RulingT", bound=RulingHandle)
 
 @frozen(kw_only=True)
 class WaitingCall(Generic[RulingT]):
-    """A call that waits for a user.
-
-    Attributes:
-        tool: The object that will run it. None if it no longer exists.
-        path: The sessions from the root to the call's session, each with its title and its first words. None for missing
-            ones.
-    """
+    """A call that waits for a user."""
 
     form: ApprovalForm
     tool: Tool | None
@@ -93,7 +87,6 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
 
 
 async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[str, ...]:
-    """Return the permission rules that "always" would add for a call that waits for a user, here or in a descendant."""
     waiting = await read_waiting_call(session, approval_id)
     data, asked = waiting.session._cell.visible.data, waiting.form.approval  # noqa: SLF001 - same module
     for member in data.stack.members:
@@ -108,7 +101,6 @@ async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[st
 
 
 def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str | None]:
-    """Return the title and the first words of a session or a descendant. None for unknown ones."""
     is_own = session_id == above.ports.session_id
     cell = above if is_own else above.find(above.ports.scope, session_id)
     if cell is None or cell.is_asleep:
@@ -127,7 +119,6 @@ def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], 
 
 
 async def _revoke(cell: SessionCell, rule: Rule) -> bool:
-    """Revoke a rule in one session. Return whether it existed."""
     signal = RevokeRule(
         at_ms=now_ms(),
         signal_id=cell.pending_calls.mint(),

@@ -88,11 +88,7 @@ class FallAsleep(Control):
 
 @frozen(kw_only=True)
 class HowToRead:
-    """Format of a session's answers.
-
-    Attributes:
-        has_tags: Whether they contain inline tags, which users never see.
-    """
+    """Format of a session's answers."""
 
     has_format: bool
     has_tags: bool
@@ -100,15 +96,7 @@ class HowToRead:
 
 @frozen(kw_only=True)
 class SleepingSession:
-    """The part of a hibernated session that stays in memory: everything that its journal does not hold.
-
-    Attributes:
-        ports: Its ports, including tools and models added since it started.
-        options: Options that it was started with, for its forks.
-        workspace: Workspace of its files. Background commands keep running there.
-        plugins: Its plugins. Their state is in the journal.
-        due_at_ms: Time of its next automatic wake-up, on the clock of signals. None for no timer.
-    """
+    """The part of a hibernated session that stays in memory: everything that its journal does not hold."""
 
     ports: Ports
     options: SessionOptions
@@ -121,11 +109,7 @@ class SleepingSession:
 
 
 class Waking:
-    """A pending wake-up. Every caller that waits for it gets the same result.
-
-    Attributes:
-        error: Why it failed. None when the session is awake.
-    """
+    """A pending wake-up. Every caller that waits for it gets the same result."""
 
     __slots__ = ("done", "error")
 
@@ -147,7 +131,6 @@ class Sleep:
     __slots__ = ("_wake", "row", "stage", "waking", "was_asleep")
 
     def __init__(self, wake: "Callable[[SleepingCell], None]", row: SleepingSession | None = None) -> None:
-        """Start awake, or hibernated if a row is given."""
         self._wake = wake
         self.row: SleepingSession | None = row
         self.stage: SleepStage = SleepStage.AWAKE if row is None else SleepStage.ASLEEP
@@ -223,7 +206,6 @@ class SleepingCell(HeldCode):
         return (*of_agents, *[one.plugin for one in self.state.data.stack.members])
 
     def request_wake(self) -> None:
-        """Wake the session if it is hibernated. Called after putting something into its mailbox."""
         sleep = self.sleep
         if sleep is not None and sleep.stage is not SleepStage.AWAKE and self.ending is None:
             sleep.request_wake(self)
@@ -259,7 +241,6 @@ class SleepingCell(HeldCode):
         )
 
     def decide_sleep(self) -> bool:
-        """Return whether its actor stops now. Later messages wait for the next one."""
         if not self.may_sleep():
             return False
         assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
@@ -267,7 +248,6 @@ class SleepingCell(HeldCode):
         return True
 
     def suspend(self, row: SleepingSession) -> None:
-        """Drop everything that the journal holds, after the actor has ended."""
         assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
         self.sleep.stage, self.sleep.row = SleepStage.ASLEEP, row
         self.journal = self.interpreter = None
@@ -283,7 +263,6 @@ class SleepingCell(HeldCode):
 
 
 def last_envelope_of(state: SessionState) -> Envelope:
-    """Return the envelope of the last event of a session, with number 0 before the first."""
     config = state.data.config
     return Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path)
 
@@ -383,7 +362,6 @@ class SessionCell(SleepingCell):
         *,
         sleep: Sleep | None = None,
     ) -> None:
-        """Create a session that has not started."""
         self.sleep: Sleep | None = sleep
         row = None if sleep is None else sleep.row
         if state is not None:
@@ -421,7 +399,6 @@ class SessionCell(SleepingCell):
         )
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
-        """Return the session with this approval or question: this one, or one of its descendants."""
         session_id = interaction_id.rpartition("/")[0]
         own_id = self.ports.session_id
         found = self.find(self.ports.scope, session_id) if session_id != own_id else None
@@ -442,7 +419,6 @@ class SessionCell(SleepingCell):
         return self.ports.tools[call.call.name, call.generation]
 
     async def run(self, task_group: TaskGroup) -> str | None:
-        """Run the actor of one incarnation, until the session has ended."""
         self._finish_last_step()
         interpreter = self.interpreter = Interpreter(
             task_group, self.ports, self.bus, self.pending_calls, self.journal
@@ -462,10 +438,7 @@ class SessionCell(SleepingCell):
         return parked
 
     def _begin(self, interpreter: Interpreter) -> str | None:
-        """Take the first step. Return the reason if it must be the last one, otherwise None.
-
-        A separate call, so that the previous state is released with it. Otherwise it would stay as long as the actor.
-        """
+        """Take the first step. Return the reason if it must be the last one, otherwise None."""
         gone = self._without_gone_tools()
         if gone is not None:
             self._advance(gone, interpreter)
@@ -481,13 +454,7 @@ class SessionCell(SleepingCell):
         return RESTED if self.rested is not None else self.state.data.stopping or "ended"
 
     async def drain(self) -> None:
-        """Publish and answer the remaining effects as they become durable, after the last step. Without a store there are none.
-
-        If the store is unavailable, the remaining effects are dropped. Their records are still written when the store is
-        back.
-
-        Cancellation: The remaining effects are dropped.
-        """
+        """Publish and answer the remaining effects as they become durable, after the last step."""
         journal = self.journal
         if journal is None:
             return
@@ -501,7 +468,6 @@ class SessionCell(SleepingCell):
                 await journal.wait_changed()
 
     def close(self, reason: str) -> None:
-        """Notify callers and subscribers of the end. The first reason counts."""
         if self.ending is not None:
             return
         self.ending = reason
@@ -518,10 +484,7 @@ class SessionCell(SleepingCell):
             self._gone.set()
 
     async def wait_down(self) -> str:
-        """Wait until all work of the session has ended, and return the reason for its end.
-
-        Cancellation: Always a checkpoint.
-        """
+        """Wait until all work of the session has ended, and return the reason for its end."""
         if self.is_gone:
             await trio.lowlevel.checkpoint()
         else:
@@ -531,7 +494,6 @@ class SessionCell(SleepingCell):
         return self.ending or ""
 
     def say_last_words(self, last: Signal) -> None:
-        """End the session without an actor. Only effects that publish or answer are executed. See `drain`."""
         self._finish_last_step()
         for clean in self._cleaned(last):
             if self.journal is not None:
@@ -542,7 +504,6 @@ class SessionCell(SleepingCell):
             self._finish_last_step()
 
     def handle(self, item: MailboxItem | Control) -> bool:
-        """Handle one item. Return False if it was the last."""
         assert self.interpreter is not None  # noqa: S101 - the calling loop belongs to an interpreter
         if isinstance(item, Control):
             return self._obey(item, self.interpreter)
@@ -557,7 +518,6 @@ class SessionCell(SleepingCell):
         return not (self.state.ended or self.rested is not None)
 
     def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
-        """Return the signals to step in place of a signal, without known secrets. See `SignalCleaner`."""
         known = self.ports.withheld.known
         if known is None:
             return (signal,)
@@ -582,7 +542,6 @@ class SessionCell(SleepingCell):
         return journal.refusal is None
 
     def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
-        """Rewind to an earlier record if the session is idle. The caller is notified, and tries again."""
         if journal.refusal is None and is_quiet(self.state):
             before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
             journal.go_back(request.number, before, self.state, request.at_ms)
@@ -591,7 +550,6 @@ class SessionCell(SleepingCell):
         request.answered.set()
 
     def _tell_gone_back(self, journal: SessionJournal) -> None:
-        """Restart subscriptions once the rewind is durable."""
         request = self._going_back
         if request is not None and journal.durable >= request.seq:
             self._going_back = None
@@ -637,7 +595,6 @@ class SessionCell(SleepingCell):
         return self.state.phase is Phase.IDLE
 
     def _without_gone_tools(self) -> ChangeTools | None:
-        """Return the signal that removes missing tools, before the first request to a model."""
         journal = self.journal
         if journal is None or not journal.gone_tools:
             return None
@@ -688,7 +645,6 @@ class SessionCell(SleepingCell):
     # --- with a store
 
     def _advance_kept(self, signal: Signal, interpreter: Interpreter, journal: SessionJournal) -> None:
-        """Step, record, and execute the effects that do not wait for the record."""
         before = self.state
         effects, taken_out = self._step_kept(signal, journal)
         if not effects and is_late_ephemeral(before, signal):
@@ -751,7 +707,6 @@ class SessionCell(SleepingCell):
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
     def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
-        """Create a subscription, registered when its block is entered. Same as `EventBus.subscribe`."""
         earlier = None if self.journal is None and self.sleep is None else self.events_between
         awake = None if self.sleep is None else self.awake
         return self.bus.subscribe(
@@ -759,10 +714,6 @@ class SessionCell(SleepingCell):
         )
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
-        """Return the events between two numbers from its journal. Empty if the journal does not have them.
-
-        Cancellation: At once.
-        """
         old_events = None if self.journal is None else self.journal.old_events
         return (
             ()
@@ -785,16 +736,10 @@ class SessionCell(SleepingCell):
 
     @property
     def first_seq(self) -> int:
-        """Number of the first event that can still be read, as far as is known here: a journal has all of them."""
         return self.bus.first_seq if self.journal is None and self.sleep is None else 1
 
     def with_children(self, status: Status) -> Status:
-        """Add to the status of the core those of child sessions that have not ended, and the counters of the shell.
-
-        Read from memory: a busy child would delay the answer, and a status is requested when nothing moves. So it may be
-            ahead
-        of the events of a child that have not been forwarded yet, and never older than them.
-        """
+        """Add to the status of the core those of child sessions that have not ended, and the counters of the shell."""
         at_ms = now_ms()
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.visible)}
         return _with_late(_with_children(status, statuses), self.late_ephemeral)
@@ -826,17 +771,11 @@ class SessionCell(SleepingCell):
                 yield child_id, cell
 
     def _finish_last_step(self) -> None:
-        """Publish and answer the last step's results from before the crash.
-
-        Numbers stay dense and no caller waits in vain. Effects that would start work are left out: the core is notified of
-        the
-        crash and closes all open effects.
-        """
+        """Publish and answer the last step's results from before the crash."""
         while self.undone:
             self._tell(self.undone.pop())
 
     def _tell(self, effect: Effect) -> None:
-        """Execute an effect that only publishes or answers. Skip all others."""
         match effect:
             case Publish(event):
                 self.bus.publish(event)

@@ -28,10 +28,7 @@ _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, float]]] = trio.lowlevel
 
 
 def now_ms() -> int:
-    """Return the time of the signal clock, in milliseconds since 1970.
-
-    It is Trio's clock with an added date: it never goes backwards, and tests with virtual time have virtual dates.
-    """
+    """Return the time of the signal clock, in milliseconds since 1970."""
     try:
         return ms_of(trio.current_time())
     except RuntimeError:
@@ -39,7 +36,6 @@ def now_ms() -> int:
 
 
 def ms_of(trio_time: float) -> int:
-    """Convert a time of Trio's clock to milliseconds since 1970."""
     outside = current()
     try:
         wall_at_zero = _WALL_AT_ZERO.get()[outside]
@@ -69,19 +65,12 @@ _NO_DEADLINES: Final[dict[EffectId, float]] = {}
 
 
 class _Actor(Protocol[L_contra]):
-    """The receiver of messages and timers.
-
-    One object rather than two functions, to save two objects in each of ten thousand idle sessions.
-    """
+    """The receiver of messages and timers."""
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no work is running, so that the next message may be far off."""
-        ...
+    def is_idle(self) -> bool: ...
 
-    def handle(self, item: L_contra | TimerFired, /) -> bool:
-        """Handle an item. Return False if it was the last one."""
-        ...
+    def handle(self, item: L_contra | TimerFired, /) -> bool: ...
 
 
 class SessionTimers:
@@ -90,7 +79,6 @@ class SessionTimers:
     __slots__ = ("_deadlines", "_streams")
 
     def __init__(self) -> None:
-        """Start without timers."""
         self._deadlines = _NO_DEADLINES
         self._streams: dict[EffectId, object] | None = None  # created with the first one
 
@@ -108,7 +96,6 @@ class SessionTimers:
         self._streams[effect_id] = stream
 
     def cancel(self, effect_id: EffectId) -> None:
-        """Remove a timer. No error if it has fired."""
         self._deadlines.pop(effect_id, None)
         if self._streams is not None:
             self._streams.pop(effect_id, None)
@@ -144,15 +131,7 @@ class SessionTimers:
                 await trio.lowlevel.checkpoint()
 
     async def _serve_at_work(self, mailbox: Mailbox[Any], actor: _Actor[Any]) -> bool:
-        """Serve until the actor wants no more (returns False) or no work is running (returns True).
-
-        One cancel scope for the whole time rather than one per wait: a stream of a thousand deltas would need a
-        thousand. The scope is left when a timer is due or nothing is left to wait for. A separate frame, which idle
-        sessions do not have.
-
-        The deadline is only ever moved earlier, because changing it is slow in Trio. If its timer was cancelled or
-        moved, the session wakes once without need.
-        """
+        """Serve until the actor wants no more (returns False) or no work is running (returns True)."""
         in_a_row = 0
         # Passed to the constructor: setting it later costs half as much time as the scope itself.
         until = min(self._deadlines.values(), default=math.inf)

@@ -83,7 +83,6 @@ class HeldCode:
         self._coming = tuple(change for change in self._coming if change not in over)
 
     def add_model(self, choice: Choice) -> None:
-        """Add a provider that the next request may use, as the newest."""
         providers, opts = self.ports.providers, self.ports.provider_opts
         for known in (providers, opts):
             known.pop(choice.name, None)

@@ -39,7 +39,6 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
 
 
 def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
-    """Return a session and its sub-sessions, each after its parent. A child is returned alone."""
     if stored.root != stored.session:
         return (stored,)
     below: defaultdict[str, list[StoredSession]] = defaultdict(list)
@@ -53,7 +52,6 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
 
 
 def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
-    """Export a session and its sub-sessions as spans, one line each, in the format of OpenTelemetry's file exporter."""
     spans = SpanTree(content=content)
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
@@ -105,7 +103,6 @@ def _head_of(stored: StoredSession) -> ExportHead:
 
 
 def openings_of(text: bytes) -> tuple[Opening, ...]:
-    """Parse an export into openings for another store: sessions as they were, without an owning process."""
     try:
         exported = read_export(text)
     except CodecError as error:
@@ -166,7 +163,6 @@ def fork_stored(  # noqa: PLR0913 - the parts of a fork
 
 
 def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> str:
-    """Render a conversation for readers: messages, tool calls and their results."""
     if not content:
         return "\n\n".join(map(_size_in_markdown, messages)) + "\n" if messages else ""
     parts: list[str] = []

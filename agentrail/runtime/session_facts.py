@@ -47,7 +47,6 @@ def facts_of_cell(cell: SessionCell) -> SessionFacts:
 
 
 def stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> SessionFacts | None:
-    """Read the facts from the first record of a journal. This blocks."""
     try:
         stored = stored_of(keeping.store, scope, session_id)
         opening: StoredOpening = opening_of(keeping.store, stored)
@@ -63,7 +62,6 @@ def stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> Session
 
 
 def reader_of(cell: SessionCell) -> ReadAnswer:
-    """Return the reader of a session's answers. It works while the session is hibernated or has ended, too."""
     reading = cell.reading
 
     def read(messages: Sequence[Message]) -> str:

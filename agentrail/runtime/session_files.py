@@ -10,12 +10,7 @@ from agentrail.runtime.session_handle import Session
 
 @asynccontextmanager
 async def open_files(session: Session) -> AsyncIterator[Sandbox]:
-    """Open the sandbox of a session's tools if needed, and keep it open for the block.
-
-    A session that ends meanwhile does not wait: the files are released at the end of the block.
-
-    Cancellation: Leaving may close the sandbox, shielded, for at most five seconds.
-    """
+    """Open the sandbox of a session's tools if needed, and keep it open for the block."""
     cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
     if cell.ending is not None:
         raise SessionDown(cell.ports.session_id, cell.ending)

@@ -68,13 +68,7 @@ class Durable(Protocol):
 
 
 class HandedNote:
-    """A note on its way through the mailbox of its session into the journal.
-
-    Attributes:
-        contents: Contents stored next to its record, by SHA-256.
-        number: Number of its record. 0 without one.
-        is_handed: Set when it is handed to the writer, or never will be.
-    """
+    """A note on its way through the mailbox of its session into the journal."""
 
     __slots__ = ("contents", "is_handed", "number")
 
@@ -90,16 +84,9 @@ class HandedNote:
 
 
 class FileNotes:
-    """Pending notes of one session.
-
-    Attributes:
-        scrub: Removes the secrets of the session from a text.
-    """
-
     __slots__ = ("_count", "_journal", "_known", "_waiting", "scrub")
 
     def __init__(self, journal: Durable, scrub: Scrub) -> None:
-        """Start without notes."""
         self._journal = journal
         self._waiting: dict[int, HandedNote] = {}
         self._known: dict[str, None] = {}
@@ -111,10 +98,7 @@ class FileNotes:
         return self._count
 
     def taken(self, signal: Signal) -> HandedNote | None:
-        """Return the note that belongs to a stepped signal, or None.
-
-        Matched by its number: with secrets, the stepped object differs from the delivered one.
-        """
+        """Return the note that belongs to a stepped signal, or None."""
         if not self._waiting or not isinstance(signal, ToolEmitted) or signal.name != FILES_EVENT:
             return None
         payload = signal.payload
@@ -153,8 +137,6 @@ class FileNotes:
 
 
 class KeptJournal(Protocol):
-    """The parts of a session's journal that effects need: whether it accepts records, and the notes of file writes."""
-
     @property
     def writer(self) -> Gate: ...
 
@@ -163,8 +145,6 @@ class KeptJournal(Protocol):
 
 
 class NotingKeeper:
-    """Records the writes of a call, or of a rewind, as reported by a sandbox. See `FileKeeper`."""
-
     __slots__ = ("_call_id", "_deliver", "_effect_id", "_has_command", "_noted", "_notes", "_tool")
 
     def __init__(
@@ -175,7 +155,6 @@ class NotingKeeper:
         call_id: CallId,
         tool: str,
     ) -> None:
-        """Create a keeper for the writes of a call."""
         self._notes = notes
         self._deliver = deliver
         self._effect_id = effect_id
@@ -185,7 +164,6 @@ class NotingKeeper:
         self._noted: dict[str, FileWrite] = {}
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
-        """Keep the contents before a write. See `FileKeeper.keep`."""
         secret = await self._secret_ones(contents)
         scrub = self._notes.scrub
         kept = {digest: content for digest, content in contents.items() if digest not in secret}
@@ -202,7 +180,6 @@ class NotingKeeper:
             self._deliver(self._signal(note))
 
     async def keep_command(self) -> Refusal | None:
-        """Record that a command runs, once for each call."""
         if self._has_command:
             await trio.lowlevel.checkpoint()
             return None
@@ -228,7 +205,6 @@ class NotingKeeper:
 
 
 def _with_secrets(contents: Mapping[str, bytes], scrub: Scrub) -> frozenset[str]:
-    """Return the digests of contents with a secret, which are never stored."""
     texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
     return frozenset(digest for digest, text in texts.items() if scrub(text) != text)
 
@@ -280,12 +256,6 @@ class Callers(Protocol):
 
 
 class Stepped:
-    """A completed step, and its records.
-
-    Attributes:
-        drafts: The records. May be empty.
-    """
-
     __slots__ = ("after", "before", "drafts", "effects")
 
     def __init__(
@@ -357,7 +327,6 @@ class SessionJournal:
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
     ) -> None:
-        """Continue after the durable records."""
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
         self.gone_tools: tuple[str, ...] = gone_tools
@@ -393,7 +362,6 @@ class SessionJournal:
     def noted(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> Stepped:
-        """Return the records of a step, without handing them over."""
         return Stepped(before, after, effects, self._recorder.note(before, signal, after, effects))
 
     def hand_over(self, stepped: Stepped, signal: Signal) -> Leaving:
@@ -425,7 +393,6 @@ class SessionJournal:
         return closed_draft(after.data.stopping or "ended", at_ms=at_ms, events=after.data.seq)
 
     def _record(self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING) -> None:
-        """Hand records over, with contents stored next to them. From here on they are written, whatever happens to the session."""
         self.recorded_at = trio.current_time()
         blobs: dict[str, bytes] = dict(beside)
         small = []
@@ -456,10 +423,6 @@ class SessionJournal:
             self.outbox.put(self.tail.seq, (), before, after, is_recorded=True)
 
     async def wait_durable(self, number: int) -> None:
-        """Wait until all records up to a number are durable.
-
-        Cancellation: A checkpoint only if it has to wait. They are written regardless.
-        """
         while self.durable < number:
             if self.refusal is not None:
                 raise self.refusal
@@ -494,10 +457,7 @@ class SessionJournal:
             self._put(state)
 
     def put_last_snapshot(self, state: SessionState) -> None:
-        """Hand over a snapshot at a planned stop, even during work. It names the open effects, so newer code folds no old records.
-
-        It may reach the store before the last records do. A snapshot whose record does not follow is ignored.
-        """
+        """Hand over a snapshot at a planned stop, even during work. It names the open effects."""
         if self.refusal is not None or self.first is not None or state.ended:
             return
         aside = self._recorder.flush()
@@ -523,16 +483,12 @@ class SessionJournal:
         return self.outbox.leaving(self.durable)
 
     async def wait_changed(self) -> None:
-        """Wait until effects may leave, or until it is known that none will for now.
-
-        Cancellation: Always a checkpoint.
-        """
+        """Wait until effects may leave, or until it is known that none will for now."""
         self._changed = trio.Event()
         await self._changed.wait()
 
     @property
     def is_held_up(self) -> bool:
-        """Whether effects wait for an unavailable store, so that nothing more is published for now."""
         return not (self.writer.is_available or self.outbox.is_empty)
 
     def check_admission(self, signal: Asked) -> None:

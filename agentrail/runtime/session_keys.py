@@ -14,12 +14,7 @@ _SCOPE: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?")
 
 
 def key_of(scope: str, session_id: str) -> str:
-    """Return the unique name of a session: `scope/id`, or its id without a scope.
-
-    A scope never contains a slash. An id with a slash (of a child, derived from the id that a model gave its call) follows an
-    empty
-    scope, so that no two sessions have the same key.
-    """
+    """Return the unique name of a session: `scope/id`, or its id without a scope."""
     return f"{scope}/{session_id}" if scope or "/" in session_id else session_id
 
 

@@ -118,10 +118,7 @@ class PluginFinder:
 
 
 def _made_at(record: PluginRecord) -> Any:
-    """Create a plugin from the class at its origin. None if the result has another name.
-
-    A plugin that its caller created with arguments or under another name must be given by the caller.
-    """
+    """Create a plugin from the class at its origin. None if the result has another name."""
     found = found_at(record.origin)
     if isinstance(found, type) and not (hasattr(found, "handle") and hasattr(found, "init")):
         return None  # a foreign journal may name any class, and creating one may have any effect
@@ -425,10 +422,7 @@ def _fold(
     begun: tuple[EffectId, ...],
     sources: Sources,
 ) -> tuple[Folded, tuple[Event, ...]]:
-    """Fold records, and keep the events of the last ones.
-
-    Events before a recorded drift had other numbers or contents, so none of them are kept.
-    """
+    """Fold records, and keep the events of the last ones."""
     settled = max((number for number, record in enumerate(records, 1) if record.kind == DRIFTED), default=0)
     cut = max(settled, len(records) - REPLAYED_RECORDS)
     head = Folded(state=start, tail=tail, begun=begun)

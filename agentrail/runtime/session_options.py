@@ -101,7 +101,6 @@ _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 def _frozen(value: Any) -> Any:
-    """Freeze a mapping, so that it cannot change after validation. `faults_of` reports other types and excessive nesting."""
     if value is EMPTY or value is None:
         return value
     try:
@@ -278,7 +277,6 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
 
 
 def make_options(given: Mapping[str, Any]) -> SessionOptions:
-    """Create options from keywords. Explicit keywords override those of a `blueprint`."""
     if "blueprint" in given:
         blueprint = given["blueprint"]
         behind = {} if blueprint is None else _options_of(blueprint, given)
@@ -316,7 +314,6 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def faults_of_value(name: str, value: object) -> list[str]:
-    """Return all faults of one option, a sentence each. Checks that need other options are left out."""
     if name not in _KNOWN:
         return [_unknown(name)]
     return [fault for of, check in _BY_OPTION if of == name for fault in check(name, _frozen(value))]

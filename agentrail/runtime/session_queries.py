@@ -42,7 +42,6 @@ class AskingHandle(SessionCalls):
         return cast("R", await self._ask_owner(given[operation.owner], signal))
 
     async def _ask_owner(self, interaction_id: str, signal: Asked) -> object:
-        """Ask the session that owns an interaction: this one, or a session that works for one of its calls."""
         owner = self._cell.owner_of(interaction_id)
         if owner is self._cell:
             return await self._ask(signal)
@@ -81,7 +80,6 @@ async def wait_within(
 
 
 def cure_of(client_id: str | None) -> str:
-    """Return the advice for a timeout: the call that waits for the answer to the same prompt."""
     if client_id is None:
         return COLLECT_REPLY
     return f"call this again with client_id={client_id!r} to wait for the same answer"

@@ -65,7 +65,6 @@ class SessionReports:
         enter: "Callable[[SessionReports], None]",
         leave: "Callable[[SessionReports], None]",
     ) -> None:
-        """Created by `SessionSupervisor.reports`."""
         self._scope = scope
         self._enter = enter
         self._leave = leave
@@ -88,7 +87,6 @@ class SessionReports:
             self._sender.send_nowait(report)
 
     def end(self) -> None:
-        """Accept no more reports. Pending ones can still be read."""
         self._sender.close()
 
     async def __aenter__(self) -> Self:
@@ -104,19 +102,13 @@ class SessionReports:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Unsubscribe."""
         self._leave(self)
         self._sender.close()
 
     def __aiter__(self) -> Self:
-        """Return itself: tasks that share it share the reports."""
         return self
 
     async def __anext__(self) -> SessionReport:
-        """Return the next report.
-
-        Cancellation: Always a checkpoint, and no report is lost.
-        """
         if not self._is_entered:
             message = "these reports were not entered: read them inside of `async with supervisor.reports() as reports:`"
             raise YourMove(message)
@@ -127,17 +119,13 @@ class SessionReports:
 
 
 class ReportBoard:
-    """Readers of the reports of one supervisor. Without a reader no report about a restart is created."""
-
     def __init__(self) -> None:
-        """Start without readers."""
         self._readers: tuple[SessionReports, ...] = ()
         self.parked: deque[SessionReport] = deque(maxlen=MAX_PARKED)
         """The last parked sessions. They are no longer in the tree, where people look for them."""
         self._down: str | None = None
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
-        """Create reports. They start when their block is entered."""
         faults = [] if scope is None else [fault_of_scope("scope", scope)]
         if type(buffer) is not int or buffer < 1:
             faults.append(f"buffer is {buffer!r:.200}: expected a whole number from 1")
@@ -162,7 +150,6 @@ class ReportBoard:
         self._publish(report)
 
     def note_parked(self, report: SessionReport) -> None:
-        """Log and report a session that was resumed from its journal and does not continue."""
         LOGGER.warning("session %s is not continued: %s", report.session_id, report.reason)
         self._publish(report)
 

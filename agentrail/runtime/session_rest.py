@@ -69,11 +69,7 @@ class RestRequest:
 
 
 def is_boundary(state: SessionState, effects: Sequence[Effect]) -> bool:
-    """Return whether a session may stop after a step, before the step's effects are executed.
-
-    It may stop while idle, also if a cycle waits for a user, and between two turns, when the next request is decided but
-    not sent, so that it is sent only once.
-    """
+    """Return whether a session may stop after a step, before the step's effects are executed."""
     data = state.data
     if state.ended or data.stopping is not None or data.teardown is not None or data.survivors:
         return False

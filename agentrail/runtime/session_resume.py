@@ -70,12 +70,7 @@ _NUMBERED = re.compile(r"(:object)\d+$")
 
 @frozen(kw_only=True)
 class WantedSession:
-    """A session to resume, with its conditions.
-
-    Attributes:
-        is_asked: Whether a caller named it. In that case its failed attempts to resume are not counted.
-        on_drift: What happens if the code here folds it to different operations. None for the setting of its supervisor.
-    """
+    """A session to resume, with its conditions."""
 
     session_id: SessionId
     scope: str
@@ -87,12 +82,6 @@ class WantedSession:
 
 @frozen(kw_only=True)
 class ReadySession:
-    """A session that was taken over and has not started.
-
-    Attributes:
-        workspace: To be closed when the session has ended.
-    """
-
     cell: SessionCell
     workspace: Workspace
     options: SessionOptions
@@ -106,7 +95,6 @@ class Resumption:
         wanted: WantedSession,
         make_root: MakeRoot = SessionCell,
     ) -> None:
-        """Create it without reading."""
         self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies
@@ -116,10 +104,6 @@ class Resumption:
         self._imported: ImportedTools = {}
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
-        """Read, check, take over, and prepare.
-
-        Cancellation: Nothing is done until it is taken over. After that it is released, and has no owner.
-        """
         keeping, wanted = self._keeping, self._wanted
         top = await keeping.read(partial(self._look, wanted))
         opening = await keeping.read(partial(opening_of, keeping.store, top))
@@ -134,10 +118,7 @@ class Resumption:
         return await self._take(cell.ports, workspace, options, gathers_context=gathers)
 
     async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
-        """Read, take over, and prepare a session that is hibernated here: its code is available.
-
-        Returns, Raises, Cancellation: Same as `run`.
-        """
+        """Read, take over, and prepare a session that is hibernated here: its code is available."""
         ports = row.ports
         await self._keeping.read(partial(self._look, self._wanted))
         self._watch = PluginWatch(
@@ -150,7 +131,6 @@ class Resumption:
     async def _take(
         self, ports: Ports, workspace: Workspace, options: SessionOptions, *, gathers_context: bool
     ) -> tuple[ReadySession, ...]:
-        """Read the tree, check its code, take it over, and prepare the wanted sessions."""
         keeping, wanted = self._keeping, self._wanted
         tree = await keeping.read(self._read_tree)
         self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
@@ -229,7 +209,6 @@ class Resumption:
     def _make_ready(
         self, found: Mapping[SessionId, Revived], ports: Ports, workspace: Workspace, options: SessionOptions
     ) -> list[ReadySession]:
-        """Create the cells of the wanted sessions, from the root down, and close the journals of the others."""
         wanted = {self._wanted.session_id}
         ready: list[ReadySession] = []
         all_ports = {"": ports}
@@ -289,7 +268,6 @@ def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
 
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
-    """Record right after the new owner's record that the code here folds the journal differently, and log it."""
     assert cell.journal is not None  # noqa: S101 - just set
     LOGGER.warning("session %s: the code here makes another history of it: %s", cell.ports.session_id, drift)
     cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
@@ -299,7 +277,6 @@ _PAGE = 1_000
 
 
 def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
-    """Return the options of a resumed session: the original ones that its journal has, and those given now."""
     if isinstance(given, SessionOptions):
         return attrs.evolve(given, session_id=opening.session_id, scope=opening.scope)
     config = opening.config
@@ -339,7 +316,6 @@ def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_contex
 def missing_code(
     state: SessionState, ports: Ports, *, is_root: bool = True, finds_tools: bool = False
 ) -> list[str]:
-    """Return the code that a session's state names and its ports lack: tools, models, and for a root agents."""
     data = state.data
     names = _names_of_tools(ports)
     missing = [
@@ -361,7 +337,6 @@ def _names_of_tools(ports: Ports) -> set[str]:
 
 
 def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
-    """Import the tools that were added while these sessions ran and are not given now. This blocks."""
     names = _names_of_tools(ports)
     wanted = {
         (spec.origin, spec.name): spec
@@ -385,7 +360,6 @@ def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
 
 
 def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
-    """Yield the tools that a session has, or that its open calls started with, each with the change that added it."""
     data = state.data
     for spec in data.tools:
         yield spec, data.tools.generation_of(spec.name)
@@ -395,7 +369,6 @@ def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
 
 
 def _has_model(name: str, ports: Ports) -> bool:
-    """Return whether a model is available. A string is looked up here, before anything is changed."""
     if name in ports.providers or _plain(name) in ports.providers:
         return True
     if is_object(name):
@@ -415,7 +388,6 @@ def _plain(model: str) -> str:
 def ports_of(
     state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
 ) -> Ports:
-    """Return the ports of a session: those of the resumed root, by the names in its state."""
     data = state.data
     by_name: dict[str, Tool] = {}
     for known in above.agents.values():

@@ -20,10 +20,7 @@ ENDED: Final = "ended"
 
 
 def glance_at(session: Session) -> Status | None:
-    """Return the current status of a session. None if it is hibernated or has ended, and so not in memory.
-
-    It may be ahead of the session's answers to others, and is never older.
-    """
+    """Return the current status of a session. None if it is hibernated or has ended, and so not in memory."""
     cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
     return None if cell.is_asleep or cell.ending is not None else cell.status_at(now_ms())
 
@@ -43,10 +40,7 @@ def began_at_ms(session: Session) -> int:
 
 
 def window_of(session: Session) -> int | None:
-    """Return the context window of a session's model in tokens. None if it is unknown, or the session is hibernated.
-
-    The estimate that compaction uses is not shown to readers.
-    """
+    """Return the context window of a session's model in tokens. None if it is unknown, or the session is hibernated."""
     cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep:
         return None
@@ -55,10 +49,7 @@ def window_of(session: Session) -> int | None:
 
 
 def hold_next_request(session: Session) -> Callable[[], NextRequest] | None:
-    """Capture the current state of a session, to compute its next model request. The result blocks. Call it in a thread.
-
-    The result contains no secret that the session knows. None if the session is hibernated or has ended.
-    """
+    """Capture a session's state to compute its next model request. Call the result in a thread: it blocks."""
     cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep or cell.ending is not None:
         return None
@@ -66,7 +57,6 @@ def hold_next_request(session: Session) -> Callable[[], NextRequest] | None:
 
 
 def model_facts_of(session: Session) -> ModelFacts | None:
-    """Return the known facts of a session's model. None if the session is hibernated."""
     cell = session._cell  # noqa: SLF001 - same access
     return None if cell.is_asleep else model_of(cell.visible.data)
 
@@ -78,32 +68,27 @@ def changed_at_ms(session: Session) -> int:
 
 
 def newest_events(session: Session) -> Iterator[Event]:
-    """Yield the events that a session keeps in memory, newest first; none if it is hibernated."""
     cell = session._cell  # noqa: SLF001 - same access
     return cell.bus.newest_first()
 
 
 def title_of(session: Session) -> str | None:
-    """Return the latest title from the model. None without one, or if the session is hibernated."""
     cell = session._cell  # noqa: SLF001 - same access
     return None if cell.is_asleep else cell.visible.data.title
 
 
 def first_words_of(session: Session) -> str | None:
-    """Return the first words of the user, on one line. None without any, or if the session is hibernated."""
     cell = session._cell  # noqa: SLF001 - same access
     return None if cell.is_asleep else first_words_in(cell.visible.data.history.messages)
 
 
 def step_to(session: Session, session_id: str) -> tuple[str | None, str | None]:
-    """Return the title and the first words of a session or one of its children. None for unknown ones."""
     return step_of(session._cell, SessionId(session_id))  # noqa: SLF001 - same access
 
 
 def names_for_commands(
     session: Session,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """Return the tools and agents of a session, and its prompt sections with their tokens. Empty if it is hibernated."""
     cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep:
         return (), (), ()

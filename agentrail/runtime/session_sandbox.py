@@ -39,7 +39,6 @@ class Workspace:
     def __init__(
         self, make: MakeSandbox, name: str, working_dir: str, *, given: Sandbox | None = None
     ) -> None:
-        """Create it without opening a sandbox."""
         self._make = make
         self._name = name
         self._working_dir = working_dir
@@ -71,16 +70,12 @@ class Workspace:
         return self._opened is not None
 
     def is_unconfined(self) -> bool:
-        """Whether commands are known to run with the user's rights. Opens nothing to find out."""
         known = self._opened if self._given is None else self._given
         return known is not None and is_unconfined(known)
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[Sandbox]:
-        """Return the sandbox, and keep it open for the block. For uses outside of calls, which the session does not await.
-
-        If it were closed during a write, its root descriptor could be reused for another session's directory.
-        """
+        """Return the sandbox, and keep it open for the block, for uses outside of calls."""
         if self._is_closed:
             message = "the workspace was closed: its session has ended"
             raise trio.ClosedResourceError(message)
@@ -93,7 +88,6 @@ class Workspace:
                 await self._close_left()
 
     async def aclose(self) -> None:
-        """Close the sandbox that was created. While it is held, the last holder closes it."""
         self._is_closed = True
         await self._close_left()
 

@@ -68,7 +68,6 @@ class StoreDesk(Generic[S]):
     """Runs store calls of sessions where they may block. One for each store of a supervisor."""
 
     def __init__(self, store: S, outside: Outside, meanings: Meanings | None = None) -> None:
-        """Set the store."""
         self.store: S = store
         self.meanings: Meanings | None = meanings
         self.outside: Outside = outside
@@ -77,17 +76,9 @@ class StoreDesk(Generic[S]):
         self._reading = trio.CapacityLimiter(_MAX_READERS)
 
     async def write(self, function: Callable[[], T]) -> T:
-        """Make a change, one caller at a time.
-
-        Cancellation: A call that has begun completes, and only its answer is lost.
-        """
         return await self._carry(function, self._writing)
 
     async def read(self, function: Callable[[], T]) -> T:
-        """Read from the store.
-
-        Cancellation: The call is no longer awaited.
-        """
         return await self._carry(function, self._reading)
 
     async def _carry(self, function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
@@ -98,7 +89,6 @@ class StoreDesk(Generic[S]):
         return await self.outside.offload(function, abandon_on_cancel=True, limiter=limiter)
 
     def look_after(self, port: Callable[..., VectorKeeper], tenant: str, *, is_new: bool) -> Meanings | None:
-        """Have vectors computed for the data of a tenant, if the store keeps some. Return the service that compares them."""
         if self.meanings is None or not offers(self.store, port):
             return None
         self.meanings.look_after(self.store, tenant, self.write, is_new=is_new)
@@ -152,7 +142,6 @@ class OwnMemories(Memories):
         session: str = "",
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """Set the owner."""
         self._tell = tell
         self._desk = desk
         self._owner = owner
@@ -163,11 +152,9 @@ class OwnMemories(Memories):
         return self._owner
 
     def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
-        """Return the same, with a listener for failures to compare meanings. See `Memories.telling`."""
         return OwnMemories(self._desk, self._owner, self._session, tell)
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
-        """Remember a text. See `Memories.put`."""
         minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
         entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
         await self._desk.write(partial(self._desk.store.put, self._owner, entry))
@@ -175,13 +162,11 @@ class OwnMemories(Memories):
         return entry
 
     async def get(self, entry_id: str) -> MemoryEntry | None:
-        """Return one memory. See `Memories.get`."""
         return await self._desk.read(partial(self._desk.store.get, self._owner, entry_id))
 
     async def search(
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Search the memories. See `Memories.search`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         check_limit(limit, MAX_FOUND)
         store = self._desk.store
@@ -194,12 +179,10 @@ class OwnMemories(Memories):
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
     ) -> tuple[MemoryEntry, ...]:
-        """Return the newest memories. See `Memories.newest`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         return await self._desk.read(partial(self._desk.store.list, self._owner, tags, limit=limit))
 
     async def delete(self, entry_id: str) -> bool:
-        """Delete one memory. See `Memories.delete`."""
         return await self._desk.write(partial(self._desk.store.delete, self._owner, entry_id))
 
     async def forget(self) -> Forgotten:
@@ -246,23 +229,19 @@ class OwnNotes(Notes):
     __slots__ = ("_desk", "_owner", "_session")
 
     def __init__(self, desk: StoreDesk[NoteStore], owner: MemoryOwner, session: str) -> None:
-        """Set the owner."""
         self._desk = desk
         self._owner = owner
         self._session = session
 
     async def read(self) -> str:
-        """Return the whole text. See `Notes.read`."""
         return await self._desk.read(partial(self._desk.store.read, self._owner, self._session))
 
     async def topics(self) -> tuple[NoteTopic, ...]:
-        """Return the index. See `Notes.topics`."""
         return topics_of(await self.read())
 
     async def add(
         self, topic: str, notes: Iterable[str], *, only_new: bool = False
     ) -> tuple[tuple[str, ...], tuple[NoteTopic, ...]]:
-        """Append notes to those of a topic. See `Notes.add`."""
         given = tuple(notes)
         faults = [fault_of_memory_text("text", note, MAX_NOTE_BYTES) for note in given]
         wrong = [fault for fault in faults if fault is not None]
@@ -280,7 +259,6 @@ class OwnNotes(Notes):
         return tuple(added), topics_of(written)
 
     async def remove(self, topic: str) -> bool:
-        """Remove a topic. See `Notes.remove`."""
         found: list[str] = []
 
         def edit(text: str) -> str:
@@ -303,23 +281,19 @@ class OwnKnowledge(Knowledge):
     def __init__(
         self, desk: StoreDesk[KnowledgeStore], reader: MemoryOwner, tell: Callable[[str], None] | None = None
     ) -> None:
-        """Set the reader, and the listener for failures to compare meanings."""
         self._desk = desk
         self._tell = tell
         self._reader = reader
 
     def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
-        """Return the same, with a listener for failures to compare meanings. See `Knowledge.telling`."""
         return OwnKnowledge(self._desk, self._reader, tell)
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
-        """Return the bases. See `Knowledge.bases`."""
         return await self._desk.read(partial(self._desk.store.bases, self._reader))
 
     async def documents(
         self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
     ) -> tuple[KnowledgeDocument, ...]:
-        """Return the documents of a base. See `Knowledge.documents`."""
         within = DocumentFilter(folder=folder, tags=tags)
         return await self._desk.read(partial(self._desk.store.readable, self._reader, base, within))
 
@@ -332,7 +306,6 @@ class OwnKnowledge(Knowledge):
         folder: str | None = None,
         tags: Iterable[str] = (),
     ) -> tuple[Passage, ...]:
-        """Search the passages. See `Knowledge.search`."""
         check_limit(limit, MAX_FOUND_PASSAGES)
         within = DocumentFilter(folder=folder, tags=tags)
         store = self._desk.store
@@ -345,7 +318,6 @@ class OwnKnowledge(Knowledge):
         return await self._desk.read(partial(both, within=within, limit=limit))
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Return a passage with its neighbours. See `Knowledge.read`."""
         return await self._desk.read(partial(self._desk.store.read, self._reader, passage_id, around=around))
 
 
@@ -359,7 +331,6 @@ def search_passages(  # noqa: PLR0913 - same as the port, and the vector of the 
     within: DocumentFilter = ALL_DOCUMENTS,
     limit: int,
 ) -> tuple[Passage, ...]:
-    """Search by words and by meaning, and merge both rankings. Same arguments as `search_both` of memories."""
     count = min(max(limit, FUSED_FROM_EACH), MAX_FOUND_PASSAGES)
     said = store.search(reader, query, base, within, limit=count)
     vector, kind = meaning
@@ -414,33 +385,23 @@ NOTHING_OWN: Final = OwnStores()
 
 
 class StoreDesks:
-    """Gives each session access to the data of its owner. One for each supervisor."""
-
     def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
-        """Set the stores."""
         self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
         self._notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
 
     def memories_of(self, owner: MemoryOwner) -> Memories | None:
-        """Return the memories of an owner, outside of any session. None without a memory store."""
         return None if self._memories is None else OwnMemories(self._memories, owner)
 
     async def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Delete all memories of an owner. Does nothing without a memory store.
-
-        Cancellation: A call that has begun completes, and only its answer is lost.
-        """
+        """Delete all memories of an owner. Does nothing without a memory store."""
         if self._memories is None:
             await trio.lowlevel.checkpoint()
             return Forgotten(entries=0, is_erased=True)
         return await OwnMemories(self._memories, owner).forget()
 
     async def forget_notes(self, owner: MemoryOwner) -> int:
-        """Delete the working notes of all sessions of an owner, and return their number.
-
-        Cancellation: Same as `forget`.
-        """
+        """Delete the working notes of all sessions of an owner, and return their number."""
         if self._notes is None:
             await trio.lowlevel.checkpoint()
             return 0
@@ -460,8 +421,5 @@ class StoreDesks:
 
 
 def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
-    """Return the name of a session among those of its tenant. Its id alone if that is unique, because people look for it.
-
-    A scope never contains a slash, so no two sessions have the same name.
-    """
+    """Return the name of a session among those of its tenant. Its id alone if that is unique."""
     return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"

@@ -27,10 +27,7 @@ class Beginnings:
 
     @asynccontextmanager
     async def reserve(self, key: str) -> AsyncIterator[None]:
-        """Wait until no other task holds a key, and hold it until the block ends. Look up the key's session inside the block.
-
-        Cancellation: At once while it waits. The key is released however the block ends.
-        """
+        """Wait for a key, and hold it until the block ends. Look up the key's session inside the block."""
         while key in self._under_way:  # not `if`: of several waiting tasks, one is first
             await self._under_way[key].wait()
         is_over = self._under_way[key] = trio.Event()
@@ -50,10 +47,7 @@ WholeT = TypeVar("WholeT")
 def of_part(
     part_of: Callable[[WholeT], PartT], call: Callable[Concatenate[PartT, P], R]
 ) -> Callable[Concatenate[WholeT, P], R]:
-    """Create a method that calls a method of a part, with the same name, signature and docstring.
-
-    Assign it as `Final`: type checkers then take the inferred signature as the declared one.
-    """
+    """Create a method that calls a method of a part, with the same name, signature and docstring."""
 
     @wraps(call)
     def method(self: WholeT, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,15 +70,7 @@ class SessionEntry:
 
 @define(eq=False, kw_only=True)
 class Shared:
-    """State that more than one part of a supervisor reads.
-
-    A part holds this object and never a copy of a field: `ask_host` replaces `dependencies`, and closing sets `down`.
-
-    Attributes:
-        nursery: Runs the tasks of sessions, and outlives each of them.
-        keeping: The store with its writer. None without a store.
-        down: Why no more sessions are accepted. None while they are.
-    """
+    """State that more than one part of a supervisor reads."""
 
     nursery: trio.Nursery
     keeping: Keeping | None

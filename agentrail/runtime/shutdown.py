@@ -35,10 +35,7 @@ CLOSE_WITHIN_SECONDS: Final = 2.0
 
 
 async def stop_quietly(cell: SessionCell, reason: str) -> None:
-    """Stop a session, and wait until none of its work is running. A session that has already ended is accepted.
-
-    Cancellation: The session ends regardless.
-    """
+    """Stop a session, and wait until none of its work is running. A session that has already ended is accepted."""
     with suppress(SessionDown):  # it ended first
         # Sent as a notice, which bypasses the mailbox limit. With many callers, the end must not depend on their order.
         stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
@@ -91,7 +88,6 @@ def fault_of_within(within: object) -> str | None:
 
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:
-    """Put a session to rest, and wait until none of its work is running. See `SessionSupervisor.rest`."""
     await cell.awake()
     path = cell.state.data.config.path
     if len(path) > 1:
@@ -103,10 +99,7 @@ async def rest_session(cell: SessionCell, within: float) -> Rested:
 
 
 async def leave_quietly(cell: SessionCell, within: float) -> None:
-    """Suspend a session that its journal can restore, and wait until none of its work is running.
-
-    Cancellation: The session continues if it has not stopped yet.
-    """
+    """Suspend a session that its journal can restore, and wait until none of its work is running."""
     with suppress(SessionDown):  # it ended first
         try:
             await _leave(cell, within)

@@ -52,7 +52,6 @@ class SignalCleaner:
     __slots__ = ("_progress", "_response")
 
     def __init__(self) -> None:
-        """Start with no held-back text."""
         self._response: _Response | None = None
         self._progress: dict[EffectId, StreamedText] = {}
 

@@ -46,7 +46,6 @@ _TIMERS: Final = (
 
 
 def begun_effects(state: SessionState) -> tuple[EffectId, ...]:
-    """Return the open effects of a live session that began work: its records name each of them."""
     found = state.data.open.items()
     return tuple([effect_id for effect_id, owner in found if not isinstance(owner, _TIMERS)])
 

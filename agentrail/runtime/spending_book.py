@@ -82,7 +82,6 @@ class _Known:
 
 class SpendingBook:
     def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
-        """Start empty."""
         self._store = store
         self._find_code = find_code
         self._known: dict[tuple[str, str], _Known] = {}

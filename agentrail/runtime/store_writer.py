@@ -76,11 +76,7 @@ class WriterClient(Protocol):
 
 @define(eq=False)
 class WriterJob:
-    """Records of one session since its last batch was taken.
-
-    Attributes:
-        bugs: Number of unexpected errors of the store for this job alone.
-    """
+    """Records of one session since its last batch was taken."""
 
     of: WriterClient
     records: list[Record]
@@ -126,7 +122,6 @@ class _Call:
 
 class Writer:
     def __init__(self, store: Store, *, patience_seconds: float, outside: Outside | None = None) -> None:
-        """Start with nothing to write."""
         self.store: Store = store
         self.patience_seconds: float = patience_seconds
         self._outside = outside or current()
@@ -194,7 +189,6 @@ class Writer:
         return call.value
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run a write of the store between two batches without waiting for it. It may fail."""
         if self.store.is_immediate:  # at once, so that later calls find it done
             call_guarded(lambda _: None, function)
             return
@@ -217,25 +211,16 @@ class Writer:
         )
 
     async def wait_available(self) -> None:
-        """Wait until the store accepts records.
-
-        Cancellation: A checkpoint only if it has to wait.
-        """
         while self._unavailable is not None:
             await self._is_back.wait()
 
     async def wait_empty(self) -> None:
-        """Wait until all records are written and all calls are done.
-
-        Cancellation: A checkpoint only if it has to wait. The writes continue.
-        """
         while not self._is_empty.is_set():
             await self._is_empty.wait()
 
     # --- the three steps
 
     def take_batch(self) -> tuple[WriterJob, ...]:
-        """Return the next jobs to write. Empty if there are none."""
         if self._again:
             self._under_way = (self._again.popleft(),)
             return self._under_way
@@ -300,10 +285,6 @@ class Writer:
     # --- the driving task
 
     async def run(self) -> None:
-        """Write until cancelled.
-
-        Cancellation: A running commit is abandoned in its thread, so drain the writer first.
-        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_patience, name="patience with the store")
             while True:
@@ -357,7 +338,6 @@ class Writer:
             call.done.set()
 
     async def _watch_patience(self) -> None:
-        """Report the store as unavailable when the current batch takes too long, over all attempts."""
         while True:
             since = self._since
             if since is None or self._unavailable is not None:
@@ -376,10 +356,7 @@ class Writer:
 
 
 def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
-    """Make one call, or take over many trees at once. This blocks.
-
-    If that fails, each is tried alone, because one of them may be the cause.
-    """
+    """Make one call, or take over many trees at once. This blocks."""
     trees = [call.tree for call in calls if call.tree is not None]
     answers = call_guarded(lambda _: None, take_all, store, trees) if len(calls) > 1 else None
     if answers is not None and len(answers) == len(calls):
@@ -439,12 +416,7 @@ _BEGINS: Final = frozenset(
 
 @frozen
 class Leaving:
-    """Effects that leave before the record of their step is durable.
-
-    Attributes:
-        taken_out: Effects of earlier steps that were stopped while they waited, and are never executed. An outcome that they
-            owe is still owed.
-    """
+    """Effects that leave before the record of their step is durable."""
 
     at_once: tuple[Effect, ...] = ()
     taken_out: tuple[Effect, ...] = ()
@@ -473,18 +445,11 @@ class HeldStep:
 
 
 class Outbox:
-    """Waiting effects of one session, in order.
-
-    Attributes:
-        ephemeral_bytes: Approximate bytes of waiting events that are never replayed. A step that has left in part counts as a
-            whole.
-        thrown_away: Number of ephemeral events dropped because too many waited.
-    """
+    """Waiting effects of one session, in order."""
 
     __slots__ = ("_by_id", "_ephemeral", "_steps", "ephemeral_bytes", "thrown_away")
 
     def __init__(self) -> None:
-        """Start empty."""
         # By step: nearly all effects of a step wait and leave together, and an entry for each would cost time in each cycle.
         self._steps: deque[HeldStep] = deque()
         # The few effects that are looked up: the step, and the index in it.
@@ -495,7 +460,6 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits: no effect, and no step whose record is not durable."""
         return not self._steps
 
     @property
@@ -521,7 +485,6 @@ class Outbox:
         *,
         is_recorded: bool,
     ) -> Leaving:
-        """Queue the effects of a step, and return those that do not wait."""
         if not is_recorded and not self._steps:
             return Leaving(at_once=tuple(effects))  # the step has no record, and nothing waits before it
         step = HeldStep(number, before, after)
@@ -546,11 +509,7 @@ class Outbox:
         return Leaving(tuple(at_once), tuple(taken_out)) if at_once else _NOTHING_LEAVES
 
     def leaving(self, durable: int) -> Iterator[tuple[Effect, SessionState]]:
-        """Yield the effects whose records are durable, in order, each with the state after its step.
-
-        Each counts as left before it is yielded, whatever happens to it. After an interruption, iteration continues with the
-        next one.
-        """
+        """Yield the effects whose records are durable, in order, each with the state after its step."""
         steps = self._steps
         while steps and steps[0].number <= durable:
             step = steps[0]
@@ -609,7 +568,6 @@ class Outbox:
                 self.thrown_away += 1
 
     def _forget(self, step: HeldStep) -> None:
-        """Forget where the effects of a step were, after it has left."""
         for effect_id in step.begun:
             places = self._by_id.get(effect_id)
             if places is not None and places[0][0] is step:  # steps are forgotten in order

@@ -365,7 +365,6 @@ class SessionSupervisor:
                 await session.monitor().wait()
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
-        """Start a session. A session for one call must have the tool."""
         session_id = SessionId(chosen.session_id or f"s-{self._shared.dependencies.outside.ids(6)}")
         self._check_free(chosen.scope, session_id)
         cell, workspace = assemble(session_id, chosen, self._shared.dependencies)
@@ -640,7 +639,6 @@ class SessionSupervisor:
                     nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
 
     async def _close_rest(self) -> None:
-        """Release the resources of sessions that could not end in order, once their actors have stopped."""
         for entry in tuple(self._shared.entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
         await self._hibernation.close()
@@ -666,7 +664,6 @@ class SessionSupervisor:
         return None if self._shared.down is not None else self._hibernation.hollow_of(key)
 
     def _seen(self, key: str) -> SessionCell | None:
-        """Return the cell of a session that is live or ended recently, or None."""
         cell = self._known(key)
         if cell is not None:
             return cell
@@ -762,7 +759,6 @@ class SessionSupervisor:
             entry.cell.crash += f"; left behind, still at work: {', '.join(task_group.working)}"
 
     def _hear(self, report: Report) -> None:
-        """Log a report of the supervisors below, and park the session if they gave it up."""
         ended = self._shared.entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
         if ended is None or ended.cell.crash is None:  # otherwise it was logged already, without its secrets
             log_report(report)
@@ -813,10 +809,7 @@ class SessionSupervisor:
             self._shared.ended.add(entry.cell)
 
     async def _retire(self, entry: SessionEntry, reason: str) -> None:
-        """Release everything that a session held, and record its end.
-
-        Cancellation: Shielded while the sandbox closes, for two seconds at most. An incomplete close is reported.
-        """
+        """Release everything that a session held, and record its end."""
         self._close(entry, reason)
         self._ended += 1
         if self._shared.keeping is not None and entry.cell.journal is not None:
@@ -842,7 +835,6 @@ class OneCallModel:
     name = "one-call"
 
     def __init__(self, tool: str, arguments: JsonObject) -> None:
-        """Set the tool and the arguments of the call."""
         self._tool = tool
         self._arguments = arguments
         self._has_asked = False
@@ -852,7 +844,6 @@ class OneCallModel:
         return Capabilities(price=_FREE, max_output_tokens=1)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Return no bytes: nothing is sent."""
         return b""
 
     @asynccontextmanager
@@ -874,7 +865,6 @@ async def _only(chunk: Chunk) -> AsyncGenerator[Chunk, None]:
 
 
 def decide_call(name: object, arguments: object, options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Return the options of the session for a call: the given ones, without those that need a model."""
     faults = [
         fault for fault in (fault_of_text("name", name), _fault_of_arguments(arguments)) if fault is not None
     ]
@@ -905,10 +895,7 @@ def _fault_of_arguments(arguments: object) -> str | None:
 
 
 async def run_call(session: Session, name: str) -> Ok | Error:
-    """Make the call in a session, and return its result.
-
-    Cancellation: The session continues. The caller stops it.
-    """
+    """Make the call in a session, and return its result."""
     result: ToolResult | None = None
     async with session.subscribe(kinds=[ToolExecutionEnd, AgentEnd, AgentAbort, AgentError]) as events:
         await session.prompt(f"Call the tool {name}.")

@@ -71,10 +71,7 @@ class _Keeper:
         self.failure = Kept()
 
     async def run(self) -> None:
-        """Hold it open until `leave` is set. A `SystemExit` of a session, or a similar exception, ends it sooner.
-
-        Cancellation: Shielded. `open_sessions` always sets `leave`, and after that the stop has its own limits.
-        """
+        """Hold it open until `leave` is set. A `SystemExit` of a session, or a similar exception, ends it sooner."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 with self.failure:
@@ -113,13 +110,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     store: Store | None = None,
     options: StoreOptions = USUAL_OPTIONS,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor over the given adapters. Leaving the block always ends all its sessions.
-
-    An exception of the body propagates unchanged, not in a group, after the ordered stop. So does a `SystemExit` or
-    `KeyboardInterrupt` of a session.
-
-    Cancellation: The stop is shielded and bounded: ten seconds, then the rest is cancelled.
-    """
+    """Open a supervisor over the given adapters. Leaving the block always ends all its sessions."""
     keeping = (
         None
         if store is None

@@ -92,10 +92,7 @@ _RAISED: Final = object()
 async def refusal_of_links(
     known: SessionData, effect: RunTool, working_dir: str, open_sandbox: Callable[[], Sandbox]
 ) -> str | None:
-    """Return why a call must not run because its path leads elsewhere, or None.
-
-    Cancellation: The tool has not run by then.
-    """
+    """Return why a call must not run because its path leads elsewhere, or None."""
     for member in known.stack.following:
         path = _asked(known, member, "path_of", effect.name, effect.arguments)
         if path is None:
@@ -130,13 +127,11 @@ class Progress:
     __slots__ = ("_next_at", "_send", "_waiting")
 
     def __init__(self, send: Callable[[str], None]) -> None:
-        """Start without progress."""
         self._send = send
         self._waiting: list[str] = []
         self._next_at = 0.0
 
     def say(self, text: str, at_seconds: float) -> float | None:
-        """Send a text, or keep it until its time has come."""
         self._waiting.append(text)
         if at_seconds >= self._next_at:
             self._next_at = at_seconds + MIN_PAUSE_SECONDS
@@ -167,13 +162,7 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs of the runner in addition to the effect.
-
-    Attributes:
-        tool: The object that the call started with. A later change of the session's tools does not affect it.
-        withheld: Secrets that must not appear in its output.
-        refusal: Checked right before the run: returns a reason not to run that no step could know. None without such a check.
-    """
+    """Inputs of the runner in addition to the effect."""
 
     tool: Tool
     context: ToolContext
@@ -263,10 +252,7 @@ def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
 
 
 def decide_arguments(effect: RunTool) -> JsonObject | None:
-    """Return a copy of exactly the arguments that were hashed, or None if they differ from the checked ones.
-
-    The copy is mutable, because a tool may modify its arguments. The session's own arguments are frozen.
-    """
+    """Return a copy of exactly the arguments that were hashed, or None if they differ from the checked ones."""
     if hash_arguments(effect.arguments) != effect.arguments_hash:
         return None
     copied: JsonObject = thawed(effect.arguments)
@@ -274,7 +260,6 @@ def decide_arguments(effect: RunTool) -> JsonObject | None:
 
 
 def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
-    """Return the outcome of a tool's result, if the result is valid."""
     tool = attempt.tool
     if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
@@ -302,7 +287,6 @@ def _without_words(images: tuple[Image, ...]) -> str:
 
 
 def plain_details(name: str, details: object) -> JsonValue:
-    """Copy details, so that published ones cannot change."""
     if details is None:
         return None
     size = too_large(details)
@@ -351,7 +335,6 @@ def decide_declined(error: BaseException) -> AttemptEnd | None:
 
 
 def decide_exit(error: BaseException) -> str:
-    """Describe how a tool tried to exit the program: with a status, or with a message."""
     said = words_of(error)
     is_status = not said or said == "None" or said.lstrip("-").isdigit()
     return f"exited with status {0 if said in {'', 'None'} else said}" if is_status else f"exited: {said}"
@@ -405,25 +388,13 @@ _END_SESSIONS_WITHIN_SECONDS: Final = 4.5
 
 
 class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that the session has decided to run.
-
-    Attributes:
-        known: State of the session after the step that started it.
-    """
-
     effect: RunTool
     known: SessionData
     scope: trio.CancelScope
 
 
 class RunningCall:
-    """Requests and reports of one running call to its session. The core drops reports after its end.
-
-    One object with methods rather than a function per request: twenty calls that only add numbers have none.
-
-    Attributes:
-        known: State of the session when the call started.
-    """
+    """Requests and reports of one running call to its session. The core drops reports after its end."""
 
     __slots__ = (
         "_began_at_ms",
@@ -456,7 +427,6 @@ class RunningCall:
         *,
         at_ms: int,
     ) -> None:
-        """Start without reports, at a given time, inside the Trio run of the call."""
         self._calls = calls
         self._scope = began.scope
         self._processes = processes
@@ -476,7 +446,6 @@ class RunningCall:
     # --- members of the context
 
     def progress(self, text: object) -> None:
-        """Report progress, from any thread. Implements `ctx.report_progress`."""
         # Refused here, in the tool: from a thread, the error would be raised in the event loop.
         if not isinstance(text, str):
             message = f"report_progress takes a text, got {type(text).__name__}"
@@ -484,7 +453,6 @@ class RunningCall:
         self._in_trio(self._say, text)
 
     def event(self, name: object, payload: JsonValue) -> None:
-        """Emit an event, from any thread. Implements `ctx.emit`."""
         if not isinstance(name, str):
             message = f"emit takes a name, got {type(name).__name__}"
             raise ToolContractError(message)
@@ -494,7 +462,6 @@ class RunningCall:
         self._in_trio(self._emit, name, payload)
 
     def detach(self, text: object, details: JsonValue) -> None:
-        """Detach the call, from any thread. Implements `ctx.detach`."""
         if not isinstance(text, str):
             message = f"detach takes text, got {type(text).__name__}"
             raise ToolContractError(message)
@@ -535,7 +502,6 @@ class RunningCall:
         return self._calls.commands
 
     async def run_in_thread(self, function: Callable[[], T], *, abandonable: bool) -> T:
-        """Run a plain function in one of the threads for tools."""
         threads = self.ports.threads
         return await threads.run(self.effect.name, self._scope, function, abandonable=abandonable)
 
@@ -552,11 +518,9 @@ class RunningCall:
         return self._sandbox
 
     async def open_process(self, argv: tuple[str, ...], options: ProcessOptions) -> ToolProcess:
-        """Open a process. Implements `ctx.open_process`."""
         return await self._processes.open(self.open_sandbox, self._scope, argv, options)
 
     async def ask_user(self, question: UserQuestion) -> str | JsonObject | None:
-        """Ask the user. Implements `ctx.ask_user`."""
         pending_calls, deliver = self._calls.pending_calls, self._calls.task_group.deliver
         seconds = question.timeout_seconds
         asked = ToolAsked(
@@ -573,7 +537,6 @@ class RunningCall:
         return cast("str | JsonObject | None", thawed(answer))
 
     async def run_session(self, request: ChildRequest) -> str:
-        """Run a child session. Implements `ctx.run_session`."""
         wanted = decide_child(request)
         if self._is_over:
             raise CycleAborted(_CALL_IS_OVER)
@@ -625,11 +588,9 @@ class RunningCall:
 
     @property
     def has_sessions(self) -> bool:
-        """Whether child sessions run for it, or wait for their budget."""
         return bool(self._sessions)
 
     def close(self) -> None:
-        """Send the pending progress: the call has ended."""
         self._is_over = True
         if self._flushing is not None:
             self._flushing.cancel(reason="the call has ended")
@@ -637,10 +598,7 @@ class RunningCall:
             self._progress.flush()
 
     async def end_sessions(self) -> None:
-        """End the child sessions that tasks outside the tool's own still run, and wait until they have ended.
-
-        Cancellation: Shielded and bounded, as the end of each of them is.
-        """
+        """End the child sessions that tasks outside the tool's own still run, and wait until they have ended."""
         for scope in self._sessions:
             scope.cancel(reason="the call has ended")
         with trio.move_on_after(_END_SESSIONS_WITHIN_SECONDS, shield=True):
@@ -681,11 +639,7 @@ class RunningCall:
 
 
 class ContextOfCall(ToolContext):
-    """Context of a running call. It looks up members when the tool uses them: most tools use none.
-
-    All looked-up values are frozen, so they are the same as at the start of the call. A copy made with `attrs.evolve` has
-    all members, like a context created by hand.
-    """
+    """Context of a running call. It looks up members when the tool uses them: most tools use none."""
 
     __slots__ = ("_call",)
 
@@ -755,13 +709,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
 
 
 class ToolCallRunner:
-    """Runs the calls of one incarnation.
-
-    Attributes:
-        pending_calls: Waiting callers of the session. A tool that calls its own session would wait for itself.
-        task_group: Runs work that outlasts a step of a call, and delivers the reports of calls.
-        files: Records the files that calls write. None for a session without a store.
-    """
+    """Runs the calls of one incarnation."""
 
     __slots__ = ("_children", "_commands", "files", "pending_calls", "ports", "task_group")
 
@@ -772,7 +720,6 @@ class ToolCallRunner:
         task_group: TaskGroup,
         journal: KeptJournal | None = None,
     ) -> None:
-        """Store the collaborators of calls. Requires a Trio run."""
         self.files: FileNotes | None = None if journal is None else journal.files
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
@@ -782,13 +729,11 @@ class ToolCallRunner:
 
     @property
     def commands(self) -> BackgroundCommands:
-        """Background commands. Those of an earlier incarnation ended with it."""
         if self._commands is None:
             self._commands = BackgroundCommands()
         return self._commands
 
     def number_child(self) -> int:
-        """Return the number of the next child session requested by a tool, from 1."""
         self._children += 1
         return self._children
 
@@ -851,23 +796,16 @@ class ToolCallRunner:
         return partial(refusal_of_links, began.known, began.effect, ports.working_dir, ports.workspace.open)
 
     def grant(self, effect: SpawnChild) -> None:
-        """Hand a session to the tool that requested it, whose task runs it."""
         assert effect.wish is not None  # noqa: S101 - otherwise it answers a call
         if not self.pending_calls.answer(effect.wish.signal_id, effect):
             self.give_back(effect)
 
     def give_back(self, effect: SpawnChild) -> None:
-        """End a session that never started, because its tool stopped waiting.
-
-        Delivered before everything in the mailbox. The outcome of that tool may be there, and the next request after it must
-        find
-        the returned budget.
-        """
+        """End a session that never started, because its tool stopped waiting."""
         outcome = Error(text="[Not started: nobody waited for it any more]")
         self.task_group.deliver_first(ChildWork(effect=effect).finished(outcome, ChildUsage(), now_ms()))
 
     def _decide_start(self, effect: RunTool) -> tuple[Tool, float] | AttemptEnd:
-        """Return the tool and its time limit, or the reason why it does not run."""
         ports = self.ports
         tool = ports.tools[effect.name, effect.generation]
         # Through a guard: a tool may be a foreign object, whose properties run foreign code.

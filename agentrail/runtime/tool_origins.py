@@ -28,11 +28,7 @@ _NOT_RUN: Final = "[Not run: the tool is not there any more]"
 
 
 def tool_origin(tool: Tool) -> str | None:
-    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same.
-
-    It is the name of the tool itself, in any loaded module. Or that of its class, if the tool equals one created without
-    arguments: the arguments of a tool are not stored.
-    """
+    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same."""
     place = _place_of(tool)
     if found_at(place) is tool:
         return place
@@ -61,11 +57,7 @@ def tool_at(spec: ToolSpec) -> Tool | None:
 
 @frozen(kw_only=True)
 class GoneTool:
-    """Placeholder for a tool that no longer exists. It answers the open calls and does nothing else.
-
-    Attributes:
-        description: For inspection. Never sent to a model.
-    """
+    """Placeholder for a tool that no longer exists. It answers the open calls and does nothing else."""
 
     name: str
     description: str = "A tool that is not there any more."
@@ -104,10 +96,7 @@ def _name_of(tool: Tool, home: str) -> str | None:
 
 
 def _is_plain(tool: Any, kind: type) -> bool:
-    """Return whether a tool looks as if created without arguments: each attribute that an argument could set has its default.
-
-    No second tool is created for comparison, because its constructor may open a file.
-    """
+    """Return whether a tool's attributes have the defaults of their arguments."""
     wanted = call_guarded(lambda _: None, inspect.signature, kind)
     return wanted is not None and all(
         _is_same(_member(tool, name), _default_of(kind, parameter))
@@ -116,7 +105,6 @@ def _is_plain(tool: Any, kind: type) -> bool:
 
 
 def _default_of(kind: type, parameter: inspect.Parameter) -> Any:
-    """Return the default of an argument. For an attrs class the one it would create."""
     if parameter.default is not attrs.NOTHING:
         return parameter.default
     made: Any = attrs.fields_dict(kind)[parameter.name].default

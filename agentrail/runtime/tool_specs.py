@@ -30,20 +30,12 @@ class ToolSpecs:
     """Checked specs of tools. Cached, because checking and compiling a schema costs more than a session."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
         self._by_content: dict[_Content, ToolSpec] = {}
         self._last_box: tuple[tuple[ToolSpec, ...], Toolbox] = ((), Toolbox())
 
     def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> tuple[Toolbox, tuple[str, ...]]:
-        """Return the frozen toolbox of a new session: that of the previous session, if the tools are the same.
-
-        Also return the names in the order of the tools: read once, because a name may be computed.
-
-        A supervisor usually has one kind of session. Ten thousand of them share one box, and the list of tools is encoded
-        once
-        for all. Sessions of alternating kinds each get their own, which is equally correct.
-        """
+        """Return the frozen toolbox of a new session: that of the previous session, if the tools are the same."""
         specs = tuple([self.of(tool, listing) for tool in tools])
         known, box = self._last_box
         # Identical ones, not equal ones: `of` has compared them already.
@@ -55,12 +47,7 @@ class ToolSpecs:
         return box, tuple([spec.name for spec in specs])
 
     def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
-        """Return the spec of a tool, as it describes itself to a session.
-
-        Tools with the same spec share the checked and compiled form, even if each session creates its own, such as those that
-        a
-        function creates around a connection.
-        """
+        """Return the spec of a tool, as it describes itself to a session."""
         spec = _spec_of(tool, listing)
         # A tool without a hash, or with one that raises, is checked for each session.
         kept = call_guarded(lambda _: _NO_KEY, self._kept.get, tool)
@@ -74,7 +61,6 @@ class ToolSpecs:
         return kept
 
     def _checked(self, spec: ToolSpec) -> ToolSpec:
-        """Check a spec whose types are right, or return an identical one that was checked before."""
         content = _content_of(spec)
         known = None if content is None else self._by_content.pop(content, None)
         if known is None:
@@ -96,11 +82,7 @@ _members_of: Final[Callable[[ToolSpec], tuple[object, ...]]] = attrgetter(
 
 
 def _content_of(spec: ToolSpec) -> _Content | None:
-    """Return a key that identifies a spec, including the order of its properties. None if its values have unusual classes.
-
-    For its schema the JSON: two schemas with the same JSON are sent as the same bytes, and validate alike. It is known to be
-        JSON.
-    """
+    """Return a key that identifies a spec. None if its values have unusual classes."""
     members = _members_of(spec)
     kinds = tuple(map(type, members))  # a dictionary treats `True` as `1`, and `1` as `1.0`
     if not _EXACT.issuperset(kinds):
@@ -113,7 +95,6 @@ _NO_KEY: Final[Any] = object()
 
 
 def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
-    """Read the members of a tool. Any member may be wrong, and may raise when it is read."""
     spec = call_guarded(partial(_refuse_reading, tool), _read_all, tool)
     described: Any = spec.description
     if not callable(described):
@@ -212,7 +193,6 @@ def _check_types(spec: Any) -> None:
 
 
 def _check_traits(tool: Tool, spec: ToolSpec) -> None:
-    """Check the members that only the runner reads, and that no model receives."""
     found = {
         member: call_guarded(partial(_refuse_member, spec.name, member), _read, tool, member)
         for member in ("max_result_bytes", "threaded", "label", "execute", "reconcile")

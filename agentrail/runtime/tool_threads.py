@@ -26,11 +26,7 @@ class _Job:
 
 @frozen(kw_only=True)
 class ThreadStatistics:
-    """Threads of a supervisor.
-
-    Attributes:
-        left_behind: Tools whose calls were stopped and whose threads keep running, oldest first.
-    """
+    """Threads of a supervisor."""
 
     running: int = 0
     left_behind: tuple[str, ...] = ()
@@ -47,19 +43,12 @@ class ToolThreads:
     __slots__ = ("_jobs", "_limiter")
 
     def __init__(self) -> None:
-        """Start without threads. Requires a Trio run."""
         self._jobs: list[_Job] = []
         self._limiter = trio.CapacityLimiter(MAX_TOOL_THREADS)
 
     async def run(
         self, name: str, scope: trio.CancelScope, function: Callable[[], T], *, abandonable: bool
     ) -> T:
-        """Run a function in a thread.
-
-        Cancellation: Takes effect at once for an abandonable one. Otherwise when the function returns, or raises because it
-            called
-            `check_cancelled()`.
-        """
         job = _Job(name, scope, abandonable)
 
         def work() -> T:

@@ -41,12 +41,10 @@ class Withheld:
     __slots__ = ("_values", "known")
 
     def __init__(self) -> None:
-        """Start without secrets."""
         self.known: KnownSecrets | None = None
         self._values: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Show their number."""
         return f"Withheld({len(self._values)} values)"
 
     def learn(self, held: Mapping[str, Any]) -> None:
@@ -54,12 +52,10 @@ class Withheld:
             self._take([secret.reveal() for secret in secrets_in(held)])
 
     def learn_options(self, options: Mapping[str, Any]) -> None:
-        """Add the secrets in the options of a provider: its key, and its authorizing headers."""
         if options:
             self._take([secret.reveal() for secret in keys_in(options)])
 
     def learn_from(self, adapter: object) -> None:
-        """Add the `secrets` attribute of a provider or a sandbox. Most have none."""
         held = secrets_held_by(adapter)
         if held:
             self._take(held)
@@ -72,7 +68,6 @@ class Withheld:
         return value if self.known is None else withheld(value, self.known)
 
     def in_tools(self, tools: Toolbox) -> Toolbox:
-        """Return the tool descriptions for the model at the start of a session, without known secrets."""
         if self.known is None:
             return tools
         specs = [self.in_value(spec) for spec in tools]
@@ -112,7 +107,6 @@ def without_known(text: str) -> str:
 
 
 def without_known_in(value: V) -> V:
-    """Return a value that leaves the process without the secrets of any session in it. Same as `withheld`."""
     for known in tuple(_MADE.values()):
         value = withheld(value, known)
     return value

@@ -47,7 +47,6 @@ class UserErasure:
         sessions: Callable[[], tuple[Session, ...]],
         stop: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """Start with nothing erased."""
         self._shared = shared
         self._known, self._sessions, self._stop = known, sessions, stop
 
@@ -126,7 +125,6 @@ class UserErasure:
         return forgotten_of(erased, done, left)
 
     async def _erase_tree(self, keeping: Keeping, scope: str, root: SessionId) -> Erasure:
-        """End the live sessions of a tree, and erase it. A reader may wake it in between."""
         key = key_of(scope, root)
         why: AgentrailError | None = None
         for _ in range(_TRIES):
@@ -159,7 +157,6 @@ class UserErasure:
         return forgotten_of(Erasure(sessions=len(ended)), ended, ())
 
     async def _overwrite(self) -> bool:
-        """Overwrite erased data in the files of the store. A reader that blocks this is awaited for a few seconds."""
         keeping = self._shared.keeping
         if keeping is None:
             return True

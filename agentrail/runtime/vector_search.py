@@ -31,11 +31,7 @@ T = TypeVar("T")
 
 
 class Carry(Protocol):
-    """Runs a function on a store where it may block."""
-
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """Run it."""
-        ...
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 StartTask = Callable[..., None]
@@ -47,8 +43,6 @@ class NoMeaning(Exception):
 
 
 class VectorSource(Protocol):
-    """Source of packed vectors. See `EmbedderEdge`."""
-
     @property
     def name(self) -> str: ...
 
@@ -60,7 +54,6 @@ class VectorSource(Protocol):
 
 class Meanings:
     def __init__(self, source: VectorSource, start: StartTask) -> None:
-        """Set the embedder."""
         self.kind: str = source.kind
         self._source = source
         self._start = start
@@ -71,10 +64,6 @@ class Meanings:
         self._looked_at: dict[tuple[int, str], float] = {}
 
     async def vector_of(self, query: str) -> bytes:
-        """Return the vector of a query.
-
-        Cancellation: The embedder is no longer awaited.
-        """
         if trio.current_time() < self._rests_until:
             await trio.lowlevel.checkpoint()
             raise NoMeaning(self._why)
@@ -86,10 +75,7 @@ class Meanings:
         raise NoMeaning(message)
 
     async def vector_or_words(self, query: str, tell: Callable[[str], None] | None) -> bytes | None:
-        """Return the vector of a query. None to search by words only, with the reason reported.
-
-        Cancellation: Same as `vector_of`.
-        """
+        """Return the vector of a query. None to search by words only, with the reason reported."""
         try:
             return await self.vector_of(query)
         except NoMeaning as error:
@@ -98,7 +84,6 @@ class Meanings:
             return None
 
     def look_after(self, keeper: VectorKeeper, tenant: str, carry: Carry, *, is_new: bool) -> None:
-        """Compute missing vectors in the background: at once after a new text, otherwise at intervals."""
         key, now = (id(keeper), tenant), trio.current_time()
         if key in self._at_work:
             self._at_work[key] = self._at_work[key] or is_new
@@ -108,10 +93,7 @@ class Meanings:
             self._start(self._fill, keeper, tenant, carry)
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        """Compute all missing vectors, and wait for them. Same arguments as `look_after`.
-
-        Cancellation: Same as for `NoMeaning`.
-        """
+        """Compute all missing vectors, and wait for them. Same arguments as `look_after`."""
         count = 0
         while made := await self._fill_some(keeper, tenant, carry):
             count += made
