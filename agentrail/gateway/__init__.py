@@ -35,7 +35,6 @@ __all__ = ["Authenticate", "ServedHost", "TokenEntry", "Tokens", "create_app", "
 
 
 def __getattr__(name: str) -> object:
-    """Import a name on first use and cache it."""
     home = _HOMES.get(name)
     if home is None:
         message = f"module 'agentrail.gateway' has no attribute {name!r}"
@@ -46,5 +45,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the lazily imported names too."""
     return sorted({*globals(), *__all__})

@@ -191,7 +191,6 @@ class ServedHost:
             await host.end_requests()
 
     async def _end_streams(self, hubs: Hubs, *, within_seconds: float) -> None:
-        """End all streams and sockets, each with a final event."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(hubs.close, "shutdown", within_seconds=within_seconds))
             nursery.start_soon(partial(self.sockets.close, within_seconds=within_seconds))

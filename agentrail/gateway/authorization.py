@@ -139,7 +139,6 @@ class AccessRules:
         allowed_hosts: Allowed values of `Host`, with a port or for any port; never a wildcard.
         allowed_origins: Allowed values of `Origin`, such as `https://app.example`. None: the server's own
             origin, with the `Host` under which it was called.
-        needs_token: Whether calls need a token. Otherwise only this machine may call.
     """
 
     allowed_hosts: tuple[str, ...] = field(default=LOOPBACK_NAMES, converter=_lowered)
@@ -374,7 +373,6 @@ def require_user(principal: Principal) -> ErrorAnswer | None:
 
 
 def require_scope(principal: Principal, scope: str, also: str | None = None) -> ErrorAnswer | None:
-    """Refuse a call whose token lacks the scope."""
     if scope in principal.scopes or (also is not None and also in principal.scopes):
         return None
     wanted = repr(scope) if also is None else f"{scope!r} or {also!r}"
@@ -405,14 +403,12 @@ class FailedAuthentications:
     """
 
     def __init__(self, *, limit: int = 10, within_seconds: float = 60.0, max_addresses: int = 10_000) -> None:
-        """Create an empty record."""
         self._limit = limit
         self._within = within_seconds
         self._max_addresses = max_addresses
         self._failed: dict[str, tuple[float, ...]] = {}  # in the order of the last failure
 
     def __len__(self) -> int:
-        """Return the number of stored addresses."""
         return len(self._failed)
 
     def wait_of(self, peer: str, now: float) -> float:
@@ -444,7 +440,6 @@ class FailedAuthentications:
 
 
 def too_many_failures(wait_seconds: float) -> ErrorAnswer:
-    """Return the response that tells an address how long to wait."""
     return ErrorAnswer(
         status=429,
         code="too_many_requests",
@@ -526,10 +521,6 @@ class CallerCheck:
         self._auth = asked
 
     async def admit(self, head: CallHead) -> Principal | ErrorAnswer:
-        """Return the caller of a call, or the response that refuses it.
-
-        Cancellation: Passed on to `auth`. No failure is counted.
-        """
         refused = self.rules.judge(head)
         if refused is not None:
             return refused
@@ -540,8 +531,6 @@ class CallerCheck:
         """Check the caller of an open socket or stream again, like a new call with its head.
 
         A token that is no longer valid does not count as a failure of its address, because it was valid before.
-
-        Cancellation: Passed on to `auth`.
         """
         if self._auth is None:
             return principal
@@ -565,10 +554,6 @@ class CallerCheck:
         return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None
 
     async def follow_tokens(self, changed: Callable[[], object]) -> None:
-        """Follow changes of the token file while the server runs.
-
-        Cancellation: Same as for `follow_token_file`.
-        """
         if isinstance(self._auth, Tokens):
             await follow_token_file(self._auth, changed)
 
@@ -631,15 +616,7 @@ def caller_of(scope: MutableMapping[str, Any]) -> Principal | None:
 
 @frozen
 class AccessGuard:
-    """ASGI middleware that lets admitted calls through.
-
-    Attributes:
-        app: Application for admitted calls.
-        check: The access control.
-        methods_of: Returns the methods of a path, for preflights; none for an unknown path.
-        is_public: Returns whether a path needs no token, such as a console file. Host and origin are checked
-            all the same.
-    """
+    """ASGI middleware that lets admitted calls through."""
 
     app: AsgiApp
     check: CallerCheck
@@ -647,10 +624,7 @@ class AccessGuard:
     is_public: Callable[[str], bool]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        """Check a call and pass it on or refuse it. An ASGI application.
-
-        Cancellation: Passed on.
-        """
+        """Check a call and pass it on or refuse it. An ASGI application."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -683,7 +657,6 @@ class AccessGuard:
 
 
 def path_of(scope: MutableMapping[str, Any]) -> str:
-    """Return the path of a call relative to the mount point of the application."""
     path, root = scope["path"], scope.get("root_path", "")
     below = path.removeprefix(root)
     return str(below if below.startswith("/") else path)

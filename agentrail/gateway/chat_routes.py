@@ -120,7 +120,6 @@ def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]
 
 
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
-    """Return the response to a `chat` from its request record."""
     match record.outcome:
         case "completed":
             told = ChatReply(
@@ -181,7 +180,6 @@ _ANSWER_LATER: Final = (
 
 
 async def answer_chat(call: RouteCall) -> Result:
-    """Submit a message and respond with the result of its cycle."""
     submitted = await submit(call, "chat", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -222,7 +220,6 @@ async def answer_stream(call: RouteCall) -> Result:
 
 
 async def answer_prompt(call: RouteCall) -> Result:
-    """Submit a message and respond as soon as its session has accepted it."""
     session_id = call.params["session_id"]
     check_same_session(call.body, session_id)
     submitted = await submit(call, "prompt", session_id)

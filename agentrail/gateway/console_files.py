@@ -57,7 +57,6 @@ LOOKED_AT: Final = 200
 
 
 async def _info(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Describe the server to a console."""
     host, principal, gateway = call.host, call.principal, call.gateway
     profiles = [*host.options.checked_profiles.by_id.values()]
     expires_at = gateway.callers.expires_at(call.head)
@@ -170,13 +169,7 @@ _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 @frozen
 class ConsoleFile:
-    """A console file to serve.
-
-    Attributes:
-        content: The whole file.
-        content_type: Its type.
-        etag: Changes with the content.
-    """
+    """A console file to serve."""
 
     content: bytes
     content_type: str

@@ -48,7 +48,6 @@ class AnswerRow:
     """Response of one error code.
 
     Attributes:
-        status: HTTP status.
         code: Code to send instead, or None.
         says: Text to send instead of the exception's own, or None.
         hint: Remedy, or None if the message has it.
@@ -251,12 +250,7 @@ class ErrorAnswer:
     """Response to a failed call.
 
     Attributes:
-        status: HTTP status.
-        code: Stable, for programs.
-        message: The expected and the given value.
         hint: Remedy, or None if the message has it.
-        headers: Such as `retry-after`.
-        more: Additional fields of the error, specific to its code.
     """
 
     status: int
@@ -272,7 +266,6 @@ class ErrorAnswer:
         return self.code == "internal"
 
     def encode(self) -> bytes:
-        """Encode the body: `{"error": {"code", "message", "hint", …}}`."""
         told: Mapping[str, object] = {
             "code": self.code,
             "message": mended_text(self.message[:MAX_MESSAGE_CHARACTERS]),
@@ -282,14 +275,9 @@ class ErrorAnswer:
 
 
 class CallRefused(Exception):
-    """Raised by a route to send an error response. Caught at the gateway's edge, never seen by callers of the library.
-
-    Attributes:
-        answer: The response.
-    """
+    """Raised by a route to send an error response. Caught at the gateway's edge, never seen by callers of the library."""
 
     def __init__(self, answer: ErrorAnswer) -> None:
-        """Store the response."""
         super().__init__(f"{answer.status} {answer.code}: {answer.message}")
         self.answer = answer
 
@@ -305,7 +293,6 @@ def error_answer(
     headers: Mapping[str, str] = MappingProxyType({}),
     more: JsonObject = EMPTY,
 ) -> ErrorAnswer:
-    """Return the response for a code."""
     row = ERROR_ANSWERS[code]
     wait = {} if row.retry_after_seconds is None else {"retry-after": f"{row.retry_after_seconds}"}
     return ErrorAnswer(
@@ -324,7 +311,6 @@ def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObjec
 
 
 def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer:
-    """Return the response to a call that ended with an exception."""
     match error:
         case CallRefused(answer=answer):
             made = answer
@@ -356,7 +342,6 @@ def _known_code(kind: type[AgentrailError]) -> str:
 
 
 def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
-    """Return the response chosen by a plugin: its status, code and text."""
     return ErrorAnswer(status=error.status, code=error.code, message=str(error), headers=error.headers)
 
 

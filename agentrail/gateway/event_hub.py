@@ -56,9 +56,6 @@ class HubStatistics:
     """Current load of the hubs of a process.
 
     Attributes:
-        hubs: Sessions with readers.
-        readers: Open streams.
-        frames: Frames stored for them.
         frame_bytes: Size of these frames in bytes.
     """
 
@@ -72,17 +69,10 @@ class Hub:
     """State shared by the readers of one session: a subscription and its frames.
 
     Attributes:
-        session: The session.
-        ring: Frames that some readers have not read.
-        waiting: Waiting readers, in order of arrival.
-        readers: All readers.
-        users: Number of current and joining readers.
         ended: How the session's streams end, or None while it lives.
-        scope: Cancelled when the last reader leaves.
     """
 
     def __init__(self, session: Session, ring: FrameRing) -> None:
-        """Create the hub. `run` subscribes."""
         self.session = session
         self.ring = ring
         self.waiting: dict[StreamReader, None] = {}
@@ -101,7 +91,6 @@ class Hub:
 
     @property
     def session_id(self) -> SessionId:
-        """Id of the session."""
         return self.session.session_id
 
     async def run(self) -> None:
@@ -266,7 +255,6 @@ class Hubs:
     def __init__(
         self, nursery: trio.Nursery, *, heartbeat_seconds: float, make_ring: Callable[[], FrameRing]
     ) -> None:
-        """Create it without streams."""
         self._nursery = nursery
         self._heartbeat = heartbeat_seconds
         self._make_ring = make_ring
@@ -279,7 +267,6 @@ class Hubs:
         self._aged_at = 0.0
 
     def statistics(self) -> HubStatistics:
-        """Return the current load."""
         rings = [hub.ring for hub in self._hubs.values()]
         return HubStatistics(
             hubs=len(rings),
@@ -292,10 +279,6 @@ class Hubs:
     async def open_reader(
         self, session: Session, *, after: int | None = None, on_cut: Callable[[], object] | None = None
     ) -> AsyncIterator[StreamReader]:
-        """Open a stream of a session.
-
-        Cancellation: At once.
-        """
         hub, reader = await self._join(session, after)
         reader.on_cut = on_cut
         try:
@@ -426,7 +409,6 @@ async def open_hubs(
     max_frames: int = MAX_RING_FRAMES,
     max_frame_bytes: int = MAX_RING_BYTES,
 ) -> AsyncIterator[Hubs]:
-    """Open the hubs for the duration of the block."""
     async with trio.open_nursery() as nursery:
         make_ring = partial(FrameRing, max_frames=max_frames, max_bytes=max_frame_bytes)
         hubs = Hubs(nursery, heartbeat_seconds=heartbeat_seconds, make_ring=make_ring)

@@ -30,7 +30,6 @@ _WHOLE_ELSEWHERE: Final[Mapping[str, str]] = {"agent_end": "messages"}
 
 
 def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = False) -> bytes:
-    """Encode a page: `{events, first, last, more, kept_from}`."""
     shown: list[bytes] = []
     size = 0
     order: Sequence[Event] = page.events if is_forth else page.events[::-1]

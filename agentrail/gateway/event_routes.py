@@ -98,7 +98,6 @@ async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
 
 
 async def answer_call_details(call: RouteCall) -> WholeAnswer:
-    """Return the details of one call."""
     query = call.query
     start = whole_number("result_from", query.get("result_from"), 0, most=MAX_CURSOR)
     end = whole_number("result_to", query.get("result_to"), 0, most=MAX_CURSOR)
@@ -114,13 +113,11 @@ async def answer_call_details(call: RouteCall) -> WholeAnswer:
 
 
 async def answer_context(call: RouteCall) -> WholeAnswer:
-    """Return the parts of the next model request."""
     made = await calls.read_context(call.host, call.principal, call.params["session_id"])
     return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
 
 
 async def answer_spans(call: RouteCall) -> WholeAnswer:
-    """Return the timeline of a session."""
     cycle = call.query.get("cycle")
     made = await calls.inspect_spans(
         call.host,
@@ -147,7 +144,6 @@ async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the h
 
 
 async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Report that the process is alive."""
     return answer_json(HealthReply(status="ok"))
 
 

@@ -26,17 +26,11 @@ class RingFrame(NamedTuple):
 
 
 class FrameRing:
-    """Frames by position, of which the last ones are kept.
-
-    Attributes:
-        first: Position of the oldest kept frame.
-        end: Position of the next frame.
-    """
+    """Frames by position, of which the last ones are kept."""
 
     __slots__ = ("_capacity", "_frames", "_max_bytes", "_size", "end", "first")
 
     def __init__(self, *, max_frames: int = MAX_RING_FRAMES, max_bytes: int = MAX_RING_BYTES) -> None:
-        """Create an empty ring."""
         self._capacity = max_frames
         self._max_bytes = max_bytes
         # Grows up to its capacity. The frame of position p is at index p modulo the capacity.
@@ -64,7 +58,6 @@ class FrameRing:
             self.drop_before(self.first + 1)
 
     def at(self, position: int) -> RingFrame:
-        """Return the frame of a kept position."""
         frame = self._frames[position % self._capacity]
         assert frame is not None  # noqa: S101 - it is kept
         return frame
@@ -87,14 +80,12 @@ class FrameMemory:
     __slots__ = ("_old", "_size", "_young")
 
     def __init__(self) -> None:
-        """Create an empty cache."""
         # The event is kept with its frame: otherwise a new event at the same address would have its identity.
         self._young: dict[int, tuple[Event, bytes]] = {}
         self._old: dict[int, tuple[Event, bytes]] = {}
         self._size = 0
 
     def __len__(self) -> int:
-        """Return the number of cached frames."""
         return len(self._young) + len(self._old)
 
     def find(self, event: Event) -> bytes | None:
@@ -103,7 +94,6 @@ class FrameMemory:
         return None if found is None else found[1]
 
     def keep(self, event: Event, frame: bytes) -> None:
-        """Cache a frame."""
         if len(self._young) >= MAX_RING_FRAMES or self._size >= MAX_RING_BYTES:
             self.age()
         self._young[id(event)] = (event, frame)

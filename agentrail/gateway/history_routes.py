@@ -24,7 +24,6 @@ MAX_RECORDS_OF_A_PAGE: Final = 1_000
 
 
 async def _trace(call: RouteCall) -> WholeAnswer:
-    """Return a page of a journal, or its matching records."""
     query = call.query
     made = await calls.inspect_trace(
         call.host,
@@ -54,7 +53,6 @@ async def _state(call: RouteCall) -> WholeAnswer:
 
 
 async def _explain(call: RouteCall) -> WholeAnswer:
-    """Return the reasons for a session's decision."""
     number = _needed_number("at", call.query.get("at"))
     made = await calls.inspect_explanation(call.host, call.principal, call.params["session_id"], number)
     return answer_of_call(made)

@@ -55,14 +55,12 @@ class CommandMemory:
     """Outcomes of recent named commands, and the running ones."""
 
     def __init__(self) -> None:
-        """Create an empty memory."""
         self._named: OrderedDict[_Key, _Named] = OrderedDict()
         self._of_each: dict[SessionOwner, OrderedDict[_Key, None]] = {}
         self._at_work: dict[SessionOwner, int] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
-        """Return the number of stored and running commands."""
         return len(self._named)
 
     @property

@@ -104,7 +104,6 @@ _FRAME_ID: Final[dict[str, Any]] = {
 
 
 def ref(name: str) -> dict[str, str]:
-    """Return a reference to a schema of the document."""
     return {"$ref": f"{SCHEMA_REFS}{name}"}
 
 
@@ -133,7 +132,6 @@ def add_frames(
     commands: Mapping[str, SocketCommand],
     parameter_of: Callable[[SocketCommand, str], dict[str, Any]],
 ) -> None:
-    """Add the schemas of all frames."""
     schemas["StreamFrame"] = stream_frame()
     for name, kind in OF_CLIENT.items():
         _put_type(schemas[kind.__name__], name)
@@ -233,7 +231,6 @@ def _struct_tag(kind: type[msgspec.Struct]) -> str:
 def replies_of_commands(
     commands: Mapping[str, SocketCommand], schema_of: Callable[[SocketCommand], Iterable[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """Return the schema of each command's reply on success."""
     told: dict[str, Any] = {}
     for name, command in commands.items():
         schemas = list(schema_of(command))
@@ -567,7 +564,6 @@ def _parameters(route: CallRoute) -> Iterable[dict[str, Any]]:
 
 
 def parameter_of(route: CallRoute, name: str) -> dict[str, Any]:
-    """Return the schema of a path or query parameter of a route."""
     if name == "limit":
         most = _LIMITS.get(route.path.rpartition("/")[2], MAX_RECORDS_OF_A_PAGE)  # of a journal over a socket
         return {"type": "integer", "minimum": 1, "maximum": most}

@@ -197,7 +197,6 @@ class Gateway:
     is_demo: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Create empty counters."""
         self.open_calls = CallWatch(self.callers)
         self.allowances = Allowances(self.limits)
         self.places = OpenCounts(self.limits.max_streams_per_principal, self.limits.max_streams)
@@ -274,7 +273,6 @@ class RouteCall:
 
     @property
     def host(self) -> Host:
-        """The open host."""
         return self.gateway.opened()[0]
 
     async def write(self, message: dict[str, Any]) -> None:
@@ -382,7 +380,6 @@ class CallRoute:
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the ASGI message that starts a response."""
     pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": pairs}
 
@@ -407,7 +404,6 @@ class PathEndpoint:
     """All methods of one URL path, as an ASGI app."""
 
     def __init__(self, gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream) -> None:
-        """Create the app from the routes of one path, one per method."""
         self._gateway = gateway
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
@@ -479,7 +475,6 @@ class PathEndpoint:
             return await self._run(call, route)
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
-        """Validate path, query and body, and determine the user."""
         if call.has_encoded_slash:  # the router has split the id at this slash
             refuse_call("id_invalid", "an id in the path is no id: it has a slash")
         for name, value in call.params.items():
@@ -549,7 +544,6 @@ class PathEndpoint:
                 return result
 
     def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
-        """Return the response to a refused or failed call."""
         call.request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=call.request_id)
         if answer.is_ours:
@@ -587,7 +581,6 @@ class UnknownPath(PathEndpoint):
     """Responds to every unknown path. Without a token, unknown and known paths look the same."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Create the app without routes."""
         super().__init__(gateway, (), write_stream=_write_none)
 
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
@@ -628,7 +621,6 @@ def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
 
 
 def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:
-    """Return the remaining allowance as headers of the IETF draft on RateLimit headers."""
     return {
         "ratelimit-policy": f'"{charge}";q={count};w={math.ceil(window_seconds)}',
         "ratelimit": f'"{charge}";r={draw.left};t={draw.full_in_seconds}',
@@ -653,7 +645,6 @@ def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
 def starlette_routes(
     gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream, *, base_path: str = ""
 ) -> list[Route]:
-    """Return one Starlette route per path, in the order of first occurrence."""
     by_path: dict[str, list[CallRoute]] = {}
     for route in routes:
         by_path.setdefault(route.path, []).append(route)

@@ -95,7 +95,6 @@ def _end_of_text(text: bytes, at: int) -> int:
 
 
 def read_apart(text: bytes, long: Sequence[LongText]) -> PlainJson:
-    """Parse a document whose long strings are parsed separately, piece by piece."""
     left: list[bytes] = []
     at = 0
     for number, start, end in long:
@@ -142,12 +141,10 @@ MAX_SEARCH_CHARACTERS: Final = 200
 
 
 def refuse_field(name: str, what: str) -> NoReturn:
-    """Refuse a field, or a query parameter."""
     refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
 
 
 def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
-    """Refuse unknown names, with the closest known one."""
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return
@@ -170,7 +167,6 @@ def check_id(name: str, value: str, *, of_session: bool = False) -> str:
 
 
 def check_same_session(body: ChatBody, session_id: str) -> None:
-    """Refuse a body that names another session than the path."""
     if body.session_id not in (None, session_id):
         refuse_field("session_id", "is not the session in the path: leave it out")
 
@@ -185,7 +181,6 @@ def named_by_client(body_id: str | None, header: str | None) -> str | None:
 
 
 def check_filter(wanted: RowFilter, before: str = "") -> None:
-    """Refuse an invalid row filter."""
     if wanted.q is not None and len(wanted.q) > MAX_SEARCH_CHARACTERS:
         refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
     if wanted.agent_id is not None:
@@ -236,7 +231,6 @@ def yes_or_no(name: str, text: str | None) -> bool:
 
 
 def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
-    """Refuse a query with unknown or repeated names, or a token."""
     names = list(given)
     if any(name.lower() in ("token", "access_token") for name in names):
         refuse_call("token_in_url", "a token in a URL is refused")
@@ -307,7 +301,6 @@ class BodyBytes:
             self._check(int(announced))
 
     def add(self, piece: bytes) -> None:
-        """Add a received piece."""
         self._check(len(self._held) + len(piece))
         self._held += piece
 
@@ -352,7 +345,6 @@ def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
 
 
 def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int) -> B:
-    """Convert a parsed object to a body."""
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if issubclass(kind, ChatBody) and isinstance(files, list):
@@ -377,7 +369,6 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
-    """Parse a JSON object, with limits on its depth and size."""
     long = _check_shape(text, limits)
     try:
         plain = read_apart(text, long) if long else read_json(text)
@@ -601,7 +592,6 @@ class BodyReader:
         slow_start_seconds: float = SLOW_START_SECONDS,
         slowest_bytes_per_second: int = SLOWEST_BYTES_PER_SECOND,
     ) -> None:
-        """Create a reader."""
         self._max_bytes_at_once = max_bytes_at_once
         self._slow_start_seconds = slow_start_seconds
         self._slowest = slowest_bytes_per_second
@@ -610,7 +600,6 @@ class BodyReader:
 
     @property
     def held_bytes(self) -> int:
-        """Size of the received parts of all bodies being read."""
         return self._held_bytes
 
     async def read(
@@ -621,10 +610,6 @@ class BodyReader:
         *,
         caller: Hashable = None,
     ) -> bytes:
-        """Read a body to its end.
-
-        Cancellation: The received part is discarded.
-        """
         body = BodyBytes(max_bytes, announced=headers.get("content-length"))
         came = 0
         try:

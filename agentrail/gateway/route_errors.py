@@ -88,7 +88,6 @@ def refusals_of(route: CallRoute) -> dict[int, tuple[str, ...]]:
 
 
 def statuses_of(codes: str) -> dict[int, tuple[str, ...]]:
-    """Group codes of `ERROR_ANSWERS` by status, as reported to callers."""
     found: dict[int, set[str]] = {}
     for code in codes.split():
         row = ERROR_ANSWERS[code]

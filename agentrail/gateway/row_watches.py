@@ -35,18 +35,7 @@ def _itself(feed: Any) -> RowSource:
 
 @frozen(kw_only=True)
 class WatchKind:
-    """A kind of rows that can be watched.
-
-    Attributes:
-        name: Value of `what` in the frame.
-        open_feed: Creates its feed for a tenant. Called for the first watcher, and run until the last one has
-            left.
-        feed: Name of the feed. Several kinds can share one.
-        source: Returns the rows of a feed. Omit it if the feed itself is the source.
-        scope: Required scope of the token. With `use`, callers see only their own rows, with `inspect` also
-            those of the tenant.
-        also: Another sufficient scope, which also shows the rows of the tenant.
-    """
+    """A kind of rows that can be watched."""
 
     name: str
     open_feed: Callable[[Host, str], RowFeed]
@@ -128,7 +117,6 @@ class Watches:
     def __init__(
         self, host: Host, nursery: trio.Nursery, *, kinds: Mapping[str, WatchKind], has_inspector: bool
     ) -> None:
-        """Create it without watchers."""
         self._host = host
         self._nursery = nursery
         self._kinds = {name: kind for name, kind in kinds.items() if has_inspector or kind.scope != "inspect"}
@@ -137,11 +125,9 @@ class Watches:
 
     @property
     def open_feeds(self) -> int:
-        """Number of followed feeds."""
         return len(self._followed)
 
     def kind_of(self, what: str, principal: Principal) -> WatchKind:
-        """Return the kind of a watch, or refuse it."""
         kind = self._kinds.get(what)
         if kind is None:
             refuse_field("what", f"is {what!r:.40}: expected one of {', '.join(self._kinds)}")
@@ -228,15 +214,9 @@ class Watches:
 
 
 class _Look:
-    """Progress of one watcher in a source.
-
-    Attributes:
-        window: Rows that the watcher has.
-        version: Version of the last examined change.
-    """
+    """Progress of one watcher in a source."""
 
     def __init__(self, source: RowSource, wanted: RowFilter, *, user_id: str | None) -> None:
-        """Create it before the first row."""
         self._source = source
         self._wanted = wanted
         self._user_id = user_id
@@ -244,7 +224,6 @@ class _Look:
         self.version = 0
 
     async def at_all(self) -> None:
-        """Examine all rows."""
         await self._source.settle()
         self.version = self._source.log.version
         self.window.begin_anew()
@@ -288,7 +267,6 @@ class _Look:
 async def open_watches(
     host: Host, *, has_inspector: bool = True, kinds: Mapping[str, WatchKind] = WATCH_KINDS
 ) -> AsyncIterator[Watches]:
-    """Open the watches for the duration of the block."""
     async with trio.open_nursery() as nursery:
         yield Watches(host, nursery, kinds=kinds, has_inspector=has_inspector)
         nursery.cancel_scope.cancel(reason="nothing is watched any more")

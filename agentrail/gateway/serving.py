@@ -406,13 +406,7 @@ async def serve_app(  # noqa: PLR0913 - the application, its address and its end
 
 @define(eq=False)
 class _Lifespan:
-    """The ASGI lifespan of an application, in its own task.
-
-    Attributes:
-        state: State that the application passes to each call.
-        is_begun: Set when calls may start, or when `failure` is set.
-        failure: The exception that it raised.
-    """
+    """The ASGI lifespan of an application, in its own task."""
 
     app: AsgiApp
     state: dict[str, Any] = field(factory=dict)
@@ -558,7 +552,6 @@ class _Connection(TCPServer):
         self._limits = limits
 
     async def run(self) -> None:
-        """Serve the connection to its end."""
         try:
             is_tls = await self._shake_hands()
             if is_tls is None:
@@ -608,7 +601,6 @@ class _Connection(TCPServer):
         return True
 
     async def protocol_send(self, event: Event) -> None:
-        """Write data, or handle another event of the protocol."""
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return
@@ -654,7 +646,7 @@ class _HypercornLog:
         pass
 
     async def access(self, *_: object) -> None:
-        """Write nothing: paths and query strings are the clients' data."""
+        pass
 
     async def exception(self, message: str, *_: object, **__: object) -> None:
         """Log an exception that left the application. Applications answer their own errors, so this is a bug."""

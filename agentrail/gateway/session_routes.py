@@ -140,7 +140,6 @@ _PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def answer_of_call(made: CallAnswer, **headers: str) -> WholeAnswer:
-    """Return the result of a call as a response."""
     return WholeAnswer(status=made.status, body=made.body, headers={**made.headers, **headers})
 
 
@@ -166,30 +165,25 @@ def answer_of_file(made: FileAnswer) -> WholeAnswer:
 
 
 async def _create(call: RouteCall) -> WholeAnswer:
-    """Create a session."""
     made = await calls.create_session(call.host, call.principal, call.body)
     return answer_of_call(made, location=quote(f"{call.head.path}/{made.headers['x-session-id']}"))
 
 
 async def _list_own(call: RouteCall) -> WholeAnswer:
-    """List sessions."""
     return answer_of_call(await calls.list_own_sessions(call.host, call.principal, _asked_sessions(call)))
 
 
 async def _show(call: RouteCall) -> WholeAnswer:
-    """Return a session."""
     return answer_of_call(await calls.read_snapshot(call.host, call.principal, _session(call)))
 
 
 async def _delete(call: RouteCall) -> WholeAnswer:
-    """End a session."""
     purge = yes_or_no("purge", call.query.get("purge"))
     made = await calls.delete_session(call.host, call.principal, _session(call), purge=purge)
     return answer_of_call(made)
 
 
 async def _messages(call: RouteCall) -> WholeAnswer:
-    """Return a page of a conversation."""
     made = await calls.read_messages(
         call.host,
         call.principal,
@@ -201,21 +195,18 @@ async def _messages(call: RouteCall) -> WholeAnswer:
 
 
 async def _model(call: RouteCall) -> WholeAnswer:
-    """Switch the model for the next requests."""
     return answer_of_call(
         await calls.switch_session_model(call.host, call.principal, _session(call), call.body)
     )
 
 
 async def _fork(call: RouteCall) -> WholeAnswer:
-    """Fork a session."""
     made = await calls.fork_session(call.host, call.principal, _session(call), call.body)
     above = call.head.path.removesuffix(f"/{_session(call)}/fork")
     return answer_of_call(made, location=quote(f"{above}/{made.headers['x-session-id']}"))
 
 
 async def _rewind(call: RouteCall) -> WholeAnswer:
-    """Rewind a session."""
     return answer_of_call(await calls.rewind_session(call.host, call.principal, _session(call), call.body))
 
 
@@ -225,7 +216,6 @@ async def _resume(call: RouteCall) -> WholeAnswer:
 
 
 async def _forget_user(call: RouteCall) -> WholeAnswer:
-    """Erase a user's data."""
     named = name_user(call.principal, user_id=call.params["user_id"])
     if isinstance(named, ErrorAnswer):
         raise CallRefused(named)
@@ -236,14 +226,12 @@ async def _forget_user(call: RouteCall) -> WholeAnswer:
 
 
 async def _abort(call: RouteCall) -> WholeAnswer:
-    """Stop running work."""
     wait = yes_or_no("wait", call.query.get("wait"))
     made = await calls.abort_session(call.host, call.principal, _session(call), call.body, wait=wait)
     return answer_of_call(made)
 
 
 async def _approve(call: RouteCall) -> WholeAnswer:
-    """Approve a call."""
     return answer_of_call(await calls.accept_approval(call.host, call.principal, _session(call), call.body))
 
 
@@ -254,14 +242,12 @@ async def _approval(call: RouteCall) -> WholeAnswer:
 
 
 async def _respond(call: RouteCall) -> WholeAnswer:
-    """Answer a question."""
     return answer_of_call(
         await calls.respond_to_question(call.host, call.principal, _session(call), call.body)
     )
 
 
 async def _request(call: RouteCall) -> WholeAnswer:
-    """Return the status of a request."""
     wait = whole_number("wait", call.query.get("wait"), 0, most=MAX_WAIT_SECONDS)
     made = await calls.read_request(
         call.host, call.principal, _session(call), call.params["request_id"], wait=wait
@@ -270,7 +256,6 @@ async def _request(call: RouteCall) -> WholeAnswer:
 
 
 async def _cancel(call: RouteCall) -> WholeAnswer:
-    """Cancel a request."""
     made = await calls.cancel_request(
         call.host, call.principal, _session(call), call.params["request_id"], call.body
     )
@@ -281,7 +266,6 @@ async def _cancel(call: RouteCall) -> WholeAnswer:
 
 
 async def _files(call: RouteCall) -> WholeAnswer:
-    """List a directory."""
     made = await calls.list_workspace(
         call.host,
         call.principal,
@@ -294,7 +278,6 @@ async def _files(call: RouteCall) -> WholeAnswer:
 
 
 async def _file(call: RouteCall) -> WholeAnswer:
-    """Send a file as a download."""
     made = await calls.read_workspace_file(call.host, call.principal, _session(call), call.params["path"])
     return answer_of_file(made)
 
@@ -303,12 +286,10 @@ async def _file(call: RouteCall) -> WholeAnswer:
 
 
 async def _all_sessions(call: RouteCall) -> WholeAnswer:
-    """List the sessions of the tenant."""
     return answer_of_call(await calls.inspect_sessions(call.host, call.principal, _asked_sessions(call)))
 
 
 async def _tree(call: RouteCall) -> WholeAnswer:
-    """Return the supervision tree."""
     query = call.query
     after = whole_number("after", query["after"], 0, most=MAX_CURSOR) if "after" in query else None
     limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_SESSIONS_OF_A_TREE)
@@ -316,7 +297,6 @@ async def _tree(call: RouteCall) -> WholeAnswer:
 
 
 async def _cost(call: RouteCall) -> WholeAnswer:
-    """Return usage and cost."""
     made = await calls.inspect_cost(
         call.host,
         call.principal,
@@ -329,12 +309,10 @@ async def _cost(call: RouteCall) -> WholeAnswer:
 
 
 async def _plugins(call: RouteCall) -> WholeAnswer:
-    """Return the host plugins."""
     return answer_of_call(await calls.inspect_plugins(call.host, call.principal))
 
 
 async def _all_messages(call: RouteCall) -> WholeAnswer:
-    """Return a page of a conversation of the tenant."""
     made = await calls.inspect_messages(
         call.host,
         call.principal,
@@ -427,7 +405,6 @@ async def _asked_session(call: RouteCall, *, only_root: bool = False) -> Session
 
 
 async def _prompt(call: RouteCall) -> Result:
-    """Accept a message of text or content blocks."""
     body: PromptCommandBody = call.body
     if body.content is not None and (body.message or body.attachments or body.when_busy == "steer"):
         refuse_field("content", "stands for all of the message: leave message, attachments and 'steer' out")
@@ -458,7 +435,6 @@ async def _abort_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _answer(call: RouteCall) -> WholeAnswer:
-    """Accept the result of a call that the client ran."""
     body: AnswerBody = call.body
     session = await _asked_session(call)
     outcome: Ok | Error
@@ -476,7 +452,6 @@ async def _answer(call: RouteCall) -> WholeAnswer:
 
 
 async def _fork_exactly(call: RouteCall) -> WholeAnswer:
-    """Fork a session."""
     body: ForkCommandBody = call.body
     session_id = call.params["session_id"]
     place = await record_to_fork(call.host, call.principal, session_id, at=body.at, event=body.event)
@@ -496,7 +471,6 @@ async def _rewind_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _journal(call: RouteCall) -> WholeAnswer:
-    """Read a page of the journal."""
     after = whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
     limit = whole_number(
         "limit", call.query.get("limit"), MAX_RECORDS_OF_A_COMMAND, least=1, most=MAX_RECORDS_OF_A_COMMAND
@@ -514,7 +488,6 @@ async def _turns(call: RouteCall) -> WholeAnswer:
 
 
 async def _state_at(call: RouteCall) -> WholeAnswer:
-    """Return a past state of the session."""
     body: StateAtBody = call.body
     session = await call.host.session_to_read(call.params["session_id"], call.principal)
     past = await session.state_at(body.number)
@@ -570,17 +543,7 @@ SESSION_ROUTES: Final = (
 
 @frozen
 class Offer:
-    """A command that sockets offer: a call of a session, or a route with more work.
-
-    Attributes:
-        call: Row of the call, or name of the command.
-        route: Its implementation: a route, or method and path of an HTTP route.
-        is_ordered: Whether it waits for earlier commands of its session. Queries, stops and user decisions do
-            not.
-        is_read: Whether it changes nothing, so that a repetition runs again.
-        is_named: Whether it runs once per `client_id` although its route has that field too. There the field
-            belongs to the command's message, and `/fork` has none.
-    """
+    """A command that sockets offer: a call of a session, or a route with more work."""
 
     call: Operation[Any] | str
     route: CallRoute | tuple[str, str]
@@ -645,7 +608,6 @@ OFFERS: Final = (
 
 
 async def _list_commands(call: RouteCall) -> WholeAnswer:
-    """List the slash commands."""
     session_id = call.query.get("session_id")
     if session_id is not None:
         check_id("session_id", session_id, of_session=True)
@@ -653,7 +615,6 @@ async def _list_commands(call: RouteCall) -> WholeAnswer:
 
 
 async def _run_command(call: RouteCall) -> WholeAnswer:
-    """Run a slash command."""
     client_id = named_by_client(call.body.client_id, call.head.headers.get("idempotency-key"))
     body = replace(call.body, client_id=client_id)
     made = await calls.run_slash_command(call.host, call.principal, call.params["name"], body, via=call.via)

@@ -30,16 +30,7 @@ _REFUSED_FROM: Final = 400
 
 @frozen(kw_only=True)
 class SocketCommand:
-    """A command that a socket accepts.
-
-    Attributes:
-        name: Name of the command.
-        route: Route that implements it.
-        is_ordered: Whether it waits for earlier commands of its session.
-        is_named: Whether it runs only once per `client_id`. Messages have theirs in the journal of their
-            session.
-        params: Parts of the path.
-    """
+    """A command that a socket accepts."""
 
     name: str
     route: CallRoute
@@ -54,7 +45,6 @@ class SocketCommand:
 
 
 def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
-    """Return the commands with their routes."""
     by_path = {(route.method, route.path): route for route in routes}
     found = (
         (offer, by_path.get(offer.route) if isinstance(offer.route, tuple) else offer.route)
@@ -77,10 +67,6 @@ def _is_named(offer: Offer, route: CallRoute) -> bool:
 async def carry_out(
     command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
 ) -> bytes:
-    """Run a command.
-
-    Cancellation: Same as for the route.
-    """
     route = known.route
     call = RouteCall(
         gateway=gateway,
@@ -99,7 +85,6 @@ async def carry_out(
 
 
 def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
-    """Charge a command to the same rate limits as over HTTP."""
     draw = gateway.allowances.take(SessionOwner.of(principal), operation, outside.monotonic())
     if draw is not None and not draw.is_allowed:
         wait = {"retry-after": f"{draw.retry_after_seconds}"}
@@ -109,7 +94,6 @@ def charge_command(gateway: Gateway, principal: Principal, operation: str) -> No
 
 
 def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
-    """Convert the fields of a command to path, query and body."""
     fields = dict(command.fields)
     route = known.route
     of_body: tuple[str, ...] = () if route.body is None else route.body.__struct_fields__
@@ -172,7 +156,6 @@ def _result_of(result: Result) -> bytes:
 
 
 def _answer_of_plugin(handled: HandledResponse, body: Any) -> ErrorAnswer:
-    """Return an interceptor's response as an error, with its body in an extra field."""
     headers = {name.lower(): value for name, value in handled.headers.items()}
     return ErrorAnswer(
         status=handled.status,

@@ -65,13 +65,7 @@ MAX_REPLAY_BYTES: Final = 256 << 10
 
 @frozen(kw_only=True)
 class ReplaySocket:
-    """Functions of a socket for catching up.
-
-    Attributes:
-        frame_of: Encodes the frame of an event, once for all sockets.
-        send: Sends a frame of a session, with the number to resume after. Returns when it has been sent, False
-            if the socket is closing.
-    """
+    """Functions of a socket for catching up."""
 
     frame_of: Callable[[Event], bytes]
     send: Callable[[str, int | None, bytes], Awaitable[bool]]
@@ -122,7 +116,6 @@ def _next_of(events: Subscription) -> tuple[Event | None, bool, int | None]:
 async def _send_loss(
     socket: ReplaySocket, asked: Subscribe, events: Subscription, frame: bytes, agent_id: str | None
 ) -> bool:
-    """Send the loss of events, and a snapshot to start from."""
     snapshot = events.snapshot
     assert snapshot is not None  # noqa: S101 - it comes with the loss
     begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
@@ -163,9 +156,7 @@ SUBSCRIPTION_BUFFER: Final = 1_024
 class MemoryOfFrames(Protocol):
     """Encodes each event once for all sockets."""
 
-    def frame_of(self, event: Event) -> bytes:
-        """Return the frame of an event."""
-        ...
+    def frame_of(self, event: Event) -> bytes: ...
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -173,22 +164,8 @@ class OpenSocket:
     """One accepted socket.
 
     Attributes:
-        gateway: State shared with the routes.
-        commands: Available commands.
-        frames: Encodes frames of events.
-        memory: Outcomes of named commands.
-        lasting: Nursery for work that outlives its socket.
-        head: Head of the upgrade request.
         principal: The caller, or None until `hello`.
-        place: Its place among the open streams and sockets.
-        receive: ASGI receive function of the connection.
-        send: ASGI send function of the connection.
         cut: Closes the connection, even during a blocked write. None if another server serves the application.
-        queue: Frames to send.
-        subscriptions: Cancel scope of each subscribed session.
-        watches: Cancel scopes of the watches, by the id of the requesting frame.
-        heartbeat: Seconds. Twice as long without a frame closes the socket.
-        replay_frames: Whether the client accepts past events in frames of many events.
     """
 
     gateway: Gateway
@@ -451,7 +428,6 @@ class OpenSocket:
         principal: Principal,
         nursery: trio.Nursery,
     ) -> None:
-        """Start the work of a frame, in the order of arrival."""
         match frame:
             case Unsubscribe():
                 reading = self.subscriptions.pop(frame.session_id, None)
@@ -533,7 +509,6 @@ class OpenSocket:
                 del self._lanes[command.session_id]
 
     async def _outcome_of(self, command: CommandFrame, principal: Principal) -> CommandOutcome:
-        """Run a named command, which may outlive its socket."""
         try:
             known = self.commands[command.name]
             return await carry_out(command, known, self.gateway, self.head, principal)

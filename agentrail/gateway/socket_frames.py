@@ -66,7 +66,6 @@ class Hello(Value, frozen=True, kw_only=True):
     replay_frames: bool = False
 
     def __repr__(self) -> str:
-        """Return a text that hides the token."""
         told = f"token={'…' if self.token is not None else None}, heartbeat={self.heartbeat}"
         return f"Hello({told}, replay_frames={self.replay_frames})"
 
@@ -90,7 +89,6 @@ class Subscribe(Value, frozen=True, kw_only=True):
 
     @property
     def event_classes(self) -> tuple[type[Event], ...] | None:
-        """The event classes of `kinds`."""
         return None if self.kinds is None else tuple([_CLASSES[kind] for kind in self.kinds])
 
 
@@ -177,7 +175,6 @@ class FrameMalformed(CallRefused):
     """A malformed frame: binary, not a JSON object, or of an unknown type. The third one closes the socket."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None = None) -> None:
-        """Store the error reply."""
         super().__init__(answer)
         self.frame_id = frame_id
 
@@ -186,13 +183,11 @@ class FrameRefused(CallRefused):
     """A frame with invalid fields. It gets an error reply, and the socket stays open."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None) -> None:
-        """Store the error reply."""
         super().__init__(answer)
         self.frame_id = frame_id
 
 
 def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> ClientFrame:
-    """Parse a client frame."""
     try:
         plain = read_object(text, limits)
     except CallRefused as refused:
@@ -280,7 +275,6 @@ def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
 
 
 def limits_told(limits: Limits) -> SocketLimits:
-    """Return the limits to report to a client."""
     return SocketLimits(
         frame_bytes=limits.max_frame_bytes,
         subscriptions=limits.max_subscriptions,
@@ -289,7 +283,6 @@ def limits_told(limits: Limits) -> SocketLimits:
 
 
 def welcome_frame(heartbeat_seconds: float, limits: Limits, *, version: str, instance: str) -> bytes:
-    """Return the reply to `hello`."""
     return encode_plain(
         Welcome(
             protocol=PROTOCOL,
@@ -302,13 +295,11 @@ def welcome_frame(heartbeat_seconds: float, limits: Limits, *, version: str, ins
 
 
 def watching_frame(asked: WatchRows, part: WatchPart) -> bytes:
-    """Return the first frame of a watch."""
     rows = tuple([Raw(row) for row in part.rows])
     return encode_plain(RowsWatched(id=asked.id, what=asked.what, rows=rows, total=part.total))
 
 
 def changed_frame(frame_id: FrameId, part: WatchPart) -> bytes:
-    """Return the frame for changed rows."""
     rows = tuple([Raw(row) for row in part.rows])
     return encode_plain(Changed(id=frame_id, rows=rows, gone=part.gone, total=part.total))
 
@@ -316,7 +307,6 @@ def changed_frame(frame_id: FrameId, part: WatchPart) -> bytes:
 def subscribed_frame(
     asked: Subscribe, seq: int, snapshot: Snapshot | None, *, agent_id: str | None = None
 ) -> bytes:
-    """Return the first frame of a subscription."""
     form = UNSET if snapshot is None else Raw(encode_snapshot(snapshot, agent_id=agent_id))
     return encode_plain(Subscribed(id=asked.id, session_id=asked.session_id, seq=seq, snapshot=form))
 
@@ -330,13 +320,11 @@ def socket_event_frame(event: Event | UnknownEvent) -> bytes:
 
 
 def replay_frame(session_id: str, frames: Sequence[bytes]) -> bytes:
-    """Return one frame for many past events."""
     events = b",".join([frame[len(_EVENT_HEAD) : -1] for frame in frames])
     return b'{"type":"events","session_id":%b,"events":[%b]}' % (encode_plain(session_id), events)
 
 
 def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
-    """Return the reply to a successful command."""
     return encode_plain(SocketReply(id=frame_id, ok=True, result=Raw(result)))
 
 
@@ -350,7 +338,6 @@ def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
 
 
 def agreed_heartbeat(asked: float | None) -> float:
-    """Return the heartbeat closest to the client's request."""
     if asked is None:
         return USUAL_HEARTBEAT_SECONDS
     return min(max(asked, MIN_HEARTBEAT_SECONDS), MAX_HEARTBEAT_SECONDS)

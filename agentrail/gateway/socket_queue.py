@@ -26,7 +26,6 @@ class SendQueue:
 
     Attributes:
         closing: Close code to send after the queued frames, or None while the socket is open.
-        cursors: For each subscribed session, the number of the last committed event that was queued.
     """
 
     __slots__ = (
@@ -42,7 +41,6 @@ class SendQueue:
     )
 
     def __init__(self, *, max_frames: int = MAX_QUEUED_FRAMES, max_bytes: int = MAX_QUEUED_BYTES) -> None:
-        """Create an empty queue."""
         self._frames: deque[bytes] = deque()
         self._apart: dict[str, tuple[int | None, bytes]] = {}
         self._is_turn_of_apart = False
@@ -54,7 +52,6 @@ class SendQueue:
         self.cursors: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return the number of queued frames."""
         return len(self._frames) + len(self._apart)
 
     @property
@@ -64,12 +61,10 @@ class SendQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether there is room for one more frame."""
         return len(self._frames) < self._max_frames and self._bytes < self._max_bytes
 
     @property
     def is_half_full(self) -> bool:
-        """Whether ephemeral events are dropped."""
         return 2 * len(self._frames) >= self._max_frames or 2 * self._bytes >= self._max_bytes
 
     @property
@@ -90,7 +85,6 @@ class SendQueue:
         return True
 
     def put_event(self, session_id: str, seq: int, frame: bytes) -> bool:
-        """Queue a committed event like `put`, and advance the session's cursor to it."""
         is_taken = self.put(frame)
         if is_taken:
             self.cursors[session_id] = seq
@@ -104,11 +98,9 @@ class SendQueue:
         return True
 
     def has_apart(self, session_id: str) -> bool:
-        """Whether a frame of past events of a session is waiting."""
         return session_id in self._apart
 
     def put_delta(self, session_id: str, frame: bytes) -> bool:
-        """Queue an ephemeral event, or drop and count it."""
         if self.closing is not None:
             return False
         if self.is_half_full:
@@ -119,7 +111,6 @@ class SendQueue:
         return True
 
     def count_dropped(self, session_id: str, count: int = 1) -> None:
-        """Count dropped ephemeral events."""
         self._dropped[session_id] = self._dropped.get(session_id, 0) + count
 
     def forget(self, session_id: str) -> None:

@@ -50,10 +50,6 @@ class SocketStatistics:
     """Current load of the sockets of a process.
 
     Attributes:
-        sockets: Open sockets.
-        unknown: Sockets without an authenticated caller.
-        subscriptions: Subscribed sessions, counted per socket.
-        queued_frames: Frames waiting to be sent.
         queued_bytes: Size of these frames in bytes.
     """
 
@@ -68,7 +64,6 @@ class Sockets:
     """The endpoint `/ws`, as an ASGI application, with its open sockets."""
 
     def __init__(self, gateway: Gateway, routes: Iterable[CallRoute]) -> None:
-        """Create the endpoint. Calls are refused until `open`."""
         self._gateway = gateway
         self._commands = socket_commands(routes)
         self._open: dict[OpenSocket, None] = {}
@@ -80,7 +75,6 @@ class Sockets:
         self._nursery: trio.Nursery | None = None
 
     def statistics(self) -> SocketStatistics:
-        """Return the current load."""
         return SocketStatistics(
             sockets=len(self._open),
             unknown=self._unknown.in_all,
@@ -136,10 +130,6 @@ class Sockets:
     # --- admission
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer an upgrade request, and serve its socket to the end.
-
-        Cancellation: The socket is cut.
-        """
         await receive()  # `websocket.connect`
         try:
             await self._serve(scope, receive, send)
@@ -212,7 +202,6 @@ class Sockets:
         return place
 
     async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
-        """Refuse an upgrade request."""
         request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=request_id)
         if answer.is_ours:
@@ -257,7 +246,6 @@ class _EventFrames(MemoryOfFrames):
         self._memory = FrameMemory()
 
     def frame_of(self, event: Event) -> bytes:
-        """Return the frame of an event."""
         found = self._memory.find(event)
         if found is None:
             found = socket_event_frame(event)

@@ -118,7 +118,6 @@ def snapshot_frame(snapshot: Snapshot, *, agent_id: str | None = None) -> bytes:
 
 
 def done_frame(done: StreamEnd) -> bytes:
-    """Return the frame that ends a stream."""
     return _frame("done", encode_plain(done), None)
 
 

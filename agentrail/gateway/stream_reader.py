@@ -25,9 +25,7 @@ class FrameSource(Protocol):
     """Source of a reader's frames: a hub."""
 
     @property
-    def session_id(self) -> SessionId:
-        """Id of the session."""
-        ...
+    def session_id(self) -> SessionId: ...
 
     @property
     def ring(self) -> FrameRing:
@@ -40,13 +38,9 @@ class FrameSource(Protocol):
         ...
 
     @property
-    def waiting(self) -> "MutableMapping[StreamReader, None]":
-        """Waiting readers."""
-        ...
+    def waiting(self) -> "MutableMapping[StreamReader, None]": ...
 
-    def frame_of(self, event: Event) -> RingFrame:
-        """Return the frame of an event."""
-        ...
+    def frame_of(self, event: Event) -> RingFrame: ...
 
 
 class StreamReader(WatchedStream):
@@ -79,7 +73,6 @@ class StreamReader(WatchedStream):
         after: int,
         pending: "deque[Event | RingFrame]",
     ) -> None:
-        """Create a reader on a hub that is up to date with its session."""
         super().__init__()
         self.hub: FrameSource = hub
         self._pending = pending
@@ -162,7 +155,6 @@ class StreamReader(WatchedStream):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether all pieces were written, and its task waits for more."""
         return self._task is not None
 
     @property
@@ -173,7 +165,6 @@ class StreamReader(WatchedStream):
 
     @property
     def position(self) -> int:
-        """Position in the ring of its hub."""
         return self._position
 
     def wake(self) -> None:

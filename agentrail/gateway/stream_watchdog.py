@@ -31,7 +31,6 @@ class WatchedStream(ABC):
     __slots__ = ("_beats", "_since_yield", "last_at", "on_cut", "overdue_since", "reason", "scope")
 
     def __init__(self) -> None:
-        """Create a stream without pieces so far."""
         self._beats = False
         self._since_yield = 0
         self.reason: DoneReason | None = None
@@ -69,7 +68,7 @@ class WatchedStream(ABC):
     @property
     @abstractmethod
     def is_waiting(self) -> bool:
-        """Whether all pieces were written, and its task waits for more."""
+        pass
 
     @property
     @abstractmethod
@@ -95,7 +94,6 @@ class WatchedStream(ABC):
     # --- for subclasses
 
     def _end(self, reason: DoneReason) -> None:
-        """Stop the iteration at the next piece."""
         self.reason = reason
 
     @abstractmethod

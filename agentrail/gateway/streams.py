@@ -135,6 +135,5 @@ def finish_with(reader: StreamReader, record: RequestRecord) -> None:
 
 
 def context_use_of(record: RequestRecord) -> ContextUse:
-    """Return how full the model's window was in the last response of a request."""
     tokens = None if record.last_usage is None else record.last_usage.input
     return ContextUse(tokens=tokens, window=record.context_window)

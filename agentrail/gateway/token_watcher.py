@@ -36,18 +36,14 @@ class OpenCall(Protocol):
     """A call that stays open."""
 
     @property
-    def head(self) -> CallHead:
-        """Its head, with the token."""
-        ...
+    def head(self) -> CallHead: ...
 
     @property
     def principal(self) -> Principal | None:
         """Its caller, or None before authentication."""
         ...
 
-    def end_unauthorized(self) -> None:
-        """End it with a message that it needs a valid token."""
-        ...
+    def end_unauthorized(self) -> None: ...
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +55,6 @@ class OpenStream:
     stream: WatchedStream
 
     def end_unauthorized(self) -> None:
-        """End it with the reason `unauthorized`."""
         self.stream.finish("unauthorized")
 
 
@@ -77,14 +72,12 @@ class CallWatch:
     """The open calls of a server."""
 
     def __init__(self, check: CallerCheck) -> None:
-        """Create it without calls. `open` starts the checks."""
         self._check = check
         self._open: dict[OpenCall, _Judged] = {}
         self._asked = trio.CapacityLimiter(MAX_JUDGED_AT_ONCE)
 
     @contextmanager
     def watched(self, one: OpenCall) -> Iterator[None]:
-        """Watch an open call for the duration of the block."""
         self._open[one] = _Judged()
         try:
             yield
@@ -93,10 +86,6 @@ class CallWatch:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Check open calls and follow the token file, for the duration of the block.
-
-        Cancellation: The checks stop.
-        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery, name="judge open calls")
             nursery.start_soon(self._check.follow_tokens, self._judge_all, name="follow the token file")

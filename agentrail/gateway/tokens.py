@@ -176,7 +176,6 @@ def read_token_file(path: str | os.PathLike[str]) -> Tokens:
 
 
 def decode_tokens(text: bytes, name: str) -> Tokens:
-    """Return the tokens in the text of a token file."""
     entries = decode_entries(text, name)
     try:
         return Tokens(entries)
@@ -314,12 +313,7 @@ def _near(name: object, known: Sequence[str]) -> str:
 
 @frozen(kw_only=True)
 class NewToken:
-    """A new token, with its entry for the token file.
-
-    Attributes:
-        token: The token for its caller. It is stored nowhere else.
-        lines: Lines to add to the token file.
-    """
+    """A new token, with its entry for the token file."""
 
     token: str = field(repr=False)
     lines: str
@@ -333,7 +327,6 @@ def make_token(
     days: float | None = None,
     now: float,
 ) -> NewToken:
-    """Generate a token."""
     token = f"{PREFIX}{outside.ids(_TOKEN_BYTES)}"
     entry = TokenEntry(
         digest=hashlib.sha256(token.encode()).digest(),
@@ -346,7 +339,6 @@ def make_token(
 
 
 def encode_entry(entry: TokenEntry) -> str:
-    """Return an entry in the format of a token file."""
     lines = ["[[token]]", f'digest = "sha256:{entry.digest.hex()}"', f'tenant = "{entry.tenant_id}"']
     if entry.user_id:
         lines.append(f'user = "{entry.user_id}"')

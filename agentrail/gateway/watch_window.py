@@ -23,13 +23,7 @@ TakeRow: TypeAlias = Callable[[str], bytes | None]
 
 @frozen(kw_only=True)
 class WatchPart:
-    """Contents of one frame.
-
-    Attributes:
-        rows: New or changed rows, as JSON.
-        gone: Keys of rows that the watcher has and that no longer exist or match.
-        total: Number of all matching rows, including those beyond the limit.
-    """
+    """Contents of one frame."""
 
     rows: tuple[bytes, ...]
     gone: tuple[str, ...]
@@ -42,7 +36,6 @@ class WatchWindow:
     __slots__ = ("_inside", "_limit", "_matching", "_pending", "_sent", "_told_total")
 
     def __init__(self, wanted: RowFilter) -> None:
-        """Create it without reported rows."""
         self._limit = wanted.limit
         self._matching: dict[str, None] = {}
         self._inside: dict[str, None] = {}
@@ -52,12 +45,10 @@ class WatchWindow:
 
     @property
     def total(self) -> int:
-        """Number of all matching rows."""
         return len(self._matching)
 
     @property
     def has_more(self) -> bool:
-        """Whether there are rows to report or to examine."""
         return bool(self._pending) or self._told_total != self.total
 
     def note(self, key: str, *, is_wanted: bool) -> None:

@@ -85,11 +85,9 @@ class OwnedSession:
     """A caller's session for commands. Its forks belong to the caller too, and count as theirs."""
 
     def __init__(self, session: Session, parts: HostParts, owner: SessionOwner) -> None:
-        """Wrap a session."""
         self._session, self._parts, self._owner = session, parts, owner
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the session."""
         return getattr(self._session, name)
 
     async def fork(self, *, turn: int | None = None) -> "OwnedSession":
@@ -101,14 +99,9 @@ class OwnedSession:
 
 
 class CommandsOfHost:
-    """The commands of a host.
-
-    Attributes:
-        are_read: Whether users' messages are parsed for commands. Without a registry they are taken literally.
-    """
+    """The commands of a host."""
 
     def __init__(self, given: CommandRegistry | None, parts: HostParts) -> None:
-        """Store the host's options."""
         self.registry: CommandRegistry = given or CommandRegistry()
         self.are_read: bool = given is not None
         self._parts = parts
@@ -138,11 +131,9 @@ class CommandsOfHost:
         return await self.registry.run(command.name, text, await self.desk(owner, facts))
 
     async def rows(self, owner: SessionOwner, facts: SessionFacts | None) -> tuple[CommandRow, ...]:
-        """List all commands with their state for a caller and a session."""
         return self.registry.rows(await self.desk(owner, facts))
 
     async def desk(self, owner: SessionOwner, facts: SessionFacts | None) -> CommandDesk:
-        """Return the context in which a caller runs commands."""
         if facts is None:
             return CommandDesk()
         session = await self._parts.sessions.open(facts, owner)
@@ -169,7 +160,6 @@ class Intake:
     def __init__(
         self, parts: HostParts, limits: Limits, nursery: trio.Nursery, commands: CommandsOfHost
     ) -> None:
-        """Store the parts."""
         self._commands = commands
         self._parts = parts
         self._limits = limits
@@ -181,16 +171,13 @@ class Intake:
 
     @property
     def is_closed(self) -> bool:
-        """Whether new messages are refused."""
         return self._is_closed
 
     @property
     def runs(self) -> tuple[RequestRun, ...]:
-        """Open requests, including hooks."""
         return tuple(self._runs)
 
     def close(self) -> None:
-        """Refuse new messages."""
         self._is_closed = True
 
     async def quiet(self) -> None:
@@ -262,7 +249,6 @@ class Intake:
         return await self._wait_for(run)
 
     async def _find_known(self, incoming: IncomingMessage, client_id: str) -> HostRequest | None:
-        """Return the request of a repeated message."""
         if incoming.facts is None:
             return None
         try:
@@ -304,10 +290,6 @@ class Intake:
         )
 
     async def recall(self, key: str, session: Session, request_id: str) -> RequestTrack | None:
-        """Find a request of an earlier process in the events of its session.
-
-        Cancellation: Nothing has changed.
-        """
         found = await find_standing(session, request_id)
         known = self._parts.book.find(key, request_id)  # another caller may have found it meanwhile
         if found is None or known is not None:
@@ -446,7 +428,6 @@ class Intake:
     async def intercept(
         self, kind: MessageKind, request: ChatRequest, principal: Principal
     ) -> HandledResponse | None:
-        """Ask the plugins about a message with a user's words."""
         context = ChatRequestContext(
             kind=kind, request=request, agent_id=request.agent_id, principal=principal
         )
@@ -484,7 +465,6 @@ class Intake:
             raise HostDraining(message)
 
     def owner_of(self, principal: Principal) -> SessionOwner:
-        """Return the owner of a caller's sessions."""
         faults = faults_of_principal(principal)
         if faults:
             raise IdInvalid(faults)
@@ -517,7 +497,6 @@ async def _leave(request: HostRequest) -> None:
 
 
 def mint_session() -> SessionId:
-    """Return a new session id."""
     return SessionId(f"s-{current().ids(9)}")
 
 

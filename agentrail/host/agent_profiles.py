@@ -135,7 +135,6 @@ class AgentProfiles:
     is_for_several: bool = False
 
     def is_approver(self, agent_id: str, user_id: str) -> bool:
-        """Return whether a user is among the approvers of a profile."""
         profile = self.by_id.get(agent_id)
         return profile is not None and user_id in profile.approvers
 
@@ -155,7 +154,6 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
     context_providers: Sequence[ContextProvider] = (),
     is_for_several: bool = False,
 ) -> AgentProfiles:
-    """Validate the profile options of a host."""
     by_id: dict[str, AgentProfile] = {}
     faults: list[str] = []
     for place, one in enumerate(cast("Iterable[Any]", profiles)):
@@ -246,10 +244,6 @@ async def options_of_profile(
     model: str | None = None,
     metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
-    """Return the start options of one session of a profile.
-
-    Cancellation: Reaches the application's function.
-    """
     asked = attrs.evolve(context, agent_id=profile.id)
     given: Any = profile.options
     if profile.is_function:
@@ -275,7 +269,6 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     model: str | None = None,
     metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
-    """Combine a profile's options with the host's, which take precedence."""
     options = _read(given)
     faults = _faults_of_options(options)
     if not profile.is_function:

@@ -87,10 +87,7 @@ class ApprovalPage(Value, frozen=True, kw_only=True):
 
 
 async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
-    """Return the details of a pending call in this session or in one that works for it.
-
-    Cancellation: Safe, nothing is lost.
-    """
+    """Return the details of a pending call in this session or in one that works for it."""
     waiting = await read_waiting_call(session, approval_id)
     arguments = waiting.form.approval.arguments
     preview: ApprovalPreview | None = None
@@ -151,7 +148,6 @@ async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: boo
 def preview_of_file(
     path: str, content: bytes, digest: str | None, arguments: JsonObject, *, is_edit: bool
 ) -> DiffPreview:
-    """Return a preview of the call's effect on a file."""
     shown = _text_of(content)
     if shown is None:
         fault = "the file as it is now is no text, or too large to be shown"

@@ -189,12 +189,10 @@ class Uploads:
     """Writer of message files into session workspaces. One message at a time per workspace, so that names do not clash."""
 
     def __init__(self, limits: Limits) -> None:
-        """Start with no writes in progress."""
         self._limits = limits
         self._locks: dict[Hashable, trio.Lock] = {}
 
     def __len__(self) -> int:
-        """Return the number of workspaces with a write in progress."""
         return len(self._locks)
 
     async def write(self, session: Session, files: Sequence[Attachment]) -> tuple[AttachmentFile, ...]:

@@ -70,7 +70,6 @@ class UsersOfHost:
     """User operations of a host other than sessions. See `Host.users`."""
 
     def __init__(self, parts: HostParts, intake: Intake, feeds: Callable[[], Iterable[SessionFeed]]) -> None:
-        """Created by the host."""
         self._parts = parts
         self._intake = intake
         self._feeds = feeds
@@ -152,7 +151,6 @@ class Inspected:
     plugins: Callable[[], Awaitable[Sequence[PluginEntry]]]
 
     async def find_records(self, wanted: WantedRecords) -> JournalPage:
-        """Find records in its journal."""
         # Without a plugin filter, a missing profile does not prevent reading the journal.
         plugins = () if wanted.plugin is None else await self.plugins()
         return await self.supervisor.find_records(
@@ -166,7 +164,6 @@ class Inspected:
         )
 
     async def explain_record(self, number: int) -> ExplainedStep:
-        """Return the effect of a record and its reasons."""
         return await self.supervisor.explain_record(
             self.session_id, number, scope=self.tenant_id, plugins=await self.plugins()
         )

@@ -54,11 +54,9 @@ class SessionsOfUsers:
     """Reads users' sessions. See `UserSessions` for the contract of each method."""
 
     def __init__(self, sessions: HostSessions) -> None:
-        """Store the sessions of a host."""
         self._sessions = sessions
 
     def now_ms(self) -> int:
-        """Read the clock."""
         return now_ms()
 
     async def changes(self) -> Mapping[SessionOwner, Sequence[SessionChange]]:
@@ -76,7 +74,6 @@ class SessionsOfUsers:
         return found
 
     async def conversation(self, owner: SessionOwner, session: str) -> Sequence[Message] | None:
-        """Return the conversation of a session."""
         try:
             facts = await self._sessions.of_tenant(owner.tenant_id, session)
         except SessionUnknown:
@@ -84,12 +81,10 @@ class SessionsOfUsers:
         return (await self._sessions.conversation(facts, owner.tenant_id))[0]
 
     async def is_there(self, owner: SessionOwner, session: str) -> bool:
-        """Return whether a user has a session."""
         facts = await self._sessions.supervisor.facts_of(session, scope=owner.tenant_id)
         return facts is not None and owner_of_session(facts.user_data) == owner
 
     def memories(self, owner: SessionOwner) -> Memories | None:
-        """Return the memories of a user."""
         return self._sessions.supervisor.memories_of(owner.user_id, tenant_id=owner.tenant_id)
 
 
@@ -108,11 +103,7 @@ class Application(HostPlugin):
 
 
 class Providing(Chain[Any]):
-    """A call of one provider.
-
-    Attributes:
-        given: Its unchecked result. Empty if it failed.
-    """
+    """A call of one provider."""
 
     def __init__(
         self,
@@ -121,7 +112,6 @@ class Providing(Chain[Any]):
         about: ProviderContext,
         messages: tuple[Message, ...],
     ) -> None:
-        """Start before the provider."""
         super().__init__(HOOK, (plugin,))
         self._provider = provider
         self._about = about
@@ -129,11 +119,9 @@ class Providing(Chain[Any]):
         self.given: Sequence[UserMessage] | AtEnd = ()
 
     def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
-        """Return the provider instead of a hook."""
         return self._provider
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Return the provider's arguments: the session's context and the conversation."""
         return self._about, self._messages
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
@@ -141,7 +129,6 @@ class Providing(Chain[Any]):
         self.given = value
 
     def scrub(self, text: str) -> str:
-        """Remove the secrets of the session's user data, which the provider was given."""
         return without_secrets(text, self._about.user_data)
 
 
@@ -149,7 +136,6 @@ class HostProvider(TimedProvider):
     """Adapter that sessions call. One object for all sessions."""
 
     def __init__(self, plugin: HostPlugin, provider: ContextProvider, runner: HookRunner) -> None:
-        """Store the parts."""
         self.plugin: HostPlugin = plugin
         self._provider = provider
         self._runner = runner
@@ -166,7 +152,6 @@ class HostProvider(TimedProvider):
         return chain.given
 
     async def left_out(self, about: ProviderContext, faults: tuple[str, ...]) -> None:
-        """Report the parts that the session left out, as one failure of the plugin."""
         named = call_guarded(lambda _: None, getattr, self._provider, "__qualname__", None)
         who = named if isinstance(named, str) else type(self._provider).__name__
         error = WrongAnswer(f"{who}: {'; '.join(faults)}")

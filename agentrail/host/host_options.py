@@ -199,7 +199,6 @@ def is_seconds(value: object, *, zero: bool) -> bool:
 def decide_host_options(
     options: HostOptions | None, given: Mapping[str, Any], *, also: Sequence[str] = ()
 ) -> HostOptions:
-    """Return the options, given as one object or as keywords."""
     if options is not None:
         if given:
             message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"

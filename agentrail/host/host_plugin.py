@@ -99,18 +99,15 @@ class HostPlugin:
 
 
 def overrides(plugin: HostPlugin, hook: str) -> bool:
-    """Return whether a plugin implements a hook, on its class or on the object."""
     own = inspect.getattr_static(plugin, hook)
     return own is not inspect.getattr_static(HostPlugin, hook)
 
 
 def in_order(plugins: Iterable[HostPlugin]) -> tuple[HostPlugin, ...]:
-    """Sort plugins by descending priority, and keep the given order for equal priorities."""
     return tuple(sorted(plugins, key=lambda plugin: -plugin.priority))
 
 
 def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
-    """Validate and sort the plugins of a host."""
     given = tuple(plugins)
     faults: list[str] = []
     names: dict[str, int] = {}

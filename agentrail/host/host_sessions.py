@@ -78,7 +78,6 @@ class HostSessions:
         has_store: bool,
         max_sessions_of_each: int,
     ) -> None:
-        """Store the parts."""
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
         self.has_store = has_store
@@ -99,10 +98,6 @@ class HostSessions:
     async def facts(
         self, owner: SessionOwner, session_id: str, *, creates: bool = False
     ) -> SessionFacts | None:
-        """Return the facts of a session named by a caller.
-
-        Cancellation: Always a checkpoint.
-        """
         fault = fault_of_session_id("session_id", session_id)
         if fault is not None:
             raise IdInvalid([fault])
@@ -272,7 +267,6 @@ class HostSessions:
         return session
 
     def _how_it_ended(self, facts: SessionFacts, owner: SessionOwner) -> str:
-        """Return the reason of its handle, while known."""
         words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
         return words.reason if words is not None and words.reason else "it has ended"
 
@@ -287,7 +281,6 @@ class HostSessions:
             raise ProfileUnknown(message) from error
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
-        """Find a profile."""
         found = await resolve_profile(self.profiles, context)
         if found is None:
             known = self.profiles.named()
@@ -352,7 +345,6 @@ class HostSessions:
             raise FilesUnsupported(message) from None
 
     def keep(self, session: Session) -> None:
-        """Mark a created session as permanent."""
         self._fresh.pop(key_of(session.scope, session.session_id), None)
 
     async def remove(self, session: Session) -> bool:
@@ -402,10 +394,6 @@ class HostSessions:
         at: int | None,
         turn: int | None = None,
     ) -> tuple[Session, int]:
-        """Fork a session of the same user from a record.
-
-        Cancellation: See `Session.fork`.
-        """
         facts = await self.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
         refuse_child(facts)
@@ -466,7 +454,6 @@ def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
 
 
 def already_there(session_id: str) -> AlreadyExists:
-    """Return the error for an id that one of the caller's sessions has."""
     return AlreadyExists(
         f"session {session_id!r} is there already: send it a message, or leave session_id out"
     )

@@ -92,7 +92,6 @@ def owner_of_session(user_data: Mapping[str, Any]) -> SessionOwner | None:
 
 
 def owner_key_of(owner: SessionOwner) -> str:
-    """Return the key under which the store finds the sessions of a user."""
     return session_owner_key({"tenant_id": owner.tenant_id, "user_id": owner.user_id})
 
 
@@ -119,13 +118,7 @@ def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPT
 
 
 class Access(enum.Enum):
-    """A caller's access to a session id.
-
-    Attributes:
-        CREATE: The id is free and may be created.
-        UNKNOWN: Unknown to this caller, and not to be created: 404. Covers both missing sessions and those of others.
-        TAKEN: To be created, but another user of the same tenant has it: 404 too, with the hint to leave the id out.
-    """
+    """A caller's access to a session id."""
 
     OPEN = enum.auto()
     CREATE = enum.auto()
@@ -136,7 +129,6 @@ class Access(enum.Enum):
 def decide_access(
     owner: SessionOwner, session_id: str, user_data: Mapping[str, Any] | None, *, creates: bool
 ) -> Access:
-    """Decide a caller's access to a session id."""
     if user_data is None:
         return Access.CREATE if creates and not is_derived(session_id) else Access.UNKNOWN
     if owner_of_session(user_data) == owner:

@@ -73,17 +73,11 @@ class PluginOrder:
 
 
 class Chain(ABC, Generic[Q]):
-    """A sequence of plugins called by one hook.
-
-    Attributes:
-        is_waited_out: Whether a cancelled caller waits for the running hook as long as a caller that is not cancelled.
-            Needed if the caller then reports that no part of the call is left.
-    """
+    """A sequence of plugins called by one hook."""
 
     is_waited_out: bool = False
 
     def __init__(self, hook: str, plugins: Sequence[HostPlugin]) -> None:
-        """Start before the first plugin."""
         self.hook: str = hook
         self._plugins = plugins
         self._next = 0
@@ -96,11 +90,9 @@ class Chain(ABC, Generic[Q]):
         return self._plugins[self._next - 1]
 
     def end(self) -> None:
-        """End the chain."""
         self._next = len(self._plugins)
 
     def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
-        """Return the function to call: in most chains, the plugin's hook of this name."""
         found: Callable[..., Awaitable[Any]] = getattr(plugin, self.hook)
         return found
 
@@ -110,7 +102,7 @@ class Chain(ABC, Generic[Q]):
 
     @abstractmethod
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Process the result of a hook."""
+        pass
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Process a failed hook: it raised, timed out, or returned an invalid value.
@@ -122,7 +114,6 @@ class Chain(ABC, Generic[Q]):
         """Process a chain cut short because the host closes. Guarded actions must not pass unchecked."""
 
     def scrub(self, text: str) -> str:
-        """Remove from a log text the secrets that the arguments may have contained."""
         return text
 
 
@@ -130,7 +121,6 @@ class Blaming(Chain[Any]):
     """A failure outside of any chain, reported as a plugin's failure. No plugin is called."""
 
     def __init__(self, hook: str, scrub: Callable[[str], str] = keep) -> None:
-        """Set the hook name for the failure."""
         super().__init__(hook, ())
         self._scrub = scrub
 
@@ -139,10 +129,9 @@ class Blaming(Chain[Any]):
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Ignore the result."""
+        pass
 
     def scrub(self, text: str) -> str:
-        """Apply the given scrub function."""
         return self._scrub(text)
 
 
@@ -150,16 +139,13 @@ class Hearing(Chain[RequestContext]):
     """Notification of plugins about a request: its start, its persistence or its end."""
 
     def __init__(self, hook: str, order: PluginOrder, context: RequestContext) -> None:
-        """Start before the first plugin."""
         super().__init__(hook, order.having[hook])
         self._context = context
 
     def question(self, plugin: HostPlugin) -> tuple[RequestContext, ...]:
-        """Return the request."""
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Reject any result."""
         _expect_nothing(self.hook, value)
 
 
@@ -168,18 +154,15 @@ class Intercepting(Chain[ChatRequestContext]):
 
     Attributes:
         response: The answer. None to let the message pass.
-        refusal: Error for the caller if a critical plugin failed.
     """
 
     def __init__(self, order: PluginOrder, context: ChatRequestContext) -> None:
-        """Start before the first plugin."""
         super().__init__("intercept_chat_request", order.having["intercept_chat_request"])
         self._context = context
         self.response: HandledResponse | None = None
         self.refusal: RequestRefused | None = None
 
     def question(self, plugin: HostPlugin) -> tuple[ChatRequestContext, ...]:
-        """Return the message."""
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
@@ -224,11 +207,9 @@ class Attaching(Chain[tuple[AttachmentFile, ...]]):
         self.texts: tuple[str, ...] = ()
 
     def question(self, plugin: HostPlugin) -> tuple[tuple[AttachmentFile, ...], ...]:
-        """Return the files."""
         return (self._files,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Store a text."""
         if value is None:
             return
         if not isinstance(value, AttachmentText):
@@ -283,7 +264,6 @@ class Judging(Chain[BeforeToolCall]):
         return (attrs.evolve(self._call, input=thawed(self._input)),)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Process a verdict."""
         if not isinstance(value, Allow | Deny):
             raise WrongAnswer(_wrong(self.hook, value, "Allow() or Deny(reason)"))
         if (
@@ -350,7 +330,6 @@ class Reporting(Chain[AfterToolCall]):
         return (attrs.evolve(self._call, input=thawed(self._call.input)),)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Reject any result."""
         _expect_nothing(self.hook, value)
 
 
@@ -368,12 +347,10 @@ class Beginning(Chain[Any]):
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Note that the plugin runs."""
         _expect_nothing(self.hook, value)
         self.started = (*self.started, plugin)
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """End the chain."""
         self.error = error
         self.end()
 
@@ -387,7 +364,6 @@ class Stopping(Chain[Any]):
     """Stop of plugins, in the exact reverse of their start order. A failure does not prevent the others from stopping."""
 
     def __init__(self, started: Sequence[HostPlugin]) -> None:
-        """Start with the last plugin."""
         super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
@@ -395,7 +371,6 @@ class Stopping(Chain[Any]):
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Reject any result."""
         _expect_nothing(self.hook, value)
 
 
@@ -470,7 +445,6 @@ class HookRunner:
         on_plugin_error: OnPluginError | None = None,
         on_interrupt: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Start without stuck hooks."""
         self._nursery = nursery
         self._on_interrupt = on_interrupt
         self._hook_seconds = hook_seconds
@@ -494,12 +468,10 @@ class HookRunner:
 
     @property
     def tally(self) -> PluginTally:
-        """Counts, failures, durations and the last failure of each hook."""
         return self._tally
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """Number of failed hooks, by plugin name."""
         return dict(self._failures)
 
     @property
@@ -564,7 +536,6 @@ class HookRunner:
 
     @staticmethod
     def _leaves_at(walk: _Walk) -> float:
-        """Return the deadline for a cancelled hook."""
         now = trio.current_time()
         if walk.patience.cancelled_caught:  # its grace period is over
             return now
@@ -603,7 +574,6 @@ class HookRunner:
             walk.done.set()
 
     async def _call(self, walk: _Walk) -> None:
-        """Call one hook and pass its result to the chain."""
         plugin, chain = walk.plugin, walk.chain
         earlier = next((one.chain.hook for one in self._stuck if one.plugin is plugin), None)
         if earlier is not None:
@@ -632,7 +602,6 @@ class HookRunner:
             await self._fail(walk, error)
 
     async def _fail(self, walk: _Walk, error: BaseException) -> None:
-        """Apply the failure's row of the table to the chain, and report it."""
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
         self._tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
@@ -758,7 +727,6 @@ def _no_reader(_tenant_id: str, _session_id: SessionId) -> None:
 
 
 def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = _no_reader) -> HostHooks:
-    """Build a host's hooks for the calls of its sessions."""
     hooks = _ToolHooks(order, runner, reader_of)
     before = hooks.before_tool if order.having["on_before_tool_call"] else None
     after = hooks.after_tool if order.having["on_after_tool_call"] else None
@@ -786,10 +754,6 @@ class _ToolHooks:
         return chain.verdict
 
     async def after_tool(self, call: HostCallEnd) -> None:
-        """Notify the plugins of a call's outcome.
-
-        Cancellation: See `before_tool`.
-        """
         event = AfterToolCall(
             tool_name=call.tool_name,
             call_id=call.call_id,

@@ -53,7 +53,6 @@ class PluginLife:
     """
 
     def __init__(self, order: PluginOrder, runner: HookRunner) -> None:
-        """Created by `open_plugins`, with nothing started."""
         self._order = order
         self._runner = runner
         self._backgrounds: Supervisor | None = None
@@ -202,7 +201,6 @@ def decide_start_error(error: BaseException) -> BaseException:
 
 
 def decide_given_up(plugin: HostPlugin) -> SupervisorGaveUp:
-    """Return the error for a plugin whose background work was given up."""
     message = (
         f"background of the plugin {named(plugin)} crashed more than {MAX_BACKGROUND_RESTARTS} times "
         f"within {BACKGROUND_PERIOD_SECONDS:g} s: it is not started again"

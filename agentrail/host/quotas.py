@@ -32,9 +32,7 @@ class Pace:
     """A rate with a burst.
 
     Attributes:
-        count: Sustained number per window.
         window_seconds: Length of the window.
-        burst: Number allowed at once, after a pause.
     """
 
     count: int
@@ -52,8 +50,6 @@ class Draw:
     """Result of taking from a bucket.
 
     Attributes:
-        is_allowed: Whether a token was available.
-        left: Tokens left afterwards.
         full_in_seconds: Time until the bucket is full again without further use, rounded up.
         retry_after_seconds: Time until the next token. 0 if allowed, otherwise rounded up and at least 1.
     """
@@ -97,13 +93,11 @@ class Allowance(Generic[K]):
     """
 
     def __init__(self, pace: Pace, *, max_keys: int = 100_000) -> None:
-        """Start with full buckets."""
         self.pace = pace
         self._max_keys = max_keys
         self._full_at: OrderedDict[K, float] = OrderedDict()  # least recently used first
 
     def __len__(self) -> int:
-        """Return the number of buckets held."""
         return len(self._full_at)
 
     def take(self, key: K, now: float) -> Draw:
@@ -156,7 +150,6 @@ class Allowances(Generic[K]):
     """The buckets of all principals of a host: one for messages with a user's words, one for all other calls."""
 
     def __init__(self, limits: Limits) -> None:
-        """Start with full buckets."""
         self.by_charge: dict[Charge, Allowance[K]] = {
             "messages": Allowance(Pace(limits.messages_per_minute, 60.0, limits.messages_burst)),
             "calls": Allowance(Pace(limits.calls_per_minute, 60.0, limits.calls_burst)),
@@ -183,16 +176,13 @@ class OpenCounts(Generic[K]):
         self._in_all = 0
 
     def of(self, key: K) -> int:
-        """Return the count of a key."""
         return self._of_each.get(key, 0)
 
     @property
     def in_all(self) -> int:
-        """Total count."""
         return self._in_all
 
     def take(self, key: K) -> "OpenPlace[K] | Fullness":
-        """Take a place, released with `close`, or return the exhausted limit."""
         if self.of(key) >= self._max_of_each:
             return "caller"
         if self._max_in_all is not None and self._in_all >= self._max_in_all:
@@ -200,7 +190,6 @@ class OpenCounts(Generic[K]):
         return self.take_anyway(key)
 
     def take_anyway(self, key: K) -> "OpenPlace[K]":
-        """Take a place for something that already exists, regardless of limits."""
         self._of_each[key] = self.of(key) + 1
         self._in_all += 1
         return OpenPlace(self, key)
@@ -218,7 +207,6 @@ class OpenPlace(Generic[K]):
     __slots__ = ("_counts", "_is_open", "_key")
 
     def __init__(self, counts: OpenCounts[K], key: K) -> None:
-        """Created as taken by `OpenCounts.take`."""
         self._counts = counts
         self._key = key
         self._is_open = True
@@ -230,11 +218,9 @@ class OpenPlace(Generic[K]):
             self._counts._give_back(self._key)  # noqa: SLF001 - the two are one thing
 
     def __enter__(self) -> Self:
-        """Hold the place."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Release the place."""
         self.close()
 
 
@@ -246,7 +232,6 @@ class OpenSessions(Generic[K]):
     """
 
     def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
-        """Start empty."""
         self._max_of_each = max_of_each
         self._is_open = is_open
         self._ids: dict[
@@ -254,7 +239,6 @@ class OpenSessions(Generic[K]):
         ] = {}  # whether it has started, with the last checked caller at the end
 
     def __len__(self) -> int:
-        """Return the number of callers with known sessions."""
         return len(self._ids)
 
     def of(self, owner: K) -> int:
@@ -323,13 +307,7 @@ BudgetOf: TypeAlias = Literal["user", "tenant"]
 
 @frozen(kw_only=True)
 class DayUse:
-    """Usage of a tenant on one day.
-
-    Attributes:
-        day: Day in UTC.
-        tenant_atto_usd: Usage of all its users, in 10⁻¹⁸ dollars.
-        user_atto_usd: Usage of each user, by id. Users without usage are omitted.
-    """
+    """Usage of a tenant on one day."""
 
     day: datetime.date
     tenant_atto_usd: int = 0
@@ -341,10 +319,6 @@ class DayBudget:
     """A daily budget and its usage.
 
     Attributes:
-        of: Owner of the budget.
-        name: Id of the user or tenant.
-        used_usd: Spending since midnight, where prices are known.
-        limit_usd: Limit of spending.
         resets_at_ms: Next midnight in UTC, in milliseconds since 1970.
     """
 
@@ -356,7 +330,6 @@ class DayBudget:
 
 
 def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
-    """Sum up the usage on the day of an instant."""
     day = day_of(at_ms, datetime.UTC)
     begin = begin_of(day, datetime.UTC)
     of_users: dict[str, int] = {}
@@ -416,7 +389,6 @@ class DayBudgets:
     """Checks the spending of all tenants of a host against their budgets."""
 
     def __init__(self, supervisor: SessionSupervisor, limits: Limits) -> None:
-        """Start without readings."""
         self._supervisor = supervisor
         self._limits = limits
         self._has_budgets = limits.has_day_budgets
@@ -424,10 +396,7 @@ class DayBudgets:
         self._reading = trio.Lock()
 
     async def check(self, owner: SessionOwner) -> None:
-        """Raise if a budget of the caller is exhausted.
-
-        Cancellation: Safe, nothing is lost.
-        """
+        """Raise if a budget of the caller is exhausted."""
         if not self._has_budgets:
             return
         use = await self._use_of(owner.tenant_id)
@@ -436,10 +405,7 @@ class DayBudgets:
             raise _refusal(spent, self._limits, use.day, now_ms())
 
     async def of_tenant(self, tenant_id: str) -> tuple[DayBudget, ...]:
-        """Return the budgets of a tenant: its own, and those of today's spenders, nearest to their limit first.
-
-        Cancellation: Safe, nothing is lost.
-        """
+        """Return the budgets of a tenant: its own, and those of today's spenders, nearest to their limit first."""
         if not self._has_budgets:
             await trio.lowlevel.checkpoint()
             return ()

@@ -72,7 +72,6 @@ class Readiness:
     def __init__(
         self, checks: Callable[[], Mapping[str, ReadinessCheck]], within: float, nursery: trio.Nursery
     ) -> None:
-        """Store the parts. No check runs yet."""
         self._checks = checks
         self._within = within
         self._nursery = nursery
@@ -87,10 +86,6 @@ class Readiness:
             self._check_run.ended.set()
 
     async def look(self) -> tuple[CheckResult, ...]:
-        """Run the checks concurrently, or wait for the current run.
-
-        Cancellation: The checks continue for other callers.
-        """
         check_run = self._check_run
         if check_run is None or check_run.ended.is_set():
             self._check_open()  # with no checkpoint between this and the task

@@ -73,8 +73,6 @@ class Sending:
     """How a message was sent.
 
     Attributes:
-        when_busy: Handling if its session is busy.
-        on_disconnect: Handling if its caller disconnects.
         webhook: Address notified of its end. None: the host's own address, if any.
     """
 
@@ -94,10 +92,7 @@ class IncomingMessage:
     """A message that becomes a request.
 
     Attributes:
-        session_id: Target session. Minted if none was given.
         facts: Known facts of that session. None if it must be created.
-        agent_id: Id of the profile. Empty if none was named and there is no default.
-        digest: SHA-256 of the sender's message.
     """
 
     request: ChatRequest
@@ -136,7 +131,6 @@ class HostParts:
     def listener(
         self, owner: SessionOwner, session_id: str, request_id: str
     ) -> Callable[[RequestTrack], None] | None:
-        """Return the listener for changes of a request."""
         if self.delivery is None:
             return None
         return partial(self.delivery.hear, key=(owner.tenant_id, owner.user_id, session_id, request_id))
@@ -152,14 +146,9 @@ def outcome_of_refusal(error: BaseException) -> RequestOutcome:
 
 
 class RequestRun:
-    """Task of one request.
-
-    Attributes:
-        decided: Set when it is accepted or has failed.
-    """
+    """Task of one request."""
 
     def __init__(self, parts: HostParts, incoming: IncomingMessage, on_decided: Callable[[], None]) -> None:
-        """Store the request. Work starts in `run`."""
         self.incoming = incoming
         self.decided: trio.Event = trio.Event()
         self.request: HostRequest | None = None
@@ -179,7 +168,6 @@ class RequestRun:
 
     @property
     def key(self) -> str:
-        """Its key in the book."""
         return key_of_requests(self.incoming.owner, self.incoming.session_id)
 
     def shut_down(self) -> None:
@@ -239,7 +227,6 @@ class RequestRun:
             )
 
     async def _open(self) -> Session:
-        """Find the profile, and open or create the session."""
         incoming, sessions, context = self.incoming, self._parts.sessions, self._context()
         if incoming.facts is None:
             self._profile = await sessions.profile(context)
@@ -282,7 +269,6 @@ class RequestRun:
         return message_of_files(chain.message(said), files)
 
     async def _send(self, session: Session, text: str) -> MessageReceipt:
-        """Deliver the message to the session."""
         incoming = self.incoming
         is_steer = "steer" in (incoming.sending.message_kind, incoming.sending.when_busy)
         if is_steer:
@@ -340,7 +326,6 @@ class RequestRun:
         return RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
 
     def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
-        """Release the caller with a handle."""
         self._parts.book.open(self.key, track)
         self._parts.sessions.keep(session)
         self.request = HostRequest(
@@ -419,5 +404,4 @@ class RequestRun:
 
 
 def busy(session_id: str) -> SessionBusy:
-    """Return the error for a busy session."""
     return SessionBusy(f"session {session_id!r} is at work: wait for its end, or send with when_busy='queue'")

@@ -135,7 +135,6 @@ class RequestStanding(Value, frozen=True, kw_only=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is final."""
         return self.status in OUTCOMES
 
     @property
@@ -366,7 +365,6 @@ class RequestTrack:
         *,
         on_change: "Callable[[RequestTrack], None] | None" = None,
     ) -> None:
-        """Start with the known facts."""
         self._record = record
         self._is_behind = False
         self.standing: RequestStanding = RequestStanding(
@@ -400,14 +398,12 @@ class RequestTrack:
         self._record = evolve(self.record, context_window=tokens)
 
     def end(self, text: str) -> None:
-        """Announce the end and the answer to all waiters."""
         self._is_behind, self._record = False, evolve(record_behind(self._record, self.standing), text=text)
         if self._on_change is not None:
             self._on_change(self)
         self._tell()
 
     def look_again(self) -> None:
-        """Make all waiters check their condition again."""
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
@@ -425,7 +421,6 @@ class SessionReading:
     """Read access to a session for hooks. Read-only."""
 
     def __init__(self, session: Session) -> None:
-        """Store the session."""
         self._session = session
 
     async def messages(self, after: int = 0) -> Sequence[Message]:
@@ -433,7 +428,6 @@ class SessionReading:
         return (await self._session.messages())[after:]
 
     async def status(self) -> Status:
-        """Return the status of the session."""
         return await self._session.status()
 
 
@@ -575,7 +569,6 @@ class HostRequest:
             await self.answered()
 
     async def _wait(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
-        """Wait for a change while the store works."""
         with told_of_outages(self.session, self._track.look_again) as call:
             record = await self._track.wait_changed(
                 lambda record: isinstance(call.error, StoreUnavailable) or is_enough(record)
@@ -636,7 +629,6 @@ class RequestBook:
     """The requests of all sessions of a host: open ones, and the most recently ended."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._open: dict[str, dict[str, RequestTrack]] = {}
         self._ended: dict[str, OrderedDict[str, RequestRecord]] = {}
         self._order: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -647,7 +639,6 @@ class RequestBook:
         return tuple(track for tracks in self._open.values() for track in tracks.values())
 
     def open(self, key: str, track: RequestTrack) -> None:
-        """Add an accepted request."""
         self._open.setdefault(key, {})[track.record.request_id] = track
 
     def close(self, key: str, track: RequestTrack) -> None:
@@ -698,7 +689,6 @@ _READ_IN_ONE_GO: Final = 64
 
 
 def subscribe_to_requests(session: Session, *, after: int | None = None) -> Subscription:
-    """Subscribe to the events needed to determine the status of requests."""
     return session.subscribe(kinds=KINDS_OF_REQUESTS, deltas=False, buffer=_BUFFER, after=after)
 
 
@@ -772,7 +762,6 @@ async def find_standing(session: Session, request_id: str) -> tuple[RequestStand
 
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:
-    """Announce the end of a request with the available answer."""
     standing, text = track.standing, ""
     try:
         if session is not None and track.record.context_window is None:

@@ -25,14 +25,12 @@ class ChangeLog:
     __slots__ = ("_changes", "_forgotten", "_parked", "version")
 
     def __init__(self) -> None:
-        """Start without changes."""
         self.version: int = 0
         self._changes: dict[str, int] = {}
         self._forgotten = 0
         self._parked = trio.Event()
 
     def note(self, key: str) -> None:
-        """Note that the row of a key changed or was removed."""
         self.version += 1
         self._changes.pop(key, None)
         self._changes[key] = self.version
@@ -53,15 +51,11 @@ class ChangeLog:
         return found
 
     def wake(self) -> None:
-        """Wake all waiters."""
         parked, self._parked = self._parked, trio.Event()
         parked.set()
 
     async def wait(self) -> None:
-        """Wait until there may be changes.
-
-        Cancellation: Safe, nothing is lost.
-        """
+        """Wait until there may be changes."""
         await self._parked.wait()
 
 
@@ -84,13 +78,11 @@ class RowSource(ABC):
     """
 
     def __init__(self) -> None:
-        """Start without rows."""
         self.log: ChangeLog = ChangeLog()
         self._written: dict[str, tuple[msgspec.Struct, bytes]] = {}
 
     @property
     def is_marked(self) -> bool:
-        """Whether `settle` has pending work."""
         return False
 
     @abstractmethod
@@ -101,10 +93,7 @@ class RowSource(ABC):
         """
 
     async def wait_newer(self, version: int) -> None:
-        """Wait until there may be changes after a version.
-
-        Cancellation: Safe, nothing is lost.
-        """
+        """Wait until there may be changes after a version."""
         if self.log.version == version and not self.is_marked:
             await self.log.wait()
         else:
@@ -112,7 +101,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def keys(self) -> Iterable[str]:
-        """Return all keys, the last changed one at the end."""
+        pass
 
     @abstractmethod
     def row(self, key: str) -> msgspec.Struct | None:
@@ -123,7 +112,6 @@ class RowSource(ABC):
         return True
 
     def fits(self, row: Any, wanted: RowFilter) -> bool:
-        """Return whether a row matches a filter, ignoring its limit."""
         return True
 
     def written(self, key: str) -> bytes | None:
@@ -147,7 +135,6 @@ class TakenRows(RowSource, RowFeed):
     def __init__(
         self, take: Callable[[], Awaitable[Mapping[str, msgspec.Struct]]], *, every_seconds: float = 1.0
     ) -> None:
-        """Start without rows."""
         super().__init__()
         self._take = take
         self._every = every_seconds
@@ -156,7 +143,6 @@ class TakenRows(RowSource, RowFeed):
         self._taking = trio.Lock()
 
     async def run(self, up: trio.Event) -> None:
-        """Wait forever: there is nothing to follow, and watchers poll."""
         up.set()
         await trio.sleep_forever()
 
@@ -177,10 +163,7 @@ class TakenRows(RowSource, RowFeed):
                     self.log.note(key)
 
     async def wait_newer(self, version: int) -> None:
-        """Wait until the next poll is due or a change was noted. `log.wake()` makes watchers poll at once.
-
-        Cancellation: Safe, nothing is lost.
-        """
+        """Wait until the next poll is due or a change was noted. `log.wake()` makes watchers poll at once."""
         with trio.move_on_at(self._taken_at + self._every):
             await super().wait_newer(version)
 
@@ -190,9 +173,7 @@ class TakenRows(RowSource, RowFeed):
         self.log.wake()
 
     def keys(self) -> Iterable[str]:
-        """Return all keys."""
         return tuple(self._rows)
 
     def row(self, key: str) -> msgspec.Struct | None:
-        """Return a row."""
         return self._rows.get(key)

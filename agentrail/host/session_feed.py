@@ -58,7 +58,6 @@ class SessionFeed(RowFeed):
     """
 
     def __init__(self, sessions: HostSessions, tenant_id: str) -> None:
-        """Start without rows."""
         self._host_sessions = sessions
         self.tenant_id = tenant_id
         self.is_over: bool = False
@@ -199,14 +198,12 @@ class SessionFeed(RowFeed):
             self.sessions.put(msgspec.structs.replace(row, waiting=_counted(found)))
 
     def is_approver(self, agent_id: str, user_id: str) -> bool:
-        """Return whether a user is among the approvers of a profile."""
         return self._host_sessions.profiles.is_approver(agent_id, user_id)
 
     # --- rows
 
     @property
     def is_marked(self) -> bool:
-        """Whether any rows are outdated."""
         return bool(self._marked)
 
     async def settle(self) -> None:
@@ -266,7 +263,6 @@ class SessionFeed(RowFeed):
             self.sessions.put(out_of_memory(row, ASLEEP))
 
     def forget(self, session_id: str) -> None:
-        """Remove the rows of a session that its store has deleted."""
         self._notes.pop(session_id, None)
         self._marked.pop(session_id, None)
         self._known.pop(session_id, None)
@@ -275,25 +271,18 @@ class SessionFeed(RowFeed):
 
 
 class SessionSource(RowSource):
-    """Rows of a tenant's sessions, by id.
-
-    Attributes:
-        rows: Current rows, the last changed one at the end.
-    """
+    """Rows of a tenant's sessions, by id."""
 
     def __init__(self, feed: SessionFeed) -> None:
-        """Created by its feed."""
         super().__init__()
         self._feed = feed
         self.rows: dict[str, SessionRow] = {}
 
     @property
     def is_marked(self) -> bool:
-        """Whether any rows are outdated."""
         return self._feed.is_marked
 
     async def settle(self) -> None:
-        """Make the rows of the marked sessions."""
         await self._feed.settle()
 
     def put(self, row: SessionRow) -> None:
@@ -309,20 +298,16 @@ class SessionSource(RowSource):
             self.log.note(session_id)
 
     def keys(self) -> Iterable[str]:
-        """Return all ids, the last changed session at the end."""
         return tuple(self.rows)
 
     def row(self, key: str) -> SessionRow | None:
-        """Return a row."""
         return self.rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Return whether a session belongs to a user."""
         row = self.rows.get(key)
         return row is not None and row.user == user_id
 
     def fits(self, row: SessionRow, wanted: RowFilter) -> bool:
-        """Return whether a session matches a filter."""
         return row_fits(row, wanted)
 
 
@@ -330,7 +315,6 @@ class WaitingSource(RowSource):
     """Rows of the pending approvals and questions of a tenant's sessions, by key."""
 
     def __init__(self, feed: SessionFeed) -> None:
-        """Created by its feed."""
         super().__init__()
         self._feed = feed
         self._rows: dict[str, WaitingRow] = {}
@@ -338,15 +322,12 @@ class WaitingSource(RowSource):
 
     @property
     def is_marked(self) -> bool:
-        """Whether any rows are outdated."""
         return self._feed.is_marked
 
     async def settle(self) -> None:
-        """Update the rows of the marked sessions."""
         await self._feed.settle()
 
     def put_of(self, session_id: str, rows: list[WaitingRow]) -> None:
-        """Replace the rows of a session and its children."""
         now = {row.key: row for row in rows}
         for key in self._of.get(session_id, ()):
             if key not in now:
@@ -362,7 +343,6 @@ class WaitingSource(RowSource):
             self._of.pop(session_id, None)
 
     def has_of(self, session_id: str) -> bool:
-        """Return whether a session has rows here."""
         return session_id in self._of
 
     def keys(self) -> Iterable[str]:
@@ -370,7 +350,6 @@ class WaitingSource(RowSource):
         return [row.key for row in sorted(self._rows.values(), key=lambda row: (-row.at_ms, row.key))]
 
     def row(self, key: str) -> WaitingRow | None:
-        """Return a row."""
         return self._rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
@@ -382,7 +361,6 @@ class WaitingSource(RowSource):
         return is_own or self._feed.is_approver(row.agent_id or "", user_id)
 
     def fits(self, row: WaitingRow, wanted: RowFilter) -> bool:
-        """Return whether a row matches a filter."""
         return waiting_fits(row, wanted)
 
 

@@ -38,7 +38,6 @@ class SessionList:
     """Lists the sessions of a host."""
 
     def __init__(self, supervisor: SessionSupervisor, *, has_store: bool) -> None:
-        """Start without known owners."""
         self._supervisor = supervisor
         self._has_store = has_store
         self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
@@ -84,7 +83,6 @@ class SessionList:
         return tuple(told)
 
     def forget(self, tenant_id: str, session_id: str) -> None:
-        """Forget the owner of an erased session."""
         for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
             del self._owners[key]
 

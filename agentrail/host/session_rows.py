@@ -75,7 +75,6 @@ def note(notes: RowNotes, event: Event) -> RowNotes:
 
 
 def first_notes(session: Session) -> RowNotes:
-    """Return the notes of a session that is seen for the first time."""
     words = first_words_of(session)
     for event in islice(newest_events(session), LOOKED_BACK):
         told = note(RowNotes(), event)
@@ -96,7 +95,6 @@ def row_with_notes(listed: ListedSession) -> SessionRow:
 
 
 def make_row(listed: ListedSession, notes: RowNotes = NO_NOTES) -> SessionRow:
-    """Return the row of a session."""
     session = listed.session
     base = SessionRow(
         session_id=listed.session_id,
@@ -143,12 +141,10 @@ def _awake(base: SessionRow, status: Status, first_words: str | None, changed_ms
 
 
 def all_tokens(usage: TokenUsage) -> int:
-    """Return the sum of input and output tokens."""
     return usage.input + usage.output
 
 
 def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
-    """Return the row of a session that left memory: hibernated or ended."""
     ended = phase == ENDED
     return evolve_row(
         row,
@@ -239,7 +235,6 @@ def _brief(value: object) -> str:
 
 
 def line_of_summary(text: str) -> str:
-    """Truncate a text to the length of a row, on one line."""
     line = " ".join(text[: 4 * MAX_SUMMARY].split())
     is_whole = len(line) <= MAX_SUMMARY and len(text) <= 4 * MAX_SUMMARY
     return line if is_whole else f"{line[: MAX_SUMMARY - 1]}…"

@@ -151,7 +151,6 @@ class TreeFeed(TakenRows):
     """Rows of a tree: polled periodically, and at once after a crash."""
 
     def __init__(self, supervisor: SessionSupervisor, tenant_id: str) -> None:
-        """Start without rows."""
         super().__init__(self._look, every_seconds=LOOK_EVERY_SECONDS)
         self._supervisor = supervisor
         self._tenant_id = tenant_id

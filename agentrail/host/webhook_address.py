@@ -8,7 +8,6 @@ from agentrail.web.url_policy import AddressRefused, AllowedPlaces, WebAddress, 
 
 
 def read_address(url: str, allowed: AllowedPlaces) -> WebAddress:
-    """Parse an address and judge its visible parts."""
     address = split_url(url)
     if address.origin in allowed.origins:
         return address

@@ -90,7 +90,6 @@ def id_of_watch(watch: WebhookWatch) -> str:
 
 
 def encode_awaited(watch: WebhookWatch) -> OwedRow:
-    """Encode a watch."""
     row = _Watch(
         tenant=watch.owner.tenant_id,
         user=watch.owner.user_id,
@@ -105,7 +104,6 @@ def encode_awaited(watch: WebhookWatch) -> OwedRow:
 
 
 def decode_awaited(row: OwedRow) -> WebhookWatch:
-    """Decode the output of `encode_awaited`."""
     try:
         read = _WATCHES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -122,7 +120,6 @@ def decode_awaited(row: OwedRow) -> WebhookWatch:
 
 
 def encode_owed_message(message: WebhookMessage) -> OwedRow:
-    """Encode an undelivered message."""
     row = _Message(
         id=message.id,
         tenant=message.tenant_id,
@@ -139,7 +136,6 @@ def encode_owed_message(message: WebhookMessage) -> OwedRow:
 
 
 def decode_owed_message(row: OwedRow) -> WebhookMessage:
-    """Decode the output of `encode_owed_message`."""
     try:
         read = _MESSAGES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -169,7 +165,6 @@ class WebhookSender:
     def __init__(
         self, allowed: AllowedPlaces, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Store the parts. Nothing is opened yet."""
         self._allowed = allowed
         self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
@@ -224,7 +219,6 @@ def why_not(error: BaseException) -> str:
 
 
 def is_of_the_network(error: BaseException) -> bool:
-    """Return whether an error can be caused by a receiver or the network."""
     return isinstance(error, OSError | httpx.HTTPError | AddressRefused)
 
 
@@ -268,7 +262,6 @@ class WebhookDelivery:
     """The webhooks of one host."""
 
     def __init__(self, webhooks: Webhooks, supervisor: SessionSupervisor, *, survives: bool) -> None:
-        """Start without messages."""
         self._webhooks = webhooks
         self._supervisor = supervisor
         self._survives = survives
@@ -284,7 +277,6 @@ class WebhookDelivery:
         self._is_written = trio.Event()
 
     def statistics(self) -> WebhookStatistics:
-        """Return the statistics."""
         return evolve(self._counts, owed=len(self._queue), awaited=len(self._watches))
 
     # --- before a message reaches its session
@@ -350,7 +342,6 @@ class WebhookDelivery:
         self._change(change)
 
     async def load(self) -> None:
-        """Read the undelivered webhooks of earlier processes."""
         if not self._survives:
             return
         messages: list[WebhookMessage] = []
@@ -375,7 +366,6 @@ class WebhookDelivery:
 
     @property
     def awaited(self) -> tuple[WebhookWatch, ...]:
-        """Requests with outstanding notifications."""
         return tuple(self._watches.values())
 
     # --- sending
@@ -421,7 +411,6 @@ class WebhookDelivery:
         return answer
 
     def _tell(self, settled: Settled, answer: TryAnswer) -> None:
-        """Count the result of an attempt and update the store."""
         counts, message = self._counts, settled.message
         change: dict[tuple[str, str], OwedRow | None] = {(MESSAGES, one.id): None for one in settled.ended}
         match settled.verdict:

@@ -23,12 +23,7 @@ _ID_DIGITS: Final = 32
 
 @frozen(kw_only=True)
 class WebhookWatch:
-    """A request whose end is notified, and the address.
-
-    Attributes:
-        names_owner: Whether messages name the owner. True for the operator's own address, which receives all.
-        told_seq: Number of the event after which waiting was last notified. 0 before.
-    """
+    """A request whose end is notified, and the address."""
 
     owner: SessionOwner
     session_id: str
@@ -40,21 +35,12 @@ class WebhookWatch:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Key of the watch."""
         return (self.owner.tenant_id, self.owner.user_id, self.session_id, self.request_id)
 
 
 @frozen(kw_only=True)
 class WebhookMessage:
-    """One message, sent until it is accepted or given up.
-
-    Attributes:
-        id: The same for all attempts, and for a message that a later process makes of the same event.
-        session_id: The session. Its messages are sent in order.
-        url: Target address.
-        body: JSON, identical for all attempts.
-        number: Sequence number in order of creation.
-    """
+    """One message, sent until it is accepted or given up."""
 
     id: str
     tenant_id: str
@@ -74,7 +60,6 @@ class WebhookMessage:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Key of its `WebhookWatch`."""
         return (self.tenant_id, self.user_id, self.session_id, self.request_id)
 
 
@@ -94,7 +79,6 @@ class WebhookNews:
 def decide_webhook(
     watch: WebhookWatch, record: RequestRecord, seq: int, *, at_ms: int, survives: bool
 ) -> WebhookNews:
-    """Return the notification for a changed request."""
     if record.has_ended:
         if record.status == "shutdown" and survives:
             return WebhookNews(message=None, watch=watch)
@@ -142,7 +126,6 @@ def show_time(at_ms: int) -> str:
 
 
 def sign(message_id: str, at_seconds: int, body: bytes, secrets: Sequence[bytes]) -> str:
-    """Sign a message."""
     content = f"{message_id}.{at_seconds}.".encode() + body
     digests = [hmac.new(secret, content, hashlib.sha256).digest() for secret in secrets]
     return " ".join([f"v1,{base64.b64encode(digest).decode()}" for digest in digests])

@@ -34,8 +34,6 @@ class TryAnswer:
 
     Attributes:
         status: HTTP status. None without an answer.
-        why: Why there is no answer, without addresses. Empty if there is one.
-        is_refused: Whether nothing was sent because the address is not allowed.
     """
 
     status: int | None = None
@@ -43,7 +41,6 @@ class TryAnswer:
     is_refused: bool = False
 
     def __str__(self) -> str:
-        """Return a short description."""
         return self.why or f"status {self.status}"
 
 
@@ -70,12 +67,7 @@ def on_time(message: WebhookMessage, now_ms: int) -> WebhookMessage:
 
 @frozen(kw_only=True)
 class Settled:
-    """Effect of an attempt.
-
-    Attributes:
-        message: The attempted message in its new state.
-        ended: Messages that are no longer pending, possibly including that one.
-    """
+    """Effect of an attempt."""
 
     verdict: TryVerdict
     message: WebhookMessage
@@ -97,7 +89,6 @@ class WebhookQueue:
     def __init__(
         self, *, max_at_once: int = MAX_TRIES_AT_ONCE, max_of_a_tenant: int = MAX_TRIES_OF_A_TENANT
     ) -> None:
-        """Start empty."""
         self._max_at_once = max_at_once
         self._max_of_a_tenant = max_of_a_tenant
         self._lanes: dict[Lane, deque[WebhookMessage]] = {}
@@ -110,12 +101,10 @@ class WebhookQueue:
         self._number = 0
 
     def __len__(self) -> int:
-        """Return the number of undelivered messages."""
         return len(self._ids)
 
     @property
     def under_way(self) -> int:
-        """Number of attempts in flight."""
         return len(self._under_way)
 
     @property
@@ -126,11 +115,9 @@ class WebhookQueue:
         )
 
     def owed_of(self, tenant_id: str) -> int:
-        """Return the number of undelivered messages of a tenant."""
         return self._owed_of.get(tenant_id, 0)
 
     def owe(self, message: WebhookMessage) -> WebhookMessage | None:
-        """Append a message to the queue of its session."""
         if message.id in self._ids:
             return None
         self._number = max(self._number + 1, message.number)
@@ -166,7 +153,6 @@ class WebhookQueue:
         return self._due[0][0] if self._due else None
 
     def settle(self, message_id: str, answer: TryAnswer, now_ms: int) -> Settled:
-        """Apply the result of an attempt."""
         message = self._under_way.pop(message_id)
         tenant = self._tenants[message.tenant_id]
         tenant.under_way -= 1

@@ -45,7 +45,6 @@ WebhookSecrets: TypeAlias = str | Secret | Sequence[str | Secret]
 
 
 def read_secrets(given: object) -> tuple[bytes, ...]:
-    """Parse secrets, the new one first."""
     several = [given] if isinstance(given, str | Secret) else given
     if not isinstance(several, Sequence) or not 1 <= len(several) <= _MAX_SECRETS:
         fault = "webhooks need a secret, or the new one and the old one: expected 'whsec_…', or two of them"
@@ -100,7 +99,6 @@ class Webhooks:
 
     @allowed.default
     def _check(self) -> AllowedPlaces:
-        """Parse the allowed targets and validate the rest."""
         if not callable(self.secret):
             read_secrets(self.secret)
         if self.send is not None and not is_async(self.send):

@@ -69,7 +69,6 @@ async def list_directory(session: Session, path: str = "") -> tuple[WorkspaceEnt
 
 
 async def read_workspace(session: Session, path: str) -> WorkspaceFile:
-    """Read a file of a workspace."""
     names = names_of(path)
     with _bounded():
         async with open_files(session) as sandbox:
@@ -78,7 +77,6 @@ async def read_workspace(session: Session, path: str) -> WorkspaceFile:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """Split a path given by a caller into its names."""
     names = tuple(path.split("/"))
     is_sound = 0 < len(path) <= MAX_FILE_PATH_CHARACTERS and "\0" not in path and "\\" not in path
     if not is_sound or any(name in ("", ".", "..") for name in names):

@@ -40,14 +40,7 @@ _FENCE: Final = 3
 
 @frozen(kw_only=True)
 class CutPassage:
-    """A part of a text.
-
-    Attributes:
-        trail: The headings above all of it, the outermost first.
-        first: Its first line, from 1.
-        text: Its text. Empty lines at both ends are removed, and those between paragraphs are reduced to one or
-            none.
-    """
+    """A part of a text."""
 
     trail: tuple[str, ...] = ()
     headings: tuple[str, ...] = ()

@@ -373,7 +373,6 @@ def _fault_of_base(base: str, names: Sequence[str]) -> str:
 
 
 def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeBase]:
-    """Return the bases to search."""
     asked = [one for one in bases if base in ("", one.name)]
     if (base and not asked) or len(asked) > _MAX_BASES:
         raise OptionError([_fault_of_base(base, [one.name for one in bases])])
@@ -383,11 +382,6 @@ def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeB
 def _narrowed(
     connection: apsw.Connection, bases: Sequence[KnowledgeBase], within: DocumentFilter
 ) -> tuple[Sequence[KnowledgeBase], str | None]:
-    """Restrict bases to the documents that pass the filter.
-
-    Returns:
-        The bases with their reduced counts, and the document numbers for `_INSIDE`.
-    """
     if within == ALL_DOCUMENTS:
         return bases, None
     tags = _column_of(connection, "tagged", "tags")

@@ -612,11 +612,9 @@ class MemoryStore:
             raise Fenced(first.session, durable_up_to=0)
 
     def _tree(self, scope: str, root: SessionId) -> list[_Key]:
-        """Return the sessions of a tree, the root first."""
         return sorted(self._trees[scope, root], key=lambda key: (key[1] != root, key))
 
     def _check_left(self, top: MemoryJournal, keys: Iterable[_Key]) -> None:
-        """Refuse to remove a tree on which a living node works."""
         works_on = any(not self._journals[key].standing.has_ended for key in keys)
         if works_on and self._is_alive(top.node, self.now_ms()):
             raise StillNeeded(top.session, by=[f"node {top.node}"])

@@ -95,7 +95,6 @@ def opened_notes(
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
 ) -> Iterator[NoteStore | None]:
-    """Open the store of working notes, for a block."""
     if notes is not None and not isinstance(notes, str):
         yield notes
         return

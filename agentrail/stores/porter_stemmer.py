@@ -133,7 +133,6 @@ def _shape(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """Return how often a consonant follows a vowel."""
     return len(_TURN.findall(_shape(word)))
 
 

@@ -292,7 +292,6 @@ def _overwrite_words(connection: apsw.Connection) -> None:
 
 
 def _is_text(entry_id: str) -> bool:
-    """Whether an id can be passed to SQLite, which rejects lone surrogates."""
     return entry_id.isascii()
 
 

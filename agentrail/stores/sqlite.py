@@ -505,7 +505,6 @@ class SqliteStore:
         raise no_store_at(self._path, _TAKEN_AWAY)
 
     def _put_back(self, connection: apsw.Connection) -> None:
-        """Write an unlinked file to its path again."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not lock_path(self._path).exists():  # it was removed with its directory

@@ -68,7 +68,6 @@ class DamagedStoreError(Exception):
 
 
 def connect(uri: str, flags: int, vfs: str | None) -> apsw.Connection:
-    """Open a connection with SQLite's defaults."""
     return apsw.Connection(uri, flags=flags, vfs=vfs)
 
 
@@ -86,11 +85,9 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     vfs: str | None = None
 
     def at(self, path: Path) -> "Connector":
-        """Return the same connector for another file."""
         return msgspec.structs.replace(self, path=path)
 
     def to_write(self) -> apsw.Connection:
-        """Open an existing file for writing, with durable commits."""
         flags = apsw.SQLITE_OPEN_READWRITE
         connection = self.connect(self._uri(), flags | apsw.SQLITE_OPEN_URI, self.vfs)
         try:
@@ -113,7 +110,6 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return connection
 
     def to_fill(self) -> apsw.Connection:
-        """Open a file that was created for this, to fill and close it."""
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
         return self.connect(self._uri(), flags, self.vfs)
 
@@ -144,7 +140,6 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _set_up(connection: apsw.Connection) -> None:
-    """Configure durable commits and final deletions."""
     connection.set_busy_timeout(0)
     if connection.pragma("journal_mode", "wal") != "wal":
         message = "the file system cannot share memory between connections"
@@ -176,7 +171,6 @@ def forgotten_after(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error means that pages are corrupt."""
     return isinstance(error, (*_DAMAGE, DamagedStoreError))
 
 
@@ -198,7 +192,6 @@ class ReadConnections:
     """Pool of reading connections. One thread uses a connection at a time; some idle ones are kept."""
 
     def __init__(self, connector: Connector) -> None:
-        """Create an empty pool."""
         self._connector = connector
         self._lock = threading.Lock()
         self._idle: list[apsw.Connection] = []

@@ -101,6 +101,5 @@ def write_report(report: SalvageReport) -> None:
 
 
 def end_salvage(path: Path) -> None:
-    """Mark the salvage as finished."""
     marker_path(path).unlink()
     sync_directory(path.parent)

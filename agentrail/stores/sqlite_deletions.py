@@ -68,7 +68,6 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
 def _check_left(
     connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
 ) -> None:
-    """Refuse to remove a tree on which a living node works."""
     if any(not one.standing.has_ended for one in tree):
         try:
             check_not_held(connection, top.session, top.node, now=now, lease=lease)

@@ -98,7 +98,6 @@ class WriteLock:
     """
 
     def __init__(self, store: Path, *, since_ms: int) -> None:
-        """Lock the store, and record the holder."""
         self.path: Path = lock_path(store)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -136,7 +135,6 @@ def lock_path(store: Path) -> Path:
 
 
 def has_lock_file(store: Path) -> bool:
-    """Whether a store of agentrail was ever written at this path."""
     path = lock_path(store)
     return path.is_file() and b'"agentrail"' in path.read_bytes()[:1000]
 
@@ -171,7 +169,6 @@ def make_private_file(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Restrict an existing store and its companion files to their owner."""
     for one in (path, *beside(path)):
         if one.exists() and one.stat().st_mode & 0o077:
             one.chmod(0o600)
@@ -200,7 +197,6 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 def has_log(path: Path) -> bool:
-    """Whether the log of a store has contents."""
     log, _ = beside(path)
     return log.is_file() and log.stat().st_size > 0
 

@@ -35,7 +35,6 @@ def change_rows(connection: apsw.Connection, put: Sequence[OwedRow], drop: Seque
 
 
 def fetch_rows(connection: apsw.Connection, kind: str, after: str, limit: int) -> tuple[OwedRow, ...]:
-    """Return rows of a kind ordered by id."""
     if not has_rows(connection):
         return ()
     found = connection.execute(
@@ -46,5 +45,4 @@ def fetch_rows(connection: apsw.Connection, kind: str, after: str, limit: int) -
 
 
 def has_rows(connection: apsw.Connection) -> bool:
-    """Return whether this file has ever had an owed row."""
     return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'owed'").fetchone() is not None

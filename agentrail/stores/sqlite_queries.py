@@ -76,7 +76,6 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
 
 
 def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    """Return a session at the root of its tree, or raise."""
     there = known(connection, scope, session)
     if there.root != session:
         raise OptionError(

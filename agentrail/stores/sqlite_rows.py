@@ -91,7 +91,6 @@ def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
 
 
 def session_of(row: SqliteRow) -> StoredSession:
-    """Return the session of a row."""
     if tuple(map(type, row)) not in _KINDS:
         message = f"stored data of session {row[1]!r} is not what was written"
         raise DamagedStoreError(message)
@@ -113,7 +112,6 @@ def session_of(row: SqliteRow) -> StoredSession:
 
 
 def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
-    """Return the row of a session for `PUT_SESSION`."""
     forked_from, forked_at = one.forked_from or (None, None)
     return (
         *(one.scope, one.session, one.root, one.parent, forked_from, forked_at, one.node),
@@ -125,19 +123,16 @@ def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
 
 
 def _standing_of(row: SqliteRow) -> Standing:
-    """Return the standing from the last five columns of a session."""
     return Standing(
         is_working=bool(row[0]), has_ended=bool(row[1]), waits_for=row[2], due_at_ms=row[3], title=row[4]
     )
 
 
 def standing_row(one: Standing) -> SqliteRow:
-    """Return the last five columns of a session."""
     return (int(one.is_working), int(one.has_ended), one.waits_for, one.due_at_ms, one.title)
 
 
 def opened_row(opening: Opening, now: int) -> SqliteRow:
-    """Return the row of a session that is created now."""
     first, last = opening.records[0], opening.records[-1]
     return session_row(
         StoredSession(
@@ -189,7 +184,6 @@ def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int)
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:
-    """Compare the last record with the values in the session's row."""
     last = None if there is None else there.tail
     row = connection.execute(
         "SELECT seq, epoch, hash FROM record WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1",

@@ -69,7 +69,6 @@ class SalvagedSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of it was lost."""
         return self.last_good == self.last_known and not self.is_rebuilt
 
 
@@ -247,7 +246,6 @@ def _saved(there: StoredSession, records: list[Record], *, is_rebuilt: bool) -> 
 
 
 def _put(fresh: apsw.Connection, statement: str, row: SqliteRow) -> bool:
-    """Write a row, and return whether it fits its columns."""
     try:
         fresh.execute(statement, row)
     except apsw.ConstraintError:

@@ -169,7 +169,6 @@ def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
 def _advance_all(
     connection: apsw.Connection, appends: Sequence[Append], now: int, known: Standings
 ) -> list[bool]:
-    """Write the appends that continue their journal, and return for each whether it did."""
     is_in = [False] * len(appends)
     same: list[SqliteRow] = []
     changed: list[SqliteRow] = []
@@ -293,7 +292,6 @@ def take_over_trees(
 
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:
-    """Return the sessions of a tree, the root first."""
     statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
     return list(map(session_of, connection.execute(statement, (root, scope))))
 

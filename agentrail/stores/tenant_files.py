@@ -86,7 +86,6 @@ class TenantFile:
     """File of one tenant."""
 
     def __init__(self, path: Path, schema: TenantSchema) -> None:
-        """Create the object without opening the file."""
         self.path: Path = path
         self._schema = schema
         self._connector = Connector(path=path)
@@ -258,7 +257,6 @@ def _is_made(connection: apsw.Connection) -> bool:
 
 
 def no_place(what: str, path: Path, reason: str) -> StoreUnavailable:
-    """Return the error for a path where nothing can be stored, with a remedy."""
     return StoreUnavailable(f"no {what} can be kept in {os.fspath(path)!r}: {reason}; name another directory")
 
 
@@ -276,7 +274,6 @@ class TenantFiles:
         self._is_closed = False
 
     def of(self, tenant: str) -> TenantFile:
-        """Return the file of a tenant."""
         with self._turn:
             if self._is_closed:
                 message = f"the {self._schema.what} in {os.fspath(self.directory)!r} were closed"
@@ -301,5 +298,4 @@ class TenantFiles:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Return a file and its existing SQLite companion files."""
     return tuple([one for one in (path, *beside(path)) if one.exists()])

@@ -36,7 +36,6 @@ CREATE TRIGGER {rows}_removed AFTER DELETE ON {rows} BEGIN DELETE FROM vector WH
 
 
 def has_numpy() -> bool:
-    """Return whether vectors can be compared in this installation."""
     return importlib.util.find_spec("numpy") is not None
 
 
@@ -56,7 +55,6 @@ class VectorCache:
     """Vectors as matrices, one for each searched part of a file. Threads may share it."""
 
     def __init__(self) -> None:
-        """Create an empty cache."""
         self._turn = threading.Lock()
         self._loaded: OrderedDict[tuple[str, ...], _Loaded] = OrderedDict()
 
@@ -151,7 +149,6 @@ class SqliteCollection:
 
     @staticmethod
     def _joined(parts: Sequence[str]) -> str:
-        """Return the text to embed, from the values of its columns."""
         raise NotImplementedError
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:

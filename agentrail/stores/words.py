@@ -95,7 +95,6 @@ def owner_key(*names: str) -> str:
 
 
 def label_of(tag: str) -> str:
-    """Return the word for exactly this tag, whatever characters it has."""
     return hashlib.blake2b(tag.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
@@ -105,7 +104,6 @@ def all_of(column: str, key: str, labels: Sequence[str]) -> str:
 
 
 def any_of(columns: str, key: str, words: Sequence[str]) -> str:
-    """Return a match expression for any of these words in columns."""
     return f"{{{columns}}}: ({' OR '.join(_quoted(key, words))})"
 
 

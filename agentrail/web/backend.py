@@ -27,7 +27,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Network backend for an httpcore connection pool. Connects only to judged addresses."""
 
     def __init__(self, judge: JudgePlaces, resolve: LookUp) -> None:
-        """Store the functions. Nothing is connected yet."""
         self._judge = judge
         self._resolve = resolve
         self._carrier = httpcore.TrioBackend()
@@ -40,10 +39,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address of a host that answers.
-
-        Cancellation: Closes the attempt.
-        """
         found = [host] if _is_number(host) else await self._resolve(host, port)
         places = tuple(self._judge(host, port, found))[:_MAX_PLACES]
         seconds = WEB_CONNECT_SECONDS if timeout is None else min(timeout, WEB_CONNECT_SECONDS)
@@ -55,7 +50,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         return await self._carrier.connect_tcp(places[-1], port, timeout=seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep between httpcore's attempts."""
         await trio.sleep(seconds)
 
 

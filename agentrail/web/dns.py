@@ -21,15 +21,10 @@ class SystemNames:
     __slots__ = ("_lookups",)
 
     def __init__(self) -> None:
-        """Create the limiter. Nothing is resolved yet."""
         # A separate limit: a lookup cannot be cancelled, and names chosen by strangers may all be slow.
         self._lookups = trio.CapacityLimiter(_MAX_LOOKUPS)
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Return the addresses of a host.
-
-        Cancellation: The lookup is abandoned.
-        """
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         rows = await outside.offload(look_up, abandon_on_cancel=True, limiter=self._lookups)
         return [str(row[4][0]) for row in rows]

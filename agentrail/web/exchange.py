@@ -15,13 +15,7 @@ class PageGone(FetchFailed):
 
 @frozen(kw_only=True)
 class Fetched:
-    """A fetched document.
-
-    Attributes:
-        url: Final address after all redirects.
-        media_type: Media type from the server, such as `text/html`, in lower case. Empty if not given.
-        charset: Charset from the server. Empty if not given.
-    """
+    """A fetched document."""
 
     url: str
     media_type: str

@@ -40,7 +40,6 @@ class RobotsTxt:
     __slots__ = ("_agent", "_parser")
 
     def __init__(self, status: int, content: bytes, agent: str) -> None:
-        """Parse the rules."""
         self._agent = agent
         self._parser = RobotFileParser()
         if status in _THERE:
@@ -50,7 +49,6 @@ class RobotsTxt:
             self._parser.parse(lines)
 
     def allows(self, target: str) -> bool:
-        """Return whether a path with its query may be fetched."""
         return self._parser.can_fetch(self._agent, target)
 
 
@@ -72,7 +70,6 @@ class BoundedBody:
     """Collects the chunks of one body."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
-        """Start empty."""
         named = encoding.strip().lower()
         if named not in ("", "identity", "gzip", "x-gzip"):
             message = f"its content-encoding is {named!r:.40}: expected gzip or none, as was asked for"
@@ -103,7 +100,6 @@ class BoundedBody:
             yield
 
     def finish(self) -> bytes:
-        """Return the body."""
         # An empty body is valid under any encoding.
         if self._inflater is not None and self._taken and not self._inflater.eof:
             message = "its gzip ends too early"
@@ -205,7 +201,6 @@ class Fetching:
 
     @asynccontextmanager
     async def _connected(self, address: WebAddress) -> AsyncIterator[httpx.AsyncBaseTransport]:
-        """Open a pool for one address, closed at the end of the block."""
         tls = NO_ROOTS
         if self.rules.proxy or address.scheme == "https":
             # Takes 30 ms, which would block the loop.

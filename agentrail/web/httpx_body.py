@@ -9,11 +9,9 @@ class OnePiece(httpx.AsyncByteStream):
     """A body that is not a generator: the library's own would wait for the garbage collector after a cancelled write."""
 
     def __init__(self, content: bytes) -> None:
-        """Store the content."""
         self._left = [content] if content else []
 
     def __aiter__(self) -> Self:
-        """Return itself."""
         return self
 
     async def __anext__(self) -> bytes:

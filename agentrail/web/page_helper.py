@@ -48,7 +48,6 @@ class OutOfTimeError(BaseException):
 
 
 def main() -> None:
-    """Answer one job."""
     confine()
     job = json.loads(sys.stdin.buffer.readline())
     content = sys.stdin.buffer.read()
@@ -165,7 +164,6 @@ def decoded(content: bytes, charset: str) -> str:
 
 
 def cut(pages: Iterable[str], max_characters: int) -> tuple[list[str], int]:
-    """Truncate the text, and return the number of omitted characters."""
     kept: list[str] = []
     room, left_out = max_characters, 0
     for page in pages:
@@ -179,7 +177,6 @@ def cut(pages: Iterable[str], max_characters: int) -> tuple[list[str], int]:
 
 
 def read_text(content: bytes, job: dict[str, str]) -> dict[str, object]:
-    """Return plain text as it is."""
     text = decoded(content, job["charset"])
     if "\0" in text:
         message = "it is not text: it contains zero bytes"
@@ -218,7 +215,6 @@ def _as_markdown(text: str, url: str) -> str:
 
 
 def read_pdf(content: bytes, _job: dict[str, str]) -> dict[str, object]:
-    """Return the text of each page."""
     if importlib.util.find_spec("pypdf") is None:
         raise UnreadableBytes(NO_PDF_READER)
     try:
@@ -291,7 +287,6 @@ class _Plain(HTMLParser):
 
 
 def plain_text(html: str) -> str:
-    """Return the visible text of a page."""
     parser = _Plain()
     with contextlib.suppress(OutOfTimeError, AssertionError):
         # The parser raises on invalid input. The text up to there is kept.

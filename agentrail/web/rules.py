@@ -156,7 +156,6 @@ def _judge_domain(host: str, rules: WebRules) -> None:
 
 
 def _plain_url(text: str) -> str:
-    """Return an address in ASCII, with a canonical host."""
     if len(text) > _MAX_GIVEN:
         message = f"it has {len(text):,} characters, and an address has {_MAX_GIVEN:,} at most: shorten it"
         raise AddressRefused(message)
@@ -186,7 +185,6 @@ def _host_and_port(place: str) -> tuple[str, str]:
 
 
 def _ascii_host(host: str) -> str:
-    """Return the IDNA form of a host."""
     if len(host) > _MAX_HOST:
         message = f"its host has more than {_MAX_HOST:,} characters, and a name has 253 at most"
         raise AddressRefused(message)

@@ -29,7 +29,6 @@ class SearchHit:
     """A search result. All of it was written by strangers.
 
     Attributes:
-        url: Address of the page.
         snippet: Excerpt related to the query. May be empty.
         published: Publication date as given by the engine. May be empty.
     """
@@ -44,18 +43,14 @@ class SearchEngine(Protocol):
     """A search engine as pure functions: from query to request, and from answer to hits. `agentrail.web.engines` has five."""
 
     @property
-    def name(self) -> str:
-        """Name in messages."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def origin(self) -> str:
         """Scheme, host and port of the service, such as `https://api.example`. Set by an operator, so it may be private."""
         ...
 
-    def request(self, query: str, max_results: int) -> WebRequest:
-        """Build the request."""
-        ...
+    def request(self, query: str, max_results: int) -> WebRequest: ...
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
         """Yield the hits of an answer, best first.
@@ -68,10 +63,6 @@ class SearchEngine(Protocol):
 async def search_web(
     engine: SearchEngine, client: WebClient, query: str, max_results: int
 ) -> tuple[SearchHit, ...]:
-    """Run a search.
-
-    Cancellation: Closes the connection.
-    """
     fetched = await client.send(engine.request(query, max_results), max_bytes=_MAX_ANSWER_BYTES)
     try:
         found = [_hit(one) for one in engine.read(json.loads(fetched.content))]
@@ -83,7 +74,6 @@ async def search_web(
 
 
 def client_for(engine: SearchEngine, client: WebClient) -> WebClient:
-    """Return a client that may also reach the engine's service, wherever it is."""
     address = split_url(engine.origin)
     inside = client.rules.inside
     opened = evolve(inside, origins=inside.origins | {address.origin})
@@ -114,14 +104,12 @@ def _plain(said: object, max_characters: int) -> str:
 
 
 def get(url: str, parameters: Mapping[str, object], headers: Mapping[str, str]) -> WebRequest:
-    """Build a request with parameters in its address."""
     return WebRequest(
         url=f"{url}?{urlencode(dict(parameters))}", headers={"accept": "application/json", **headers}
     )
 
 
 def post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> WebRequest:
-    """Build a request with a JSON body."""
     return WebRequest(
         method="POST",
         url=url,

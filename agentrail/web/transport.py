@@ -48,7 +48,6 @@ class GuardedTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, backend: GuardedBackend, tls: ssl.SSLContext) -> None:
-        """Create the pool. Nothing is connected yet."""
         self._connections = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

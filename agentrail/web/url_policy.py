@@ -143,18 +143,15 @@ class WebAddress:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port."""
         return (self.scheme, self.host, self.port)
 
     @property
     def host_header(self) -> str:
-        """Value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == USUAL_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The address as text."""
         return f"{self.scheme}://{self.host_header}{self.target}"
 
 
@@ -162,7 +159,6 @@ class WebAddress:
 
 
 def read_allowed(entries: Iterable[object]) -> AllowedPlaces:
-    """Parse an operator's list of allowed places."""
     networks: list[IpNetwork] = []
     hosts: set[str] = set()
     origins: set[tuple[str, str, int]] = set()

@@ -25,23 +25,17 @@ class WebClient:
     def __init__(
         self, rules: WebRules, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Store the rules. Nothing is opened yet."""
         self.rules: WebRules = rules
         self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
         self._fetching: Fetching | None = None
 
     def with_rules(self, rules: WebRules) -> "WebClient":
-        """Return a client with other rules, and the same resolver and certificates."""
         return WebClient(rules, resolve=self._resolve, tls=self._tls)
 
     async def fetch(
         self, url: str, *, max_bytes: int = MAX_BODY_BYTES, stays_on_host: bool = False
     ) -> Fetched:
-        """Fetch an address.
-
-        Cancellation: Closes the connection.
-        """
         return await (await self._opened()).fetch(url, max_bytes, stays_on_host=stays_on_host)
 
     async def send(self, request: WebRequest, *, max_bytes: int = MAX_BODY_BYTES) -> Fetched:

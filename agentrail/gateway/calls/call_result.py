@@ -19,9 +19,7 @@ class CallAnswer:
     """Result of a successful call.
 
     Attributes:
-        status: HTTP status.
         body: JSON, or empty.
-        headers: Such as `x-session-id`; names in lower case.
     """
 
     status: int = 200
@@ -33,11 +31,9 @@ NOTHING: Final = b""
 
 
 def answer_with(value: object, *, status: int = 200, **headers: str) -> CallAnswer:
-    """Return a result with this value."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return CallAnswer(status=status, body=encode_plain(value), headers=named)
 
 
 def answer_handled(handled: HandledResponse) -> CallAnswer:
-    """Return the response of an interceptor as a result."""
     return CallAnswer(status=handled.status, body=encode_plain(handled.body), headers=handled.headers)

@@ -11,7 +11,6 @@ from agentrail.runtime.session_facts import SessionFacts
 
 
 async def list_commands(host: Host, principal: Principal, session_id: str | None) -> CallAnswer:
-    """GET /commands."""
     owner, facts = await _whose(host, principal, session_id)
     rows = await host.commands.rows(owner, facts)
     listed = tuple(
@@ -31,7 +30,6 @@ async def list_commands(host: Host, principal: Principal, session_id: str | None
 async def run_slash_command(
     host: Host, principal: Principal, name: str, body: CommandBody, *, via: str
 ) -> CallAnswer:
-    """POST /commands/{name}: its output, or the request that its prompt became."""
     command = host.commands.registry.find(name)
     if command.in_history:
         if body.session_id is None:

@@ -25,7 +25,6 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
     until: str | None = None,
     tz: str = "UTC",
 ) -> CallAnswer:
-    """GET /inspect/cost: by day, profile, model, user or session, in a time zone."""
     check_may_inspect(principal)
     at_ms = now_ms()
     query = _read_query(by, since, until, tz, at_ms)
@@ -79,7 +78,6 @@ def _read_query(by: str, since: str | None, until: str | None, tz: str, at_ms: i
 
 
 def cost_item(key: str, amount: SpentAmount) -> CostItem:
-    """Return an amount with its money as a number."""
     return CostItem(
         key=key,
         tokens_in=amount.tokens_in,

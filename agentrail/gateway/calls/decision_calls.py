@@ -67,7 +67,6 @@ async def call_session(  # noqa: PLR0913 - the caller, the call and its argument
 async def abort_session(
     host: Host, principal: Principal, session_id: str, body: AbortBody, *, wait: bool = False
 ) -> CallAnswer:
-    """POST /sessions/{id}/abort."""
     if body.call_id is not None and (body.clear_queue or body.kill_tools != "killable"):
         refuse_field("call_id", "stops one call: leave clear_queue and kill_tools out")
     session = await host.session(session_id, principal)
@@ -84,7 +83,6 @@ async def abort_session(
 
 
 async def accept_approval(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
-    """POST /sessions/{id}/approve."""
     session = await host.session_to_decide(session_id, principal)
     if body.arguments_hash is not None:
         await _check_hash(session, body.approval_id, body.arguments_hash)
@@ -113,7 +111,6 @@ async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -
 async def read_shown_approval(
     host: Host, principal: Principal, session_id: str, approval_id: str
 ) -> CallAnswer:
-    """GET /sessions/{id}/approvals/{approval_id}."""
     session = await host.session_to_decide(session_id, principal)
     page = await read_approval(session, approval_id)
     asked, form = page.form.approval, page.form
@@ -154,10 +151,6 @@ async def respond_to_question(
 async def read_request(
     host: Host, principal: Principal, session_id: str, request_id: str, *, wait: float = 0.0
 ) -> CallAnswer:
-    """GET /sessions/{id}/requests/{request_id}.
-
-    Cancellation: Nothing is lost by it.
-    """
     if wait > 0:
         within = min(wait, MAX_WAIT_SECONDS)
         record = await host.wait_for_request(session_id, request_id, principal, within=within)
@@ -169,7 +162,6 @@ async def read_request(
 async def cancel_request(
     host: Host, principal: Principal, session_id: str, request_id: str, body: CancelBody
 ) -> CallAnswer:
-    """POST /sessions/{id}/requests/{request_id}/cancel."""
     await host.cancel_request(session_id, request_id, principal, body.reason)
     return answer_with(CancelReply(request_id=request_id), status=202)
 

@@ -60,7 +60,6 @@ def kinds_of_query(text: str | None) -> frozenset[type[Event]] | None:
 async def read_events(
     host: Host, principal: Principal, session_id: str, asked: PageAsked, *, is_whole: bool = False
 ) -> CallAnswer:
-    """GET /sessions/{id}/events?format=json."""
     page = await host.read_events(session_id, principal, asked)
     return CallAnswer(body=encode_event_page(page, is_forth=asked.after is not None, is_whole=is_whole))
 
@@ -74,7 +73,6 @@ async def read_call_details(  # noqa: PLR0913 - the call, and the part of its re
     result_from: int = 0,
     result_to: int | None = None,
 ) -> CallAnswer:
-    """GET /sessions/{id}/calls/{call_id}."""
     end = result_from + USUAL_RESULT_BYTES if result_to is None else result_to
     end = max(result_from, min(end, result_from + MAX_RESULT_PART_BYTES))
     story = await _story_of(host, principal, session_id, call_id)
@@ -84,7 +82,6 @@ async def read_call_details(  # noqa: PLR0913 - the call, and the part of its re
 
 
 async def _story_of(host: Host, principal: Principal, session_id: str, call_id: str) -> CallStory | None:
-    """Read events backwards to the response that requested a call."""
     before: int | None = None
     behind: tuple[Event, ...] = ()
     while True:
@@ -103,7 +100,6 @@ async def _story_of(host: Host, principal: Principal, session_id: str, call_id: 
 
 
 async def read_context(host: Host, principal: Principal, session_id: str) -> CallAnswer:
-    """GET /sessions/{id}/context."""
     session = await host.session(session_id, principal)
     await session.status()  # wakes a hibernated session, because only the session knows its next request
     draw = hold_next_request(session)
@@ -140,7 +136,6 @@ async def read_context(host: Host, principal: Principal, session_id: str) -> Cal
 async def inspect_spans(
     host: Host, principal: Principal, session_id: str, *, cycle: int | None = None
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/spans."""
     check_may_inspect(principal)
     # The prompt comes before the cycle that it started, and the settlement of an abort after it.
     first = (
@@ -213,7 +208,6 @@ def _tells_of(event: Event, call_id: str) -> bool:
 
 
 def reply_of_story(story: CallStory, result_from: int, result_to: int) -> CallDetails:
-    """Return the facts of a call, with a part of its result."""
     effective = story.effective
     return CallDetails(
         call_id=story.call.call_id,
@@ -258,7 +252,6 @@ def _part_of_result(story: CallStory, start: int, end: int) -> CallResult | None
 
 
 def _at_character(text: bytes, place: int) -> int:
-    """Return the first position from `place` on at which a character starts."""
     place = min(place, len(text))
     while place < len(text) and text[place] & 0xC0 == 0x80:  # noqa: PLR2004 - continuation bytes of a character
         place += 1

@@ -39,7 +39,6 @@ def check_may_inspect(principal: Principal) -> None:
 
 
 async def inspect_sessions(host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE) -> CallAnswer:
-    """GET /inspect/sessions: the sessions of all users of the tenant."""
     check_may_inspect(principal)
     return page_of_sessions(await asked.find(host, principal, of_tenant=True), asked, with_users=True)
 
@@ -62,7 +61,6 @@ async def inspect_tree(
 
 
 def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
-    """Return the public facts of a node of the tree, with everything below it."""
     row = row_of_node(node, None, tenant_id, abouts)
     return TreeItem(
         id=row.name,
@@ -86,7 +84,6 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
 
 
 async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """GET /inspect/plugins: host plugins in running order, and the plugins of the tenant's sessions."""
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having
@@ -148,7 +145,6 @@ async def inspect_state(
 
 
 async def inspect_explanation(host: Host, principal: Principal, session_id: str, number: int) -> CallAnswer:
-    """GET /inspect/sessions/{id}/explain: the outcome of a record, and its reasons."""
     check_may_inspect(principal)
     return answer_with(await (await host.inspected(session_id, principal)).explain_record(number))
 
@@ -161,7 +157,6 @@ async def _answer_aside(value: object) -> CallAnswer:
 async def inspect_messages(
     host: Host, principal: Principal, session_id: str, *, after: int = 0, limit: int = 100
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/messages."""
     check_may_inspect(principal)
     messages, usage = await host.inspect_messages(session_id, principal)
     page = page_of_messages(messages, after=after, limit=limit)

@@ -47,13 +47,7 @@ from agentrail.wire.rows import ALL_ROWS, RowFilter
 
 @frozen(kw_only=True)
 class FileAnswer:
-    """A file to download, which browsers must never display, because it may be a page with scripts.
-
-    Attributes:
-        content: The whole file.
-        etag: The same for the same content.
-        name: File name for the header `content-disposition`.
-    """
+    """A file to download, which browsers must never display, because it may be a page with scripts."""
 
     content: bytes = field(repr=False)
     etag: str
@@ -72,7 +66,6 @@ async def list_workspace(  # noqa: PLR0913 - a page of one directory of one sess
 
 
 async def read_workspace_file(host: Host, principal: Principal, session_id: str, path: str) -> FileAnswer:
-    """GET /sessions/{id}/files/{path}."""
     found = await host.read_file(session_id, principal, path)
     return FileAnswer(content=found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
 
@@ -108,7 +101,6 @@ The operator sets addresses, keys, files and prices. An address from a caller wo
 
 
 async def create_session(host: Host, principal: Principal, body: CreateSessionBody) -> CallAnswer:
-    """POST /sessions."""
     session = await host.create(
         principal,
         agent_id=body.agent_id or "",
@@ -122,7 +114,6 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
 
 
 async def read_snapshot(host: Host, principal: Principal, session_id: str) -> CallAnswer:
-    """GET /sessions/{id}."""
     session = await host.session(session_id, principal)
     facts = session.facts
     metadata, agent_id = metadata_of_session(facts.user_data), profile_of_root(facts)
@@ -132,7 +123,6 @@ async def read_snapshot(host: Host, principal: Principal, session_id: str) -> Ca
 async def delete_session(
     host: Host, principal: Principal, session_id: str, *, purge: bool = False
 ) -> CallAnswer:
-    """DELETE /sessions/{id}."""
     await host.delete_session(session_id, principal, purge=purge)
     return CallAnswer(status=204)
 
@@ -140,7 +130,6 @@ async def delete_session(
 async def read_messages(
     host: Host, principal: Principal, session_id: str, *, after: int = 0, limit: int = 100
 ) -> CallAnswer:
-    """GET /sessions/{id}/messages."""
     session = await host.session(session_id, principal)
     return CallAnswer(body=encode_messages(await session.messages(), after=after, limit=limit))
 
@@ -148,7 +137,6 @@ async def read_messages(
 async def switch_session_model(
     host: Host, principal: Principal, session_id: str, body: ModelBody
 ) -> CallAnswer:
-    """POST /sessions/{id}/model."""
     closed = sorted(body.provider_opts.keys() - OPEN_MODEL_OPTIONS)
     if closed:
         refuse_field(
@@ -162,7 +150,6 @@ async def switch_session_model(
 
 
 async def fork_session(host: Host, principal: Principal, session_id: str, body: ForkBody) -> CallAnswer:
-    """POST /sessions/{id}/fork."""
     place = await record_to_fork(host, principal, session_id, at=body.at, event=body.event)
     fork, at = await host.fork_session(session_id, principal, at=place, wanted=body.session_id)
     told = SessionForked(session_id=fork.session_id, parent=session_id, at=at)
@@ -184,7 +171,6 @@ async def record_to_fork(
 
 
 async def rewind_session(host: Host, principal: Principal, session_id: str, body: RewindBody) -> CallAnswer:
-    """POST /sessions/{id}/rewind."""
     session = await host.session(session_id, principal, only_root=True)
     place = await record_of_place(session, "to", body.to, body.event)
     if place is None:
@@ -210,7 +196,6 @@ async def record_of_place(session: Session, name: str, number: int | None, event
 
 
 async def resume_session(host: Host, principal: Principal, session_id: str, body: ResumeBody) -> CallAnswer:
-    """POST /sessions/{id}/resume."""
     session = await host.session(session_id, principal, only_root=True, on_drift=body.on_drift)
     status = await session.status()
     return answer_with(SessionResumed(session_id=session.session_id, phase=status.phase))
@@ -224,10 +209,7 @@ class AskedSessions:
     """Parameters of a page of a list.
 
     Attributes:
-        wanted: Filter. Without a phase or `ended`, only sessions that have not ended.
-        limit: Maximum number of sessions.
         cursor: Start of the page, from the previous page; None for the first.
-        sort: One of `SORTS`, with a leading `-` for descending order.
     """
 
     wanted: RowFilter = ALL_ROWS
@@ -259,7 +241,6 @@ FIRST_PAGE: Final = AskedSessions()
 async def list_own_sessions(
     host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE
 ) -> CallAnswer:
-    """GET /sessions."""
     return page_of_sessions(await asked.find(host, principal), asked)
 
 
@@ -278,7 +259,6 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
 
 
 def known_sort(sort: str) -> str:
-    """Return a valid sort key, or refuse it."""
     if sort.removeprefix("-") not in SORTS:
         refuse_field("sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, or that with - in front")
     return sort
@@ -287,7 +267,6 @@ def known_sort(sort: str) -> str:
 def page_of_sessions(
     found: Sequence[ListedSession], asked: AskedSessions, *, with_users: bool = False
 ) -> CallAnswer:
-    """Encode a page: `{sessions, next_cursor}`."""
     shown = found[: asked.limit]
     last = shown[-1].row if len(found) > asked.limit else None
     number, session_id = (0, "") if last is None else place_in_list(last, asked.sort)

@@ -209,7 +209,6 @@ class UiReader(WatchedStream):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether all pieces were written, and its task waits for more."""
         return self._wait_scope is not None
 
     @property
@@ -223,7 +222,6 @@ class UiReader(WatchedStream):
         self.wake()
 
     def fail(self) -> bytes:
-        """Return the last frames of a stream in which our code failed."""
         self._break_off("failed")
         self._pending = []
         self._end("failed")
@@ -252,13 +250,7 @@ class _UiStream:
     """A response to write.
 
     Attributes:
-        session: Session of the response.
-        after: Event number after which it reads.
-        response: Its initial state.
-        first: Parts to send first.
         message_id: The message that continues after answers; empty for a new one.
-        apply: Passes these answers to the session.
-        headers: Additional headers.
     """
 
     session: Session
@@ -274,7 +266,6 @@ class _UiStream:
 
 
 async def _answer_message(call: RouteCall) -> Result:
-    """Submit the new messages of a chat, and stream the response."""
     body: UiChatBody = call.body
     agent_id = call.params["agent_id"]
     check_id("id", body.id, of_session=True)
@@ -414,7 +405,6 @@ async def _answer_running(call: RouteCall) -> Result:
 
 
 async def _cancel(call: RouteCall) -> Result:
-    """Stop the running or waiting response."""
     body: CancelBody = call.body
     session = await _own(call)
     status = await session.status()
@@ -437,8 +427,6 @@ async def _find_cycle(session: Session, last_seq: int) -> int | None:
     """Return the event number at which the last cycle started, or None if there was none or it is no longer stored.
 
     Searches backwards from the end in growing steps: a session may be long, but its last cycle seldom is.
-
-    Cancellation: Safe, changes nothing.
     """
     window = _WINDOW
     while True:

@@ -72,7 +72,6 @@ class SandboxApp:
         is_for_one: bool = False,
         idle_seconds: float | None = None,
     ) -> None:
-        """Create the application without leases."""
         self._tokens = tokens
         self._open_workspace = open_workspace
         self._is_for_one = is_for_one
@@ -87,10 +86,7 @@ class SandboxApp:
         await self._is_done.wait()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        """Handle a call. An ASGI application.
-
-        Cancellation: Passed on. An operation with side effects continues with its lease.
-        """
+        """Handle a call. An ASGI application."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
@@ -142,7 +138,6 @@ class SandboxApp:
         nursery.start_soon(self._live_lease, lease_id, lease)
 
     async def _live_lease(self, lease_id: str, lease: Lease) -> None:
-        """Create a workspace, run its operations, and remove everything when the lease ends."""
         try:
             with lease.scope:
                 async with self._open_workspace() as lease.sandbox, trio.open_nursery() as lease.nursery:
@@ -180,7 +175,6 @@ class SandboxApp:
         return head, owner, found, self._leases
 
     def _process_of(self, scope: MutableMapping[str, Any]) -> tuple[Lease, int]:
-        """Return the lease and the number of a WebSocket's process."""
         head, owner, found, leases = self._admit(scope)
         lease_id, _, number, name = found.groups()
         if name != "open_process":
@@ -292,7 +286,6 @@ class SandboxApp:
         return operation.reply
 
     async def _run(self, lease: Lease, operation: OpenOperation, asked: AskedOperation) -> None:
-        """Run an operation independently of its connection, and store the result with it."""
         try:
             with operation.scope:
                 if lease.sandbox is not None:
@@ -331,7 +324,6 @@ async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) ->
 
 
 def _settle(lease: Lease, head: CallHead, number: int) -> None:
-    """Record up to which operation the client has received the outcomes."""
     settled = head.headers.get(SETTLED_HEADER, "0")
     if not _SETTLED.fullmatch(settled) or number > MAX_NUMBER:
         refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is no number")
@@ -347,6 +339,5 @@ def _encode(stopped: StoppedOperation) -> bytes:
 
 
 def unknown_path() -> CallRefused:
-    """Return the error for an unknown path or method."""
     message = "there is no such path here: this is a sandbox, for the client of agentrail"
     return CallRefused(ErrorAnswer(status=405, code="route_unknown", message=message))

@@ -54,14 +54,7 @@ _HEAD_BYTES: Final = 16 << 10  # maximum per refused file: an escaped path in it
 
 @frozen(kw_only=True)
 class AskedOperation:
-    """A decoded request.
-
-    Attributes:
-        name: Name of the operation.
-        request: Its arguments.
-        contents: Contents of each uploaded file.
-        digest: Digest of the whole request. Equal requests have equal digests.
-    """
+    """A decoded request."""
 
     name: str
     request: WireRequest
@@ -107,7 +100,6 @@ def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
 
 
 def facts_of_sandbox(sandbox: Sandbox) -> Facts:
-    """Return the facts of a sandbox that clients need."""
     return Facts(
         can=tuple(sorted(sandbox.capabilities & WIRE_CAPABILITIES)),
         is_unconfined=getattr(sandbox, "is_unconfined", False) is True,
@@ -115,10 +107,6 @@ def facts_of_sandbox(sandbox: Sandbox) -> Facts:
 
 
 async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> LeaseReply:
-    """Run an operation and encode its result.
-
-    Cancellation: Same as for the operation.
-    """
     request = asked.request
     if isinstance(request, DownloadRequest):
         return await _download(sandbox, request.paths)

@@ -25,12 +25,7 @@ MAX_OPERATIONS: Final = 256
 
 @frozen(kw_only=True)
 class LeaseReply:
-    """Response to an operation.
-
-    Attributes:
-        body: The whole body.
-        content_type: Type of the body.
-    """
+    """Response to an operation."""
 
     body: bytes
     content_type: str
@@ -42,8 +37,6 @@ class OpenOperation:
 
     Attributes:
         digest: Digest of the request; None if it was stopped before it arrived.
-        scope: Its cancel scope.
-        is_over: Set when it has ended completely.
         reply: Its result; None while it runs, and if it was stopped.
     """
 
@@ -55,20 +48,7 @@ class OpenOperation:
 
 @define(eq=False)
 class Lease:
-    """State of one client.
-
-    Attributes:
-        owner: Its owner. Other clients get the same error as for an unknown lease.
-        scope: Its lifetime. Every request of its client extends the deadline.
-        is_ready: Set when the workspace exists, or when `failure` is set.
-        is_gone: Set when everything has been removed.
-        sandbox: Its files and commands, once it is ready.
-        nursery: Nursery of its operations.
-        failure: Whether no workspace could be created.
-        settled: The client has received the outcomes of all operations below this number.
-        operations: Operations with side effects from `settled` on, by number.
-        reading: Number of other running operations.
-    """
+    """State of one client."""
 
     owner: Principal
     scope: trio.CancelScope = field(factory=trio.CancelScope)
@@ -82,13 +62,11 @@ class Lease:
     reading: int = 0
 
     def renew(self, now: float) -> None:
-        """Extend the lease by its full duration from now."""
         if not self.scope.cancel_called:
             self.scope.deadline = now + LEASE_SECONDS
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is running."""
         return self.reading > 0 or any(not one.is_over.is_set() for one in self.operations.values())
 
     def settle(self, number: int) -> None:
@@ -133,7 +111,6 @@ class Lease:
 
 
 def refuse_late(why: str) -> NoReturn:
-    """Refuse an operation permanently."""
     raise CallRefused(ErrorAnswer(status=409, code="operation_refused", message=why))
 
 
@@ -144,18 +121,12 @@ def refuse_unknown() -> CallRefused:
 
 @define(eq=False)
 class Leases:
-    """All leases of a server.
-
-    Attributes:
-        by_id: Existing leases.
-        last_used_at: Time of the last request other than a heartbeat, on Trio's clock.
-    """
+    """All leases of a server."""
 
     by_id: dict[str, Lease] = field(factory=dict)
     last_used_at: float = field(factory=trio.current_time)
 
     def find(self, lease_id: str, owner: Principal, now: float) -> Lease:
-        """Return the lease of a client, and extend it."""
         lease = self.by_id.get(lease_id)
         if lease is None or lease.owner != owner or lease.scope.cancel_called:
             raise refuse_unknown()
@@ -165,7 +136,6 @@ class Leases:
     def begin(
         self, lease_id: str, owner: Principal, start: Callable[[str, Lease], None], now: float
     ) -> Lease:
-        """Return a lease, or start it."""
         if lease_id in self.by_id:
             return self.find(lease_id, owner, now)
         if len(self.by_id) >= MAX_LEASES:
@@ -181,5 +151,4 @@ class Leases:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation of any client is running."""
         return any(one.is_busy for one in self.by_id.values())

@@ -78,11 +78,9 @@ class _Talk:
         self._has_left = False
 
     async def say(self, said: FromProcess) -> None:
-        """Send a control message of the process."""
         await self._give({"type": "websocket.send", "text": encode_said(said).decode()})
 
     async def pass_on(self, output: bytes) -> None:
-        """Send output of the process."""
         await self._give({"type": "websocket.send", "bytes": output})
 
     async def next_message(self) -> dict[str, Any] | None:

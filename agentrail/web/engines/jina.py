@@ -16,7 +16,6 @@ class Jina:
 
     Attributes:
         key: Key of the account. None if the service needs none.
-        origin: Origin of the service.
     """
 
     key: Secret | None = field(default=None, repr=False)
@@ -24,7 +23,6 @@ class Jina:
 
     @property
     def name(self) -> str:
-        """Name of the engine."""
         return "Jina"
 
     def request(self, query: str, max_results: int) -> WebRequest:
