@@ -1,8 +1,4 @@
-"""One instance of an actor: the public handle, and the cell, which is private to this package.
-
-An instance ends in a single step without a checkpoint. It answers its calls, frees its names, notifies watchers and
-links, and then notifies its supervisor. So an observer that is notified of an end finds no trace of the instance.
-"""
+"""One instance of an actor: the public handle, and the cell, which is private to this package."""
 
 import math
 from abc import abstractmethod

@@ -1,8 +1,4 @@
-"""One instance of a child, from its start to its end: the wrapper that turns a crash into data.
-
-Only a cancellation from outside leaves the wrapper. An exception of a child becomes its exit reason, as text. A
-`KeyboardInterrupt` or `SystemExit` goes to the root of the tree, which stops in order and then raises it.
-"""
+"""One instance of a child, from its start to its end: the wrapper that turns a crash into data."""
 
 import math
 from collections.abc import Awaitable, Callable, Hashable, Iterator

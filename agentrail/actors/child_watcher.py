@@ -1,9 +1,4 @@
-"""Follow one child or one name across all its instances: up, down with the reason, up again, and finally gone.
-
-A monitor fires once, for one instance. To follow a child, its user would have to set a new monitor after each restart, and
-would miss the events in between. A watcher reads the supervisor's state after each of its steps while the child is not up,
-so it misses nothing. Unread events wait in a buffer, and a watcher that lets it fill gets an error.
-"""
+"""Follow one child or one name across all its instances: up, down with the reason, up again, and finally gone."""
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,9 +1,4 @@
-"""The timers of one loop: deadlines that the loop itself waits for, without tasks.
-
-A supervisor checks its deadlines before its mailbox, because they limit its waits. The timers of a machine are messages
-of its mailbox, as in OTP. A machine that sets its timer again each time may set it to fire sooner than it can work. Checked
-first, such a timer would block every call and every stop.
-"""
+"""The timers of one loop: deadlines that the loop itself waits for, without tasks."""
 
 import heapq
 import math

@@ -1,8 +1,4 @@
-"""The mailbox of an actor: one reader, many senders, three lanes, and a limit for messages from outside.
-
-Uses deques and a parked task rather than a memory channel. Awaiting a channel costs a trip through the scheduler per
-message. An actor that has fallen behind takes a message from here at the price of a `popleft`.
-"""
+"""The mailbox of an actor: one reader, many senders, three lanes, and a limit for messages from outside."""
 
 from collections import deque
 from collections.abc import Awaitable, Sequence

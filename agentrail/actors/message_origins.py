@@ -1,7 +1,4 @@
-"""Records the address of each message that a machine received through one. A passivated machine hands such messages back.
-
-The event does not carry its address: it is the same object on every route, and a machine may compare events.
-"""
+"""Records the address of each message that a machine received through one. A passivated machine hands such messages back."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final

@@ -1,8 +1,4 @@
-"""A pool of workers: jobs wait in one bounded queue, and the job of a dead worker goes to another worker.
-
-The reducer in `agentrail.otp.pool` makes the decisions, and `PoolCore` carries them out. The workers are permanent
-children of the pool's own supervisor.
-"""
+"""A pool of workers: jobs wait in one bounded queue, and the job of a dead worker goes to another worker."""
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable

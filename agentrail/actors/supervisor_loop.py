@@ -1,8 +1,4 @@
-"""The shell of one supervisor: carries out the decisions of its reducer and reports back. It makes no decisions.
-
-One loop, one mailbox: messages from children are control messages, calls wait in the user lane. All deadlines belong to
-this loop: of starts, of retries, and of the ladder from asking through killing to `stuck`.
-"""
+"""The shell of one supervisor: carries out the decisions of its reducer and reports back. It makes no decisions."""
 
 import faulthandler
 import os

@@ -1,8 +1,4 @@
-"""A supervision tree as data, for operators who need to see the running actors, and as text.
-
-All levels are read at one instant rather than queried level by level. Successive answers would show a tree that never
-existed, and one busy level would delay all of them. The data contains no live handles.
-"""
+"""A supervision tree as data, for operators who need to see the running actors, and as text."""
 
 from collections.abc import Callable, Hashable, Iterator
 from datetime import timedelta

@@ -1,8 +1,4 @@
-"""The handles: each call of a session and of a supervisor, as a future and as a blocking call.
-
-Arguments, results and errors are defined in `agentrail.runtime` and derived from there, also for type checkers. This module
-makes no decisions about sessions.
-"""
+"""The handles: each call of a session and of a supervisor, as a future and as a blocking call."""
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future

@@ -1,7 +1,4 @@
-"""Events and reports read from another thread, a few at a time.
-
-The buffer, its limit and the treatment of slow readers are those of the twin in the other thread.
-"""
+"""Events and reports read from another thread, a few at a time."""
 
 import math
 from collections import deque

@@ -1,7 +1,4 @@
-"""The thread of a supervisor, and calls into it: a call goes in, and a future delivers its outcome.
-
-This module does not know what the calls do. It only knows that a thread waits here, and Trio there.
-"""
+"""The thread of a supervisor, and calls into it: a call goes in, and a future delivers its outcome."""
 
 import atexit
 import sys

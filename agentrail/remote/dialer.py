@@ -1,7 +1,4 @@
-"""Opens one connection to a server, and interprets a failure or a close. Trio, and trio-websocket.
-
-All decisions about retries are made here. If the caller must act first, the error says so.
-"""
+"""Opens one connection to a server, and interprets a failure or a close. Trio, and trio-websocket."""
 
 import json
 import ssl

@@ -1,7 +1,4 @@
-"""The WebSocket frames, as a client encodes and decodes them. Pure.
-
-Content from a newer server is ignored: frames of unknown types are dropped, unknown fields are skipped.
-"""
+"""The WebSocket frames, as a client encodes and decodes them. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,9 +1,4 @@
-"""A self-repairing connection to a server: commands and replies, subscriptions and events. Trio.
-
-Unanswered commands and subscriptions survive a connection. On each new connection they are sent again: first the
-subscriptions, each after its last event, then the commands in their original order. Other modules decide the frames and the
-meaning of an end. Here, one task receives, one sends, and one keeps time.
-"""
+"""A self-repairing connection to a server: commands and replies, subscriptions and events. Trio."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -1,9 +1,4 @@
-"""State of one subscription: queued events, the number to resume after, and the next frame to send. Pure.
-
-A slow reader never blocks the connection, which it shares. When its queue is full, the server is asked to stop. When half of
-the queue has been read, the server is asked to resume after the last queued event. Committed events are therefore never lost,
-but ephemeral ones are. A lost connection is handled the same way.
-"""
+"""State of one subscription: queued events, the number to resume after, and the next frame to send. Pure."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

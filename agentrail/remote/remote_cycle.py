@@ -1,8 +1,4 @@
-"""The events of one cycle of a session on a server, and its end, as the caller reads them. Trio.
-
-Like `CycleStream`, it subscribes, sends the prompt, and yields the events of its cycle. After the end, the outcome is read
-from the request, so that every caller gets the same answer from the server.
-"""
+"""The events of one cycle of a session on a server, and its end, as the caller reads them. Trio."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress

@@ -1,8 +1,4 @@
-"""The handle of a session on a server: each call sends one command and returns the same as the local session's handle. Trio.
-
-Invalid arguments are found here, before anything is sent, as in a local session. The outcome of a cycle is read from its
-request, so that any number of lost connections cannot lose it.
-"""
+"""The handle of a session on a server: each call sends one command and returns the same as the local session's handle. Trio."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -1,8 +1,4 @@
-"""Rows of a server, watched within a block: the current rows, and their changes. Trio.
-
-For lists in user interfaces. Changes between two reads are merged. A lost connection is reopened, and the rows start again
-from nothing. `agentrail.wire.rows` defines the rows. The server decides which of them a caller may see.
-"""
+"""Rows of a server, watched within a block: the current rows, and their changes. Trio."""
 
 import json
 from collections.abc import AsyncIterator, Mapping

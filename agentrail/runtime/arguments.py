@@ -1,9 +1,4 @@
-"""Type checks for the arguments of a handle's calls, made before anything is sent.
-
-Nothing here depends on a session. The meaning of a value, such as whether a call or tool exists, is checked by the
-core. These checks cover types only, so that a mistake is reported where it was made and never reaches an event, a
-journal or the core.
-"""
+"""Type checks for the arguments of a handle's calls, made before anything is sent."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,4 @@
-"""The children after a session's actor in its subtree: later its sub-sessions and connections.
-
-Together with the actor they form a `rest_for_one` group with the actor as its first member. The actor's end stops them
-in reverse order, and its restart starts them again from their specs, after it. Their failures are handled among them.
-If there are too many, the actor goes down with them. Their supervisor is opened with the first child, since most
-sessions have none.
-"""
+"""The children after a session's actor in its subtree: later its sub-sessions and connections."""
 
 from typing import Final
 

@@ -1,8 +1,4 @@
-"""Processes opened by one call. Each ends with the call, stopped by the code that stops the call rather than by the tool.
-
-Each has a task of its own, next to that of the tool: a tool that ignores its cancellation must not keep its processes
-alive. Implements `ctx.open_process`.
-"""
+"""Processes opened by one call. Each ends with the call, stopped by the code that stops the call rather than by the tool."""
 
 import math
 from collections.abc import Callable

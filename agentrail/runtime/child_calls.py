@@ -1,9 +1,4 @@
-"""A child session that works for a call: start it, follow it, and stop it when the call ends.
-
-The child is a normal session under the same supervisor, with its own mailbox and history. It inherits the parent's
-current working directory, sandbox, model, tools, plugins, user data and dependencies, unless its agent has its own. It
-never gets more rights than its parent.
-"""
+"""A child session that works for a call: start it, follow it, and stop it when the call ends."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,4 @@
-"""Context providers: call them one after another, validate their messages, and keep the result by an id.
-
-A fault here never blocks a request. Invalid messages are left out and logged. So is everything from a provider that
-raises or does not finish.
-"""
+"""Context providers: call them one after another, validate their messages, and keep the result by an id."""
 
 import hashlib
 from collections.abc import Sequence, Set as AbstractSet

@@ -1,7 +1,4 @@
-"""Cost reports: spending summed by day, profile, model, user or session, in a time zone. Pure functions, without a store.
-
-The command line and the server both use them, so that they show the same sums.
-"""
+"""Cost reports: spending summed by day, profile, model, user or session, in a time zone. Pure functions, without a store."""
 
 import datetime
 import re

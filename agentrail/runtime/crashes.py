@@ -1,8 +1,4 @@
-"""Crash edges of async ports: an unexpected exception from a tool, a provider or a sandbox becomes crash data.
-
-Expected exceptions, Trio's own cancellation and non-bugs (such as `KeyboardInterrupt`) propagate unchanged. Each crash
-is logged once, with its traceback. Callers get its description and its origin.
-"""
+"""Crash edges of async ports: an unexpected exception from a tool, a provider or a sandbox becomes crash data."""
 
 import math
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,4 @@
-"""Typed calls that wait for a cycle, for local and remote sessions alike.
-
-They check the arguments and convert an answer to its type. `prompting` and `agentrail.remote.remote_session` implement the
-waiting.
-"""
+"""Typed calls that wait for a cycle, for local and remote sessions alike."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, overload

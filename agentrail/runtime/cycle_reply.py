@@ -1,9 +1,4 @@
-"""Results of a cycle for its caller: the reply, and the answer as a typed value.
-
-The core validates answers against a JSON Schema, which is plain data. Constraints outside a schema (30 February, a
-validator of the caller's class) show only when this process reads the answer. Such a fault is passed to the core with
-the response, so that replay is exact. The model is informed of it.
-"""
+"""Results of a cycle for its caller: the reply, and the answer as a typed value."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -1,8 +1,4 @@
-"""The events of one cycle for its caller, from its prompt to its end. The stream always ends.
-
-It subscribes like any subscriber and waits for the reply like any caller. The reply determines the end. So the stream
-also ends if no cycle event would report it: for a discarded prompt or a parked session.
-"""
+"""The events of one cycle for its caller, from its prompt to its end. The stream always ends."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress

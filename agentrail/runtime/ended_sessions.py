@@ -1,7 +1,4 @@
-"""Ended sessions: how the last ten thousand ended, and for five minutes a handle to read the rest.
-
-Nothing here keeps a session alive. It keeps data, and for a while a handle whose events can still be read.
-"""
+"""Ended sessions: how the last ten thousand ended, and for five minutes a handle to read the rest."""
 
 from collections import deque
 from typing import Final, Literal, TypeAlias

@@ -1,9 +1,6 @@
 """Forgetting a user: the journals that contain their conversations, and the order of erasure. Live sessions are not covered.
 
-All journals of a user are erased completely. Memories come from conversations, and were repeated in other words in
-requests, answers and summaries. Searching for the text of a memory would find only literal copies. The rest would be
-read, and remembered again. A fork contains the conversation before it, also if another user made it, so forks are
-erased too. The origin of a user's fork belongs to another user, unless it is one of their own.
+All journals of a user are erased completely, with their forks: a memory may be repeated in other words.
 """
 
 from collections import defaultdict

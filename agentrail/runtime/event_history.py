@@ -1,9 +1,4 @@
-"""Pages of a session's published events, in both directions: from memory if possible, otherwise folded from its journal.
-
-Events undone by a rewind are left out. A fold blocks, so callers run it in a worker thread. This module uses no event loop,
-and
-wakes no session.
-"""
+"""Pages of a session's published events, in both directions: from memory if possible, otherwise folded from its journal."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

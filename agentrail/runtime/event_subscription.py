@@ -1,7 +1,4 @@
-"""A subscription: the filter of one subscriber, a bounded buffer, and one reader. The session never waits for it.
-
-The events come from `event_bus.py` (one session) or `fan_in.py` (many sessions).
-"""
+"""A subscription: the filter of one subscriber, a bounded buffer, and one reader. The session never waits for it."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,9 +1,4 @@
-"""The sessions of a supervisor as one stream, present and future ones.
-
-A subscriber is registered with the bus of each session that it reads. So the events of a session keep their order,
-nothing is copied, and sessions without such a subscriber have no overhead. Sessions interleave in the order in which
-they publish.
-"""
+"""The sessions of a supervisor as one stream, present and future ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol

@@ -1,7 +1,4 @@
-"""Forks of sessions, and the means to rewind to an earlier record. Called by session handles.
-
-A fork is a session like any other. Its journal begins with everything it continues with, so it can be read on its own.
-"""
+"""Forks of sessions, and the means to rewind to an earlier record. Called by session handles."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,4 @@
-"""Health of sessions, for operators: parked sessions, plugin statistics, unusable models, and spent budgets.
-
-These calls neither change nor wake a session.
-"""
+"""Health of sessions, for operators: parked sessions, plugin statistics, unusable models, and spent budgets."""
 
 from collections import Counter
 from typing import Final

@@ -1,9 +1,4 @@
-"""Hibernation and resumption: idle sessions leave memory and return, and stored sessions resume. Both return the same way.
-
-After its idle time, a session suspends: its actor ends, and a small row with its timer replaces it. A message, a reader or the
-timer restores it from its journal, into the cell that its handles, subscribers and callers may hold. Sessions of an earlier
-process return the same way: on request, when a supervisor opens, and when a timer in the store is due.
-"""
+"""Hibernation and resumption: idle sessions leave memory and return, and stored sessions resume. Both return the same way."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial

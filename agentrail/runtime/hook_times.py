@@ -1,9 +1,4 @@
-"""Counts, failures and durations of plugin hooks, in bounded memory.
-
-For people who inspect plugins. Decisions and the journal do not depend on it, and a replay counts nothing. This module uses
-no
-clock and no event loop: durations are passed in.
-"""
+"""Counts, failures and durations of plugin hooks, in bounded memory."""
 
 import math
 from bisect import bisect_left

@@ -1,7 +1,4 @@
-"""Execution of `ReadInstructions`: through the port above the working directory, and through the sandbox from there on.
-
-`core/values/instructions` decides which files count, and how much of each. This module reads them.
-"""
+"""Execution of `ReadInstructions`: through the port above the working directory, and through the sandbox from there on."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,8 +1,4 @@
-"""The interpreter: effect → port call → signal. It executes and reports, and makes no decisions.
-
-Every effect that owes an outcome gets exactly one. The task that executes it ends with one `deliver`, even when it was
-cancelled. The core drops and counts late outcomes.
-"""
+"""The interpreter: effect → port call → signal. It executes and reports, and makes no decisions."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,8 +1,4 @@
-"""Old events of a session, rebuilt from its journal for a returning subscriber. The event loop is used only to wait.
-
-Events are not stored. They are folded, in a thread, from the newest snapshot before the requested number. They are returned
-only if the fold agrees with every record, so that the events are exactly those published.
-"""
+"""Old events of a session, rebuilt from its journal for a returning subscriber. The event loop is used only to wait."""
 
 from functools import partial
 from typing import Final

@@ -1,9 +1,4 @@
-"""Inspection of a stored journal: its records, the state after one of them, and explanations of its decisions.
-
-Each function reads the store and blocks, so it runs in a worker thread. No effect is executed. Results are free of the
-secrets
-that are known now, even if they were unknown at the time of the record. This module uses no event loop.
-"""
+"""Inspection of a stored journal: its records, the state after one of them, and explanations of its decisions."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping

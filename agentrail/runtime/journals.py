@@ -1,7 +1,4 @@
-"""The stored sessions of a supervisor: find, read, inspect, export, trim and delete them.
-
-These calls neither wake a session nor take it over. They are for operators: waking sessions for a read would add load.
-"""
+"""The stored sessions of a supervisor: find, read, inspect, export, trim and delete them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,9 +1,4 @@
-"""Detection of a blocked event loop: a debug mode that names the task whose step blocked all others.
-
-A Trio instrument reads the clock around each step of a task. While a step takes too long, a separate thread samples its
-stack.
-Trio's own thread cannot, because it is blocked. None of this runs while the mode is off.
-"""
+"""Detection of a blocked event loop: a debug mode that names the task whose step blocked all others."""
 
 import sys
 import threading

@@ -1,10 +1,4 @@
-"""Overwriting of deleted data: once for all deletions within a period, because it rewrites the whole file.
-
-A store overwrites deleted data in place. Pages of a file may keep other copies, and only `Store.overwrite_removed` reaches
-those. Sessions wait for it. So it runs after a `purge`, and after a sweep if the file is small. The store records that it is
-owed
-before any deletion, so that after a crash the next process completes it.
-"""
+"""Overwriting of deleted data: once for all deletions within a period, because it rewrites the whole file."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,8 +1,4 @@
-"""Callers that must not wait silently for users: their wait ends with `CycleWaiting` when no user can answer.
-
-A cycle waits for users without a deadline, so `ask` would hang in a program that never answers. Its events show when it
-starts to wait.
-"""
+"""Callers that must not wait silently for users: their wait ends with `CycleWaiting` when no user can answer."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar

@@ -1,7 +1,4 @@
-"""Guard around plugin code, for the core, which has neither a clock nor a log.
-
-It reports slow plugins by a signal. Exceptions of plugins are logged on their way to the core, which turns them into data.
-"""
+"""Guard around plugin code, for the core, which has neither a clock nor a log."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

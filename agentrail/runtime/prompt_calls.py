@@ -1,7 +1,4 @@
-"""Prompting through a handle.
-
-A call returns a receipt immediately, waits for the answer or the full reply, or streams the events.
-"""
+"""Prompting through a handle."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,9 +1,4 @@
-"""Retention: stored sessions beyond the limits of age or size are deleted with their trees, oldest first.
-
-`SweepPlan`, a plain object, decides which tree is next, and handles the store's answer. A sweep reads in a worker thread. It
-deletes tree by tree between other writes, so that a session waits for one deletion at most. Live sessions are never deleted:
-the store checks for one that woke meanwhile, in the transaction of the deletion.
-"""
+"""Retention: stored sessions beyond the limits of age or size are deleted with their trees, oldest first."""
 
 import heapq
 from collections import Counter, defaultdict

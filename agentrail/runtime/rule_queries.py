@@ -1,7 +1,4 @@
-"""Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval.
-
-Reads use the published states. A rule is revoked by a message to the session that has it.
-"""
+"""Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
 from typing import Generic, TypeVar
 

@@ -1,8 +1,4 @@
-"""Session calls that are one row each of `agentrail.wire.operations`, written once for local and remote handles.
-
-A method defines the signature and documents the behaviour. A port carries it out: either a signal to a session of this
-process or a command to a server. The types of a row determine how its arguments are checked.
-"""
+"""Session calls that are one row each of `agentrail.wire.operations`, written once for local and remote handles."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial

@@ -1,7 +1,4 @@
-"""Code that a session holds outside its state: tools, plugins being added, providers. Kept as long as it may be needed.
-
-The state names it. This module makes no decisions and calls none of it.
-"""
+"""Code that a session holds outside its state: tools, plugins being added, providers. Kept as long as it may be needed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,4 @@
-"""Session facts that need no round trip: its owner, its place in its tree, and the format of its answers.
-
-For programs that serve sessions in a product: they must know the owner of a session before they wake or change it.
-"""
+"""Session facts that need no round trip: its owner, its place in its tree, and the format of its answers."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

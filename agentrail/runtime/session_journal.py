@@ -1,8 +1,4 @@
-"""The journal of a live session: records each of its steps, hands them to the writer, and holds back effects until they are durable.
-
-It lives as long as the session, across crashes of its actor. Nothing here waits: the actor steps, hands over and continues.
-A message in its mailbox tells it when waiting effects may leave. A session without a store has no journal.
-"""
+"""The journal of a live session: records each of its steps, hands them to the writer, and holds back effects until they are durable."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,8 +1,4 @@
-"""Scopes of session ids: an id is unique in its scope, and sessions of two scopes are invisible to each other.
-
-The scope is separate from the id: events, prompts and tools show only the id. Where one text must identify a session across
-all scopes (a child of the supervisor, a log, a position), it is the key.
-"""
+"""Scopes of session ids: an id is unique in its scope, and sessions of two scopes are invisible to each other."""
 
 import re
 from typing import Final

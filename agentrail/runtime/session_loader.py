@@ -1,8 +1,4 @@
-"""Reading of a stored session: its journal is read and folded, in a worker thread, without effects or an event loop.
-
-Code is not stored. Plugins come from the caller, by name, or from where they were defined. A missing plugin is named in the
-error, because a session must not resume without its guards.
-"""
+"""Reading of a stored session: its journal is read and folded, in a worker thread, without effects or an event loop."""
 
 import importlib
 import sys

@@ -1,7 +1,4 @@
-"""Reports about the sessions of a supervisor, as they happen: restarts after crashes, and parked sessions.
-
-For operators who need to know at once. The log has them too, with tracebacks. No session waits for a reader.
-"""
+"""Reports about the sessions of a supervisor, as they happen: restarts after crashes, and parked sessions."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,9 +1,4 @@
-"""Rest: a session stops at a point without running work, and its state is returned as bytes.
-
-The session does not end: no event is published, no plugin is called, and the state continues later, even in another process.
-    A
-planned stop of the process rests all sessions, and hibernation rests idle ones.
-"""
+"""Rest: a session stops at a point without running work, and its state is returned as bytes."""
 
 from collections.abc import Sequence
 from typing import Final

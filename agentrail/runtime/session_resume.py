@@ -1,10 +1,6 @@
-"""Resumption of stored sessions: a tree is read, taken over and prepared. After that it runs like any other.
+"""Resumption of stored sessions: read the tree, check its code, take it over, then start the sessions, deepest first.
 
-The order is fixed. Read the tree and check that all its code is available, so that a failure leaves it unchanged. Take it
-over,
-which fences any older owner. Then start the sessions, the deepest first. The core decides which children are wanted: its
-first
-step is tried, and the result discarded.
+A failure before the take-over leaves the tree unchanged. The take-over fences any older owner.
 """
 
 import re

@@ -1,9 +1,4 @@
-"""Additional stores of sessions: memories, working notes and knowledge.
-
-All sessions of a supervisor share the stores. A session reaches only the data of its owner. This module does not decide what
-is
-worth remembering, and does not depend on tools.
-"""
+"""Additional stores of sessions: memories, working notes and knowledge."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

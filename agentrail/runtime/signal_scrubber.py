@@ -1,12 +1,7 @@
 """Removal of secrets from signals before each step, so that state, records and events agree.
 
-Text that arrives in pieces is checked as one: the model's text, its thinking, and a tool's progress. The end of a piece
-is held back if it could be the start of a secret. It is released before the end of its response, and before an abort, a
-stop or a restart, which keep the text so far. It is also released when the session checks a silent stream
-(`policy.patience`), which bounds the delay. Released text is remembered, so that no secret passes across such a pause:
-the rest of it is then replaced.
-
-This module does not know the session's secrets or how they are found.
+The end of a piece of streamed text is held back while it could be the start of a secret. The end of its response, an abort,
+a stop, a restart or `policy.patience` releases it.
 """
 
 from typing import Final

@@ -1,7 +1,4 @@
-"""Usage of the sessions in a store: each journal is folded once, and after that only new records. Blocks. Uses no event loop.
-
-A book belongs to one thread at a time. Other modules sum and show its contents.
-"""
+"""Usage of the sessions in a store: each journal is folded once, and after that only new records. Blocks. Uses no event loop."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence

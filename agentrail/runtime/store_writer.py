@@ -1,9 +1,6 @@
 """The store writer: sends records of all sessions to the store in batches, from one thread at a time. No session waits.
 
-A loop of three steps: `take_batch`, `commit`, `report`. Only `commit` blocks, in a worker thread. So the driver, a task or a
-simulation, decides when each happens. A lone record is committed at once. Records that arrive meanwhile are the next batch.
-If
-the store fails, the batch is kept and retried. This is safe, because writing the same records again has no effect.
+Only `commit` blocks. A failed batch is retried, which is safe: writing the same records again has no effect.
 """
 
 from collections import deque

@@ -1,9 +1,4 @@
-"""Supervised sessions: start, find, watch, restart and stop them.
-
-Each session is a child of a dynamic supervisor of `agentrail.actors`, which restarts it with back-off and counts its
-restarts separately. A session's state outlives its actor: its handle, its subscribers and its unread messages continue with
-the next incarnation. A session that crashes too often is parked. The others continue.
-"""
+"""Supervised sessions: start, find, watch, restart and stop them."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress

@@ -1,7 +1,4 @@
-"""Origins of tools that are added to a running session, for the process that resumes it. Also placeholders for missing tools.
-
-Code is not stored: for such a tool the journal has `package.module:NAME`. Importing blocks, and runs in a thread.
-"""
+"""Origins of tools that are added to a running session, for the process that resumes it. Also placeholders for missing tools."""
 
 import inspect
 import operator

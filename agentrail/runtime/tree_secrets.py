@@ -1,10 +1,6 @@
 """Secrets of a tree of sessions: their sources, and their removal from texts.
 
-They are the keys of its providers, each `Secret` in its data and options, headers that authorize a request, and values that a
-sandbox was given for its commands. Only values of eight characters and more are searched for in the input, output and
-storage of the session. They stay in the process: this module neither stores nor shows them. See `core.values.known_secrets`
-for
-the search.
+Only values of eight characters and more are searched for. The secrets stay in the process: nothing here stores or shows them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
