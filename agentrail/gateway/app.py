@@ -1,8 +1,4 @@
-"""`create_app`: a host over HTTP, as a Starlette application, with its lifecycle.
-
-The lifespan opens the host, then drains and closes it in order. This module lists the routes, and their own
-modules implement them. Building an application does no I/O.
-"""
+"""`create_app`: a host over HTTP, as a Starlette application. Building one does no I/O."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,8 +1,6 @@
 """Access control: pure decisions about the head of a call, in the order in which they are made.
 
-First Host, Origin, no token in the query string, and the peer's address if no token is needed. Then the token,
-looked up in `tokens`. Then the user named by the call. Each decision takes values and returns an error
-response, or None. The decisions read no clock, body or socket, and no error text repeats input of the call.
+None reads a clock, body or socket, and no error text repeats input of the call.
 """
 
 import inspect
@@ -83,12 +81,7 @@ class CallHead:
     """Facts about a call before its body.
 
     Attributes:
-        method: In capitals; `GET` for the upgrade to a WebSocket.
-        path: Below the server's root, decoded.
-        query: Raw query string.
-        headers: By lowercase name. Repeated headers are joined by commas.
         peer: Address of the other end of the connection; empty if unknown.
-        is_websocket: Whether it requests a WebSocket.
         root_path: Path at which the application is mounted in another one, or empty.
     """
 
@@ -102,7 +95,6 @@ class CallHead:
 
 
 def head_of(scope: Mapping[str, Any]) -> CallHead:
-    """Return the head of a call from its ASGI scope, of type `http` or `websocket`."""
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -165,7 +157,6 @@ class AccessRules:
             raise OptionError(faults)
 
     def judge(self, head: CallHead) -> ErrorAnswer | None:
-        """Run all checks before the token: host, origin, query string, and the peer if no token is needed."""
         return (
             self.judge_host(head)
             or self.judge_origin(head)
@@ -174,7 +165,7 @@ class AccessRules:
         )
 
     def judge_host(self, head: CallHead) -> ErrorAnswer | None:
-        """Check the host name. Otherwise any name that resolves to this server would work, even an attacker's."""
+        """Check the host name, so that an attacker's name resolving to this server is refused."""
         found = _HOST.fullmatch(head.headers.get("host", "").lower())
         if found is not None and (found[0] in self.allowed_hosts or found[1] in self.allowed_hosts):
             return None
@@ -185,10 +176,7 @@ class AccessRules:
         )
 
     def judge_origin(self, head: CallHead) -> ErrorAnswer | None:
-        """Check the origin of the calling page.
-
-        Other clients send no origin, and need one only for a WebSocket.
-        """
+        """Check the origin of the calling page. Other clients need one only for a WebSocket."""
         origin = head.headers.get("origin")
         if origin is None and is_fetched_from_elsewhere(head.headers):
             return _FOREIGN_PAGE
@@ -213,7 +201,6 @@ class AccessRules:
     # --- pages of other origins
 
     def listed_origin(self, head: CallHead) -> str | None:
-        """Return the origin of a call if it is explicitly allowed, otherwise None."""
         origin = head.headers.get("origin")
         listed = (
             origin is not None and self.allowed_origins is not None and origin.lower() in self.allowed_origins
@@ -221,7 +208,6 @@ class AccessRules:
         return origin if listed else None
 
     def cors_headers(self, head: CallHead) -> Mapping[str, str]:
-        """Return the headers of every response, even an error, that let a page of an allowed origin read it."""
         origin = self.listed_origin(head)
         if origin is None:
             return {"vary": "Origin"}
@@ -232,10 +218,7 @@ class AccessRules:
         }
 
     def answer_preflight(self, head: CallHead, methods: Sequence[str]) -> Mapping[str, str] | None:
-        """Return the headers of a 204 response to a preflight, before any other check.
-
-        None if the call is not a preflight, or its origin is not explicitly allowed.
-        """
+        """Return the headers of a 204 response, or None unless this is a preflight of an explicitly allowed origin."""
         origin = self.listed_origin(head)
         is_preflight = head.method == "OPTIONS" and "access-control-request-method" in head.headers
         if not is_preflight or origin is None or not methods:
@@ -250,18 +233,13 @@ class AccessRules:
 
 
 def is_fetched_from_elsewhere(headers: Mapping[str, str]) -> bool:
-    """Return whether a page of another site or port loads this as an image, a script or a style.
-
-    Browsers send no Origin with those, but fetch metadata. Such a page cannot read the response, but could use
-    up the places of a caller that is admitted by address alone. Following a link is allowed, because it opens a
-    page of this server.
-    """
+    """Return whether another site loads this as an image, script or style. Following a link is allowed."""
     is_foreign = headers.get("sec-fetch-site", "") in {"cross-site", "same-site"}
     return is_foreign and headers.get("sec-fetch-mode", "") != "navigate"
 
 
 def is_origin(given: str) -> bool:
-    """Return whether a text is an origin as browsers send it: scheme and host, and the port unless it is the default."""
+    """Return whether a text is an origin as browsers send it."""
     scheme, separator, host = given.partition("://")
     if not separator or scheme not in {"http", "https"} or _HOST.fullmatch(host) is None:
         return False
@@ -270,10 +248,7 @@ def is_origin(given: str) -> bool:
 
 
 def judge_query(head: CallHead) -> ErrorAnswer | None:
-    """Refuse a token in the query string or the path, which end up in logs, histories and proxies.
-
-    A token is detected by its parameter name in any spelling, and one of this server's anywhere.
-    """
+    """Refuse a token in the query string or the path, which end up in logs and proxies."""
     spelled = [_decoded(pair.partition("=")[0]).lower() for pair in re.split("[&;]", head.query)]
     names = {_NO_NAME.sub("", name) for name in spelled}
     if names.isdisjoint(_TOKEN_NAMES) and not _TOKEN.search(f"{_decoded(head.query)} {head.path}"):
@@ -290,7 +265,6 @@ def _decoded(text: str) -> str:
 
 
 def judge_peer(head: CallHead) -> ErrorAnswer | None:
-    """Admit only this machine, and through a proxy on it no other machine either."""
     if is_loopback(head.peer) and all(map(is_loopback, _forwarded_for(head.headers))):
         return None
     return error_answer(
@@ -301,7 +275,6 @@ def judge_peer(head: CallHead) -> ErrorAnswer | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is a loopback address. False for an invalid address."""
     found = _address(address)
     return found is not None and found.is_loopback
 
@@ -344,7 +317,6 @@ def name_user(
     tenant_id: str | None = None,
     user_id: str | None = None,
 ) -> Principal | ErrorAnswer:
-    """Return the principal with the user named by the call. A token without a user is valid for its whole tenant."""
     if tenant_id is not None and tenant_id != principal.tenant_id:
         return _contradicts("tenant_id")
     for given, name in ((headers.get("x-agentrail-user"), "X-Agentrail-User"), (user_id, "user_id")):
@@ -362,7 +334,6 @@ def name_user(
 
 
 def require_user(principal: Principal) -> ErrorAnswer | None:
-    """Refuse a tenant's token without a named user, if the call needs one."""
     if principal.user_id:
         return None
     return error_answer(
@@ -395,12 +366,7 @@ def _contradicts(name: str) -> ErrorAnswer:
 
 
 class FailedAuthentications:
-    """Failed authentications per address within a minute.
-
-    Times are arguments, in seconds on a clock that never goes back. An IPv6 network counts as one address,
-    because its owner has 2^64 of them. At most `max_addresses` are stored. The one with the oldest failure is
-    dropped first.
-    """
+    """Failed authentications per address, bounded. Times are monotonic seconds. An IPv6 network counts as one address."""
 
     def __init__(self, *, limit: int = 10, within_seconds: float = 60.0, max_addresses: int = 10_000) -> None:
         self._limit = limit
@@ -412,14 +378,14 @@ class FailedAuthentications:
         return len(self._failed)
 
     def wait_of(self, peer: str, now: float) -> float:
-        """Return the seconds until another failure of an address is counted; 0 if it is at once."""
+        """Return the seconds until another failure of an address is counted."""
         times = self._failed.get(network_of(peer), ())
         if len(times) < self._limit:
             return 0.0
         return max(0.0, times[0] + self._within - now)
 
     def failed(self, peer: str, now: float) -> ErrorAnswer:
-        """Count a failure and return its response: 401, or 429 after the last one allowed per minute."""
+        """Count a failure and return its response: 401 or 429."""
         wait = self.wait_of(peer, now)
         if wait > 0:
             return too_many_failures(wait)  # not counted: retries would extend the block
@@ -472,11 +438,7 @@ A principal with an empty `user_id` is valid for its tenant, and the call names 
 
 
 class CallerCheck:
-    """Access control of one server: admits a call or returns its error response.
-
-    Attributes:
-        rules: Allowed hosts, origins and machines.
-    """
+    """Access control of one server."""
 
     def __init__(
         self,
@@ -503,11 +465,7 @@ class CallerCheck:
     def admit_more(
         self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
     ) -> None:
-        """Add the settings of the operator who starts the server to those of its application.
-
-        Raises:
-            OptionError: Your move: both set `auth`.
-        """
+        """Add the operator's settings. OptionError: both set `auth`."""
         if auth is not None and self._auth is not None:
             raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
         asked = self._auth if auth is None else auth
@@ -528,10 +486,7 @@ class CallerCheck:
         return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
 
     async def check_again(self, head: CallHead, principal: Principal) -> Principal | ErrorAnswer:
-        """Check the caller of an open socket or stream again, like a new call with its head.
-
-        A token that is no longer valid does not count as a failure of its address, because it was valid before.
-        """
+        """Check the caller of an open socket or stream again. An expired token is no failed authentication."""
         if self._auth is None:
             return principal
         if isinstance(self._auth, Tokens):
@@ -547,10 +502,7 @@ class CallerCheck:
         return attrs.evolve(principal, scopes=found.scopes)
 
     def expires_at(self, head: CallHead) -> float | None:
-        """Return when the token of an admitted call expires, in seconds since 1970.
-
-        None if never, or if only `auth` knows.
-        """
+        """Return when the token expires, in seconds since 1970. None if never, or if only `auth` knows."""
         return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None
 
     async def follow_tokens(self, changed: Callable[[], object]) -> None:
@@ -584,7 +536,7 @@ class CallerCheck:
 
 
 def fault_of_caller(found: object) -> str | None:
-    """Return the fault in the result of an `authenticate`, without repeating it, or None for a valid principal."""
+    """Return the fault in the result of an `authenticate`, without repeating it."""
     if isinstance(found, Principal) and found.user_id == "":
         found = attrs.evolve(found, user_id=found.tenant_id)
     return "; ".join(faults_of_principal(found)) or None
@@ -607,10 +559,7 @@ _REFUSED_UPGRADE: Final = "websocket.http.response"
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> Principal | None:
-    """Return the caller of a call.
-
-    None for a path that needs no token, and for a WebSocket whose token comes with its `hello`.
-    """
+    """Return the caller. None if the path needs no token, or the token comes with a `hello`."""
     return cast("Principal | None", scope.get("state", {}).get(_CALLER))
 
 
@@ -624,7 +573,6 @@ class AccessGuard:
     is_public: Callable[[str], bool]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        """Check a call and pass it on or refuse it. An ASGI application."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -663,7 +611,7 @@ def path_of(scope: MutableMapping[str, Any]) -> str:
 
 
 async def send_refusal(scope: MutableMapping[str, Any], send: AsgiSend, answer: ErrorAnswer) -> None:
-    """Send an error response. For a WebSocket, before its upgrade if the server supports it."""
+    """Send an error response. For a WebSocket, before its upgrade if possible."""
     headers = {"content-type": "application/json", **answer.headers}
     if scope["type"] == "http":
         await _answer(send, answer.status, headers, answer.encode())

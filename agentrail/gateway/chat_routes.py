@@ -1,8 +1,4 @@
-"""Routes that carry a user's message: `/chat`, `/stream`, `/sessions/{id}/prompt` and `/sessions/{id}/steer`.
-
-The host handles the message. This module converts a body to the host's call, and the outcome of a request to a
-response. A disconnect is reported to the request, which decides whether it matters.
-"""
+"""Routes that carry a user's message: `/chat`, `/stream`, `/sessions/{id}/prompt` and `/sessions/{id}/steer`."""
 
 from functools import partial
 from typing import Any, Final
@@ -48,7 +44,7 @@ from agentrail.wire.form_fields import AcceptedForm, encode_accepted
 
 
 async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> HandledResponse | HostRequest:
-    """Submit a message to the host. If the client disconnects, its request is notified."""
+    """Submit a message to the host. A disconnect of the client is reported to its request."""
     body: ChatBody = call.body
     request = _request_of(call, body, session_id)
     content, settings = _more_of(body)
@@ -88,7 +84,6 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
 
 
 def _more_of(body: ChatBody) -> tuple[Blocks | None, PromptSettings | None]:
-    """Return the content and settings of a message, which only socket commands accept."""
     if not isinstance(body, PromptCommandBody):
         return None, None
     content = None if body.content is None else decide_blocks(body.content)
@@ -106,12 +101,10 @@ async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:
 
 
 def headers_of(request: HostRequest) -> dict[str, str]:
-    """Return headers with the session and the request, for pages that need them before the body."""
     return {"x-session-id": request.session_id, "x-request-id": request.request_id}
 
 
 def location_of(sessions: str, request: HostRequest) -> dict[str, str]:
-    """Return a `Location` header with the request, for clients that post and query it later."""
     return {"location": quote(f"{sessions}/{request.session_id}/requests/{request.request_id}")}
 
 
@@ -163,7 +156,6 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
 
 
 def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnswer:
-    """Add session and request to the headers, and for an error also to its body."""
     if isinstance(answer, WholeAnswer):
         return evolve(answer, headers={**answer.headers, **headers_of(request)})
     more = {**answer.more, "session_id": request.session_id, "request_id": request.request_id}
@@ -194,7 +186,6 @@ async def answer_chat(call: RouteCall) -> Result:
 
 
 async def answer_stream(call: RouteCall) -> Result:
-    """Submit a message and stream its session's events until its cycle ends."""
     submitted = await submit(call, "stream", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -234,7 +225,6 @@ async def answer_prompt(call: RouteCall) -> Result:
 
 
 async def answer_steer(call: RouteCall) -> Result:
-    """Steer the running cycle. In an idle session the message becomes a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
     steered = await call.host.steer(request, call.principal, via=call.via)
     match steered:

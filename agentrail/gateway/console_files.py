@@ -1,8 +1,4 @@
-"""The web console: its files, its content security policy, and `GET /console/info`.
-
-The files are part of the package, below `console/`, and hold no data, so no token is required. The origin of a
-request is checked all the same. This module knows no sessions.
-"""
+"""The web console: its files, its content security policy, and `GET /console/info`. The files need no token."""
 
 import hashlib
 import re
@@ -97,10 +93,7 @@ def _profile(host: Host, profile: AgentProfile) -> ConsoleProfile:
 
 
 def _models(host: Host, principal: Principal, profiles: Iterable[AgentProfile]) -> Iterable[ConsoleModel]:
-    """Yield the models of all profiles, with the facts known from this caller's sessions in memory.
-
-    Does not create providers, because that may need keys and opens connections.
-    """
+    """Yield the models of all profiles, without creating providers, which may need keys."""
     known: dict[str, ModelFacts] = {}
     for session in host.sessions_of(principal)[:LOOKED_AT]:
         facts = model_facts_of(session)
@@ -191,7 +184,6 @@ def find_file(path: str, root: Path = ROOT) -> ConsoleFile | None:
 
 
 async def answer_file(call: RouteCall) -> WholeAnswer:
-    """Send a console file, or 304 if the caller already has it."""
     found = await outside.offload(lambda: find_file(call.params["path"]))
     if found is None:
         refuse_call("file_unknown", "there is no such file of the console")
@@ -206,17 +198,17 @@ async def answer_file(call: RouteCall) -> WholeAnswer:
 
 
 async def answer_bare(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Redirect to the console page. Its address ends with a slash, because its links are relative to it."""
+    """Redirect to the console page, whose relative links need the final slash."""
     return lead_to_console()
 
 
 def lead_to_console() -> WholeAnswer:
-    """Redirect a browser from `/` or `/console` to the console. Relative, because a proxy may have removed a prefix."""
+    """Redirect a browser to the console. Relative, because a proxy may have removed a prefix."""
     return WholeAnswer(status=302, headers={"location": "console/", "vary": "Accept"})
 
 
 def wants_page(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser opens this address as a page: it accepts `text/html` explicitly, unlike programs."""
+    """Return whether a browser opens this address as a page."""
     return "text/html" in headers.get("accept", "").lower()
 
 

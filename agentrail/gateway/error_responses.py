@@ -1,9 +1,4 @@
-"""Error responses: one table from codes to statuses, and the single format of an error.
-
-Pure: values in, a response out. Each public exception and each code of the gateway has a row, so no route
-defines its own error format. Internal details of an exception are never sent: its row has a replacement
-text.
-"""
+"""Error responses: one pure table from codes to statuses. Internal details of an exception are never sent."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -66,7 +61,7 @@ def _rows(status: int, codes: str, **told: Any) -> dict[str, AnswerRow]:
 
 
 def _ours(codes: str) -> dict[str, AnswerRow]:
-    """Return rows of errors that callers cannot fix: a bug of ours, or a fault in the operator's setup."""
+    """Return rows of errors that callers cannot fix."""
     return _rows(
         500,
         codes,
@@ -262,7 +257,6 @@ class ErrorAnswer:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is our fault, with the cause in the log."""
         return self.code == "internal"
 
     def encode(self) -> bytes:
@@ -275,7 +269,7 @@ class ErrorAnswer:
 
 
 class CallRefused(Exception):
-    """Raised by a route to send an error response. Caught at the gateway's edge, never seen by callers of the library."""
+    """Raised by a route to send an error response. Caught at the gateway's edge."""
 
     def __init__(self, answer: ErrorAnswer) -> None:
         super().__init__(f"{answer.status} {answer.code}: {answer.message}")
@@ -306,7 +300,6 @@ def error_answer(
 
 
 def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> NoReturn:
-    """Raise the response for a code. The arguments are those of `error_answer`."""
     raise CallRefused(error_answer(code, message, hint=hint, more=more))
 
 
@@ -390,7 +383,6 @@ def _retry_after(seconds: float) -> dict[str, str]:
 
 
 def answer_to_failure(error: ErrorInfo, text: str = "") -> ErrorAnswer:
-    """Return the response to a call whose cycle failed: never a success, and never with empty text."""
     more: JsonObject = {"cause": error.code, "text": text}
     wait = {} if error.retry_after_seconds is None else _retry_after(error.retry_after_seconds)
     if error.code in _OF_PROVIDERS:
@@ -401,6 +393,5 @@ def answer_to_failure(error: ErrorInfo, text: str = "") -> ErrorAnswer:
 
 
 def answer_to_abort(reason: _Words, text: str = "") -> ErrorAnswer:
-    """Return the response to a call whose cycle was aborted: an error with the text so far."""
     told = "the cycle was aborted" + (f": {reason}" if reason else "")
     return error_answer("aborted", told, more={"reason": reason, "text": text})

@@ -1,9 +1,6 @@
-"""Hubs of event streams: one per session with readers.
+"""Hubs of event streams, one per session with readers.
 
-A hub subscribes once, encodes each frame once, and wakes its readers in slices. Uses Trio, but no HTTP: a
-reader yields bytes that are sent unchanged. Publishing never waits for a reader. A reader that falls behind is
-overtaken by the ring: it is notified if it reads again, and cut if it does not. `sse_frames` encodes the frames.
-The end of a request is detected elsewhere and passed in with `StreamReader.finish`.
+Publishing never waits for a reader: a slow one is overtaken or cut.
 """
 
 from collections import deque
@@ -66,11 +63,7 @@ class HubStatistics:
 
 
 class Hub:
-    """State shared by the readers of one session: a subscription and its frames.
-
-    Attributes:
-        ended: How the session's streams end, or None while it lives.
-    """
+    """Subscription and frames shared by the readers of one session."""
 
     def __init__(self, session: Session, ring: FrameRing) -> None:
         self.session = session
@@ -94,10 +87,7 @@ class Hub:
         return self.session.session_id
 
     async def run(self) -> None:
-        """Follow the session until it ends, or until the last reader leaves.
-
-        Cancellation: At once. Remaining readers would wait indefinitely, so it is cancelled after them.
-        """
+        """Follow the session until it ends, or until the last reader leaves. Must be cancelled after its readers."""
         with self.scope:
             while self.ended is None:
                 subscription = self.session.subscribe(after=self._resume_after, buffer=HUB_BUFFER)
@@ -119,7 +109,6 @@ class Hub:
             await self._wake_readers()
 
     async def _follow(self, subscription: Subscription) -> None:
-        """Read one subscription to its end, or until it is cut because it was not read for too long."""
         while self.take_waiting():
             if self.ring.end != self._shown:
                 self._shown = self.ring.end
@@ -139,7 +128,7 @@ class Hub:
         self._put(event, subscription)
 
     def take_waiting(self) -> bool:
-        """Take all published events that are waiting, without a checkpoint. Return False if the subscription was cut."""
+        """Take all waiting events without a checkpoint. Return False if the subscription was cut."""
         subscription = self._subscription
         if subscription is None:
             return self.ended is not None
@@ -185,7 +174,6 @@ class Hub:
         self._end("failed")
 
     def frame_of(self, event: Event) -> RingFrame:
-        """Return the frame of an event, the same bytes for every reader."""
         data = self._memory.find(event)
         if data is None:
             data = event_frame(event)
@@ -207,7 +195,7 @@ class Hub:
         await self._is_level.wait()
 
     def begin_reader(self, own: Subscription, after: int | None) -> StreamReader | None:
-        """Add a reader in the same step in which its own subscription was entered, without a checkpoint in between."""
+        """Add a reader in the step in which its subscription was entered, without a checkpoint."""
         if not self.take_waiting():
             return None
         pending: deque[Event | RingFrame] = deque([RingFrame(retry_line(jitter()), None)])
@@ -244,7 +232,6 @@ class Hub:
         return RingFrame(snapshot_frame(snapshot, agent_id=agent_id), snapshot.last_seq)
 
     def age(self) -> None:
-        """Drop frames that all readers have, and cached frames that no reader wanted recently."""
         self.ring.drop_before(min((reader.position for reader in self.readers), default=self.ring.end))
         self._memory.age()
 
@@ -289,7 +276,6 @@ class Hubs:
 
     @contextmanager
     def watch_stream(self, stream: WatchedStream) -> Iterator[None]:
-        """Watch a stream for the duration of the block, even one that reads no hub."""
         self._all[stream] = None
         self._has_readers.set()
         self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
@@ -341,10 +327,7 @@ class Hubs:
             del self._hubs[key]
 
     async def close(self, reason: DoneReason, *, within_seconds: float = WRITE_GRACE_SECONDS) -> None:
-        """End all streams, including ones opened later, each with a `done` frame and its number.
-
-        Cancellation: The streams end anyway. The watcher cuts blocked writes.
-        """
+        """End all streams, including ones opened later, each with a `done` frame, even if cancelled."""
         self._closing = reason
         for place, reader in enumerate(tuple(self._all), 1):
             reader.finish(reason)
@@ -358,10 +341,7 @@ class Hubs:
     # --- the watcher
 
     async def watch(self) -> None:
-        """Write heartbeats into silent streams, and cut blocked writes of streams that have to end. One task for all.
-
-        Cancellation: At once.
-        """
+        """Write heartbeats, and cut blocked writes of streams that have to end. One task for all."""
         while True:
             if not self._all:
                 self._has_readers = trio.Event()

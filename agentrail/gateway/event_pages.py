@@ -1,8 +1,4 @@
-"""Pages of events as JSON, bounded in size: large values are replaced by their size.
-
-Pure: events in, bytes out. A page is for scrolling, so it has room for many small events and omits large values
-entirely. Clients request those separately. A page that would be too large ends earlier, and reports where.
-"""
+"""Pages of events as JSON, bounded in size. Large values are replaced by their size, and clients request them separately."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -58,7 +54,6 @@ def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = Fa
 
 
 def cut_event(written: bytes) -> bytes:
-    """Replace large values in an event. Without any, only white space changes."""
     plain: dict[str, Any] = msgspec.json.decode(written)
     doubled = _WHOLE_ELSEWHERE.get(plain["kind"])
     cut = {name: _cut(value, is_doubled=name == doubled)[0] for name, value in plain.items()}
@@ -66,7 +61,7 @@ def cut_event(written: bytes) -> bytes:
 
 
 def _cut(value: Any, *, is_doubled: bool = False) -> tuple[Any, int]:
-    """Return a value without its large parts, and the size of the result in bytes."""
+    """Return a value without its large parts, and its size in bytes."""
     match value:
         case str():
             size = len(msgspec.json.encode(value)) if len(value) > MAX_VALUE_BYTES // 6 else len(value) + 2

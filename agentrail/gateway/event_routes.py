@@ -1,7 +1,4 @@
-"""Read-only routes: events of a session as a stream or a page, a description of the server, and its health.
-
-`/`, `/health` and `/ready` need no token, and return only public information.
-"""
+"""Read-only routes: events of a session, a description of the server, and its health."""
 
 import math
 from typing import Final
@@ -37,10 +34,6 @@ _NOT_READY: Final = 503
 
 
 async def answer_events(call: RouteCall) -> Result:
-    """Stream a session's events from a number or from now on, up to the end of a request if one is named.
-
-    With the format JSON, return a page of its published events.
-    """
     session_id = call.params["session_id"]
     if _format_of(call) == "json":
         return await _answer_page(call, session_id)
@@ -129,7 +122,7 @@ async def answer_spans(call: RouteCall) -> WholeAnswer:
 
 
 async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Describe the server without its version, with links to its documentation. Browsers are redirected to the console."""
+    """Describe the server without its version. Browsers are redirected to the console."""
     if call.gateway.has_console and wants_page(call.head.headers):
         return lead_to_console()
     base = call.head.path.rstrip("/")

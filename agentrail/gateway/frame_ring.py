@@ -1,8 +1,4 @@
-"""Frames of one session that some readers have not read, in a shared ring addressed by position.
-
-Pure. A reader is only a position. A thousand readers therefore share each frame, and a reader that does not
-read costs nothing: its frames are dropped when the ring is full, and it is overtaken.
-"""
+"""Frames of one session, shared by its readers. A reader is only a position, and is overtaken when the ring is full."""
 
 from typing import Final, NamedTuple
 
@@ -71,11 +67,7 @@ class FrameRing:
 
 
 class FrameMemory:
-    """Cache of recent frames by event identity, so that each event is encoded once for all readers.
-
-    By identity, because events that differ only in their number are equal. Unused frames are dropped after two
-    calls of `age`.
-    """
+    """Cache of recent frames by event identity. Unused ones are dropped after two calls of `age`."""
 
     __slots__ = ("_old", "_size", "_young")
 

@@ -1,7 +1,4 @@
-"""Routes for the past of a session: its journal, its state after a record, and explanations of its decisions.
-
-This module only parses query parameters. Each route needs the scope `inspect`, and wakes no session.
-"""
+"""Routes for the past of a session: journal, past states, explanations. Each needs the scope `inspect`."""
 
 import difflib
 from typing import Final

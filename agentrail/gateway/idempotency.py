@@ -1,11 +1,4 @@
-"""Named socket commands: each is carried out once, however often and over however many sockets it is sent.
-
-A client that lost its connection cannot know whether its command ran, and sends it again under the same
-`client_id`. A finished command is answered with its earlier outcome, a running one is waited for. A repeated
-abort therefore does not stop a later cycle. The memory lasts as long as the process and is bounded. Messages
-are recorded in the journal of their session instead, which lasts longer. Uses Trio. Access is checked
-elsewhere.
-"""
+"""Named socket commands: each is carried out once per `client_id`, within this process and bounded memory."""
 
 import hashlib
 from collections import OrderedDict
@@ -125,7 +118,6 @@ class CommandMemory:
             pass
 
     def _forget_oldest(self, keys: "OrderedDict[_Key, _Named] | OrderedDict[_Key, None]") -> bool:
-        """Drop the oldest finished command. Return False if there is none."""
         oldest = next((key for key in keys if self._named[key].outcome is not None), None)
         if oldest is None:
             return False

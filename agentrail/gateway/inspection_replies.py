@@ -1,7 +1,4 @@
-"""Reply structs for operators: trees, plugins, cost, journals, events, calls, timelines, and the next model request.
-
-Only data formats, as in `replies`. Their contents are decided where they are created.
-"""
+"""Reply structs for operators."""
 
 from typing import Any, Literal
 

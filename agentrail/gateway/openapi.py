@@ -1,8 +1,4 @@
-"""`/openapi.json`, generated from the routes and from the structs that they read and write.
-
-Pure, except for the route. `route_errors` has the error responses of each route. The gateway's tests compare
-every call with this document.
-"""
+"""`/openapi.json`, generated from the routes and from the structs that they read and write."""
 
 import inspect
 import re
@@ -108,8 +104,6 @@ def ref(name: str) -> dict[str, str]:
 
 
 def stream_frame() -> dict[str, Any]:
-    """Return the schema of one stream frame: `event:`, `data:` as JSON, and `id:` for committed events only."""
-
     def frame(name: dict[str, Any], data: str, **more: Any) -> dict[str, Any]:
         return {
             "type": "object",
@@ -360,7 +354,6 @@ def describe_interface(
 
 
 def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[CallRoute]) -> dict[str, Any]:
-    """Return the schemas of all structs of these routes by name, including events and frames."""
     bodies = dict.fromkeys(
         [*BODIES, *(one.route.body for one in commands.values() if one.route.body is not None)]
     )
@@ -388,7 +381,6 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
 
 
 def _inner(kinds: Iterable[type]) -> Iterable[type]:
-    """Yield the structs nested in replies, so that their docstrings are used too."""
     for kind in kinds:
         for one in msgspec.inspect.multi_type_info([kind]):
             for field in getattr(one, "fields", ()):
@@ -403,7 +395,6 @@ def _classes(info: Any) -> Iterable[type]:
 
 
 def _bind_fields(schema: dict[str, Any]) -> None:
-    """Add the constraints on ids and short strings of a body. Null has none."""
     for name, rules in schema["properties"].items():
         if name in ID_FIELDS:
             bound: Mapping[str, Any] = _SESSION_ID if ID_FIELDS[name] else _NAME
@@ -537,7 +528,6 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
 
 
 def name_of_operation(route: CallRoute) -> str:
-    """Return the name of an operation for programs: the method and the path, `sessions/{session_id}` as `session`."""
     singular = re.sub(r"(\w+)s/\{\w+\}", r"\1", route.path)
     words = re.findall(r"\w+", re.sub(r"\{(\w+?)(?:_id)?(?::path)?\}", r"\1", singular))
     return "_".join([route.method.lower(), *(words or ["root"])])
@@ -581,7 +571,6 @@ def _parameter_of_command(command: SocketCommand, name: str) -> dict[str, Any]:
 
 
 def _describe(kind: type, schema: dict[str, Any] | None) -> None:
-    """Copy descriptions from the docstring of a struct, so that they are written only once."""
     said = inspect.getdoc(kind) or ""
     if schema is None:
         return
@@ -598,10 +587,7 @@ _JSON_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array
 
 
 def _plainer(schema: Any) -> Any:
-    """Simplify a schema for client generators.
-
-    Any JSON becomes `{}`, because generators fail on a union of all types, on arrays of anything, and on pairs.
-    """
+    """Simplify a schema, because client generators fail on unions of all types and arrays of anything."""
     match schema:
         case {"anyOf": [*members], **rest} if {one.get("type") for one in members} >= _JSON_TYPES:
             return rest
@@ -638,10 +624,7 @@ def _with_refs(schema: Any) -> Any:
 def interface_route(
     routes: Sequence[CallRoute], *, base_path: str = "", known: Sequence[CallRoute] = ()
 ) -> CallRoute:
-    """Return the route that serves the document of all routes including itself.
-
-    `known` is the same as for `describe_interface`. The document is generated at the first call.
-    """
+    """Return the route that serves the document. It is generated at the first call."""
 
     @lru_cache(maxsize=8)
     def page(server: str, needs_token: bool) -> bytes:  # noqa: FBT001 - a key of the cache

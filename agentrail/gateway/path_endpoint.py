@@ -98,14 +98,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @frozen(kw_only=True)
 class WholeAnswer:
-    """A complete response.
-
-    Attributes:
-        body: Encoded body.
-        status: HTTP status.
-        content_type: Type of the body; omitted if the body is empty.
-        headers: Additional headers, names in lower case.
-    """
+    """A complete response. Header names are in lower case."""
 
     body: bytes = field(default=b"", repr=False)
     status: int = 200
@@ -118,10 +111,8 @@ class StreamAnswer:
     """A stream of a session's events, instead of a complete response.
 
     Attributes:
-        session: Session of the stream.
         after: Event number after which it continues; None for a snapshot first.
         follow: Runs alongside the stream, and ends it with `StreamReader.finish`. None: the session ends it.
-        headers: Same as for `WholeAnswer`.
     """
 
     session: Session
@@ -159,23 +150,11 @@ class Gateway:
     """State shared by all routes of one host.
 
     Attributes:
-        callers: Authentication and access rules.
-        open_calls: Its open streams and sockets.
-        limits: Limits of the host.
-        allowances: Remaining calls under the rate limits.
-        places: Numbers of open streams and sockets.
-        bodies: Reads request bodies.
         readers: Limit on threads that parse large input. Few, because they compete with the event loop.
         chat_timeout: Seconds that a `chat` waits for its answer.
-        has_console: Whether browsers that open `/` are redirected to the console.
         host: None before it opens and after it closes.
         hubs: Hubs of its streams; None as `host`.
         watches: Watches of its sockets; None as `host`.
-        was_open: Whether the host has been opened before.
-        version: Version of this package.
-        instance: Text that is unique to this process.
-        has_inspector: Whether the inspector is served.
-        is_demo: Whether it is only a demonstration.
     """
 
     callers: CallerCheck
@@ -202,7 +181,6 @@ class Gateway:
         self.places = OpenCounts(self.limits.max_streams_per_principal, self.limits.max_streams)
 
     def opened(self) -> tuple[Host, Hubs]:
-        """Return the host and its hubs, or refuse the call if the host is not open."""
         if self.host is None or self.hubs is None:
             missing = "its lifespan has not run; a mounted application is opened by `async with app.state.host.open()` in the outer lifespan"
             refuse_call(
@@ -211,10 +189,7 @@ class Gateway:
         return self.host, self.hubs
 
     async def read_aside(self, read: Callable[[], T], size: int) -> T:
-        """Parse input of this many bytes, in a thread if it is large, so that other calls do not wait.
-
-        Cancellation: Waits for the thread, which takes seconds at most.
-        """
+        """Parse input of `size` bytes, in a thread if it is large. Cancellation waits for the thread."""
         return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
 
     def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
@@ -234,22 +209,11 @@ class RouteCall:
     """One checked call of a route.
 
     Attributes:
-        gateway: State shared with other calls.
-        head: Method, path, headers.
-        receive: ASGI receive function of the connection.
-        send: ASGI send function of the connection.
         cut: Closes the connection, even during a blocked write. None if another server serves the application.
         principal: The caller; `NO_PRINCIPAL` if the route needs no token.
-        params: Parts of the path, by name.
         has_encoded_slash: Whether the path has an encoded slash, which the client did not mean as a separator.
-        query: Query parameters by name.
-        body: The struct of the route, or None for a route without one.
-        request_id: Id of this call in the log, if it fails.
         on_left: Awaited if the client disconnects. A handler sets it if there is work to stop.
-        has_left: Whether the client has disconnected.
-        is_writing: Whether a write is in progress.
         is_over: Whether the last write of its response has started.
-        more_headers: Headers added to every response to it.
         via: Channel of the call, recorded with each message in the session's events.
     """
 
@@ -276,10 +240,7 @@ class RouteCall:
         return self.gateway.opened()[0]
 
     async def write(self, message: dict[str, Any]) -> None:
-        """Pass a message to the server.
-
-        Cancellation: Has no effect on a blocked write; `while_there` then cuts the connection.
-        """
+        """Pass a message to the server. Only `while_there` can cut a blocked write."""
         self.is_writing = True
         self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
         try:
@@ -337,20 +298,12 @@ class CallRoute:
     Attributes:
         method: In capitals; HEAD comes with GET.
         path: In Starlette's notation, such as `/sessions/{session_id}/prompt`.
-        handler: Implementation of the route.
-        does: Short description for the interface page.
         operation: Name for rate limiting, see `decide_charge`; by default an ordinary call.
         body: Struct of its body, or None.
-        query: Allowed query parameters.
         scope: Required scope of the token, or None if no token is needed.
-        also: Another sufficient scope.
         is_guarded: Whether the origin of a call is checked although no token is needed. With a scope it always
             is.
-        needs_user: Whether the call must name a user, and not only a tenant.
         is_stream: Whether it takes the place of a stream.
-        success: Status of a successful response, for the interface page.
-        content: Content types of non-JSON responses, for that page.
-        frames: Schema of the frames of its stream, for that page.
         replies: Structs of its successful responses by status. Streams, files and empty responses have none.
             None if unknown.
         refusals: Codes of `ERROR_ANSWERS` with which it refuses calls, in addition to those of all routes of
@@ -415,10 +368,7 @@ class PathEndpoint:
         self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if has_head else [])]
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Handle one request. Only exceptions that must end the process propagate.
-
-        Cancellation: The handler is cancelled and a partly written response is cut off.
-        """
+        """Handle one request. Only exceptions that must end the process propagate."""
         head = head_of(scope)
         call = RouteCall(
             gateway=self._gateway,
@@ -446,7 +396,6 @@ class PathEndpoint:
                 await self._leave(call, call.on_left)  # noqa: ASYNC102 - shielded and bounded
 
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
-        """Return the response, or None if a stream has been written."""
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
         if route is None or call.head.method not in self.methods:
             answer = error_answer(
@@ -509,7 +458,6 @@ class PathEndpoint:
             _check(require_user(call.principal))
 
     def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
-        """Charge the call to its rate limit, and add the remaining allowance to its response headers."""
         charge = decide_charge(operation)
         draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
         if draw is None or charge is None:
@@ -551,7 +499,6 @@ class PathEndpoint:
         return answer_refusing(answer)
 
     async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
-        """Write a response. A client that reads too slowly is disconnected."""
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
         if answer.status not in _NO_CONTENT:
             headers["content-length"] = f"{len(answer.body)}"
@@ -578,7 +525,7 @@ class PathEndpoint:
 
 
 class UnknownPath(PathEndpoint):
-    """Responds to every unknown path. Without a token, unknown and known paths look the same."""
+    """Responds to unknown paths. Without a token, they look like known ones."""
 
     def __init__(self, gateway: Gateway) -> None:
         super().__init__(gateway, (), write_stream=_write_none)
@@ -593,10 +540,7 @@ class UnknownPath(PathEndpoint):
 
 
 def has_encoded_slash(scope: Mapping[str, Any]) -> bool:
-    """Return whether a path has an encoded slash within a name, except in a file path.
-
-    The server decodes it before routing, so a different route would match than the client meant.
-    """
+    """Return whether a path has an encoded slash within a name, which would match another route."""
     raw = (scope.get("raw_path") or b"").lower()
     file = scope.get("path_params", {}).get("path", "")
     in_front = scope["path"].removesuffix(file).count("/")
@@ -628,10 +572,7 @@ def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) ->
 
 
 def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
-    """Add the access guard to a path, also to one that another application mounts alone.
-
-    A path without a token or guard stays as it is.
-    """
+    """Add the access guard to a path that needs a token."""
     if endpoint.is_open:
         return endpoint
     return AccessGuard(

@@ -1,7 +1,4 @@
-"""Request bodies as structs, with the types and defaults of their fields.
-
-Pure values. `request_parser` parses and checks them. The OpenAPI document is generated from these classes.
-"""
+"""Request bodies as structs, with the types and defaults of their fields."""
 
 from typing import Any, Final, Literal
 

@@ -1,9 +1,4 @@
-"""Strict parsers for all client input: paths, queries, headers, bodies and the ASGI messages that carry them.
-
-Text and bytes in, values out. A text is a number only if every parser would read it as one. A body is bounded
-while it arrives, and checked for content that would block the event loop before it becomes a struct. Nothing of
-a refused body is kept. Messages name the field and the remedy, and never repeat an id or a token.
-"""
+"""Strict parsers for all client input. Bodies are bounded while they arrive, and messages never repeat an id or a token."""
 
 import base64
 import binascii
@@ -67,7 +62,6 @@ _CONTINUES: Final = range(0x80, 0xC0)
 
 
 def parts_of(text: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Split a document into parts of whole tokens, and strings that are longer than a piece."""
     at = 0
     while at < len(text):
         end = _end_in(_TOKENS, text, at)
@@ -159,7 +153,6 @@ def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = 
 
 
 def check_id(name: str, value: str, *, of_session: bool = False) -> str:
-    """Return a valid id from a body, a path, a query or a header, or refuse the call."""
     fault = fault_of_session_id(name, value) if of_session else fault_of_name(name, value)
     if fault is not None:
         refuse_call("id_invalid", fault, more={"field": name})
@@ -172,7 +165,6 @@ def check_same_session(body: ChatBody, session_id: str) -> None:
 
 
 def named_by_client(body_id: str | None, header: str | None) -> str | None:
-    """Return the client's id of a message: `client_id` of the body, or the header `Idempotency-Key`."""
     if header is not None:
         check_id("Idempotency-Key", header)
         if body_id not in (None, header):
@@ -201,7 +193,6 @@ _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 
 
 def cursor_of(last_event_id: str | None, after: str | None) -> int | None:
-    """Return the number after which a reader continues, or None for a new reader."""
     found = [_cursor(name, text) for name, text in (("Last-Event-ID", last_event_id), ("after", after))]
     return found[0] if found[0] is not None else found[1]
 
@@ -224,7 +215,6 @@ def whole_number(name: str, text: str | None, default: int, *, least: int = 0, m
 
 
 def yes_or_no(name: str, text: str | None) -> bool:
-    """Parse a flag in a query, such as `wait=true`. A missing flag is false."""
     if text not in (None, "true", "false"):
         refuse_field(name, f"is {text!r:.40}: expected true or false")
     return text == "true"
@@ -317,11 +307,7 @@ class BodyBytes:
 
 
 def check_content_type(value: str | None, encoding: str | None = None) -> None:
-    """Refuse any content type but JSON in UTF-8, and compressed bodies, which can expand to any size.
-
-    This also protects sessions in browsers: a form of another site can send other types without a preflight.
-        The refusal does not repeat the header.
-    """
+    """Refuse any content type but JSON, and compressed bodies. Stops forms of other sites, which need no preflight."""
     # Not a regular expression: with optional parts surrounded by blanks it would backtrack.
     kind, *more = (part.strip() for part in (value or "").lower().split(";"))
     terms = {"=".join(side.strip() for side in part.partition("=")[::2]) for part in more if part}
@@ -335,11 +321,7 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
 
 
 def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
-    """Decode a body.
-
-    It takes up to a third of a microsecond per byte, and seconds for the largest one. Above `READ_HERE_BYTES`
-    it must run in a thread.
-    """
+    """Decode a body. Above `READ_HERE_BYTES` it must run in a thread, because it may take seconds."""
     plain = read_object(text, limits) if text.strip(b" \t\r\n") else {}
     return make_body(kind, plain, limits, size=len(text))
 
@@ -380,7 +362,7 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
-    """Refuse a document that would block the loop or is too deep, before parsing it. Return its long strings."""
+    """Refuse a document that would block the loop or is too deep. Return its long strings."""
     outside, texts, long = bytearray(), 0, list[LongText]()
     for start, end, is_text in parts_of(text):
         if is_text:
@@ -439,7 +421,7 @@ def _refuse_field_of(fault: str) -> NoReturn:
 
 
 def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
-    """Refuse a large body unless its attachments make it large. Escapes in them, six bytes for one, do not count."""
+    """Refuse a large body unless its attachments make it large. Escapes in them do not count."""
     if size - sum(len(file.base64) for file in body.attachments) > limits.max_body_bytes:
         _refuse_what_is_beside(limits)
 
@@ -499,7 +481,6 @@ def _check_size(name: str, text: str, limits: Limits) -> None:
 
 
 def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
-    """Decode the attachments of a body, after a check of their sizes."""
     files = body.attachments
     if len(files) > limits.max_attachments:
         refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are taken")
@@ -535,7 +516,6 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
 
 
 def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
-    """Return the size limit of a body on arrival, in bytes."""
     return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes
 
 
@@ -566,11 +546,10 @@ MAX_BYTES_AT_ONCE: Final = 256 << 20
 
 
 class CallerLeft(Exception):
-    """The client has closed the connection, so no response can be sent. Caught at the gateway's edge."""
+    """The client has closed the connection. Caught at the gateway's edge."""
 
 
 def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
-    """Refuse a call with too many headers or too long a path and query, before any code iterates over them."""
     headers = scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers)
     size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
@@ -648,11 +627,6 @@ class BodyReader:
 
 
 async def wait_left(receive: AsgiReceive) -> None:
-    """Wait until the client disconnects, after the body of its call was read.
-
-    The server neither reports this to an ordinary route nor cancels the route.
-
-    Cancellation: A checkpoint.
-    """
+    """Wait until the client disconnects, after the body of its call was read. Always a checkpoint."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,7 +1,4 @@
-"""Reply structs of calls. They are encoded unchanged, and the OpenAPI document is generated from them.
-
-Pure values. An `UNSET` field is omitted from the reply. `wire` defines snapshots, messages and receipts.
-"""
+"""Reply structs of calls. An `UNSET` field is omitted from the reply."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -684,5 +681,4 @@ class FilePage(CallReply, frozen=True, kw_only=True):
 
 
 def as_given(value: Any) -> Any:
-    """Return the value, or `UNSET` for None so that the field is omitted."""
     return UNSET if value is None else value

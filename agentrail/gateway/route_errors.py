@@ -1,9 +1,4 @@
-"""Error codes of routes: those common to all routes of a kind, and groups of codes for individual routes.
-
-Pure tables. The OpenAPI document is generated from them, and the gateway's tests compare each response with
-that document. A code missing from a row thus fails the test that meets it. `answers` defines the status of each
-code, once for all routes.
-"""
+"""Error codes of routes: those common to all routes of a kind, and groups of codes for individual routes."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -71,7 +66,6 @@ SOCKET_REFUSALS: Final = (
 
 
 def refusals_of(route: CallRoute) -> dict[int, tuple[str, ...]]:
-    """Return the error statuses of a route with their codes. A plugin's answer can have any."""
     told = [_ANY, route.refusals]
     if route.scope is not None:
         told.append(_GUARDED)

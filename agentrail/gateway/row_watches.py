@@ -1,8 +1,4 @@
-"""Watches of all sockets: the rows of a tenant are read once, and sent to every socket that watches them.
-
-Uses Trio, without ASGI frames: each row goes to a function that queues it when there is room. `watch_window`
-chooses the next row.
-"""
+"""Watches of all sockets: the rows of a tenant are read once, and sent to every socket that watches them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -146,10 +142,7 @@ class Watches:
         begin: TellPart,
         tell: TellPart,
     ) -> None:
-        """Report the current rows, and then changes, until cancelled.
-
-        Cancellation: At once. The watcher has part of the rows, and starts again if it returns.
-        """
+        """Report the current rows, and then changes, until cancelled."""
         is_for_all = (
             kind.scope == "inspect"
             or (self._has_inspector and "inspect" in principal.scopes)
@@ -234,7 +227,6 @@ class _Look:
         self.window.close_gaps()
 
     async def at_changes(self) -> None:
-        """Examine the rows changed since the last version, or all rows if those are not known."""
         await self._source.settle()
         changed = self._source.log.since(self.version)
         if changed is None:
@@ -246,14 +238,10 @@ class _Look:
         self.window.close_gaps()
 
     def next_part(self) -> WatchPart | None:
-        """Return the next part to report, or None if the watcher is up to date."""
         return self.window.next_part(self.written)
 
     def written(self, key: str) -> bytes | None:
-        """Return a row in its current state if this watcher may see it.
-
-        It may have changed its user, or no longer match.
-        """
+        """Return a row in its current state if this watcher may still see it."""
         return self._source.written(key) if self._is_wanted(key) else None
 
     def _is_wanted(self, key: str) -> bool:

@@ -1,11 +1,4 @@
-"""Serves an ASGI application over TCP within the current Trio run: Hypercorn's protocols with our own accept loop.
-
-Hypercorn's loop is a single nursery, and any exception in its protocol code ends it. A header such as
-`Sec-WebSocket-Protocol: ÿ`, from a stranger without a token, would stop the server with all its streams. Here
-each connection fails alone. A writer that waits for a client that does not read cannot be cancelled, so each
-connection can be cut: see `connection_cut`. This module knows no routes and no host: the application's lifespan
-opens and closes the host.
-"""
+"""Serves an ASGI application over TCP: Hypercorn's protocols with our own accept loop. Each connection fails alone."""
 
 import re
 import ssl
@@ -182,7 +175,6 @@ class StrictSocket(WSStream):
                 await super().handle(event)
 
     async def _refuse_early(self) -> None:
-        """Refuse a client that sends data before the handshake: the bytes may be smuggled through another client."""
         if self.closed:
             return
         self.closed = True  # before any await: otherwise the application may accept it meanwhile
@@ -199,7 +191,6 @@ class StrictSocket(WSStream):
                 return
 
     async def _take(self, event: object) -> int | None:
-        """Handle one event. Return the close code if the WebSocket ends with it."""
         match event:
             case Message(frame_finished=True) | Ping() | Pong() if not self._may_go_on():
                 return CloseCode.FLOOD
@@ -530,7 +521,7 @@ class _Server:
         await self._app(scope, receive, send)
 
     def _tell_failure(self, error: BaseException) -> None:
-        """Log a failed connection. Not each one, because strangers determine their number, and without received data."""
+        """Log a failed connection, without received data. Not each one, because strangers cause them."""
         self._failed += 1
         if trio.current_time() - self._told_at >= _TELL_EVERY_SECONDS:
             self._told_at = trio.current_time()
@@ -542,10 +533,7 @@ class _Server:
 
 
 class _Connection(TCPServer):
-    """One connection over `protocol`. It ends as soon as its client has left.
-
-    Hypercorn's own class would wait for the idle timeout.
-    """
+    """One connection over `protocol`. Unlike Hypercorn's, it ends as soon as its client has left."""
 
     def __init__(self, *given: Any, limits: ConnectionLimits) -> None:
         super().__init__(*given)
@@ -589,7 +577,6 @@ class _Connection(TCPServer):
                 await trio.aclose_forcefully(self.stream)  # noqa: ASYNC102 - it does not block
 
     async def _shake_hands(self) -> bool | None:
-        """Do the TLS handshake if TLS is used. Return whether it is, or None if the handshake failed."""
         stream: object = self.stream
         if not isinstance(stream, trio.SSLStream):
             return False
@@ -640,8 +627,6 @@ def _config_of(limits: ConnectionLimits) -> Config:
 
 
 class _HypercornLog:
-    """Logger for Hypercorn: ignores calls, and sends crashes of the application to our log."""
-
     def __init__(self, config: Config) -> None:
         pass
 
@@ -649,7 +634,6 @@ class _HypercornLog:
         pass
 
     async def exception(self, message: str, *_: object, **__: object) -> None:
-        """Log an exception that left the application. Applications answer their own errors, so this is a bug."""
         error = sys.exception()
         if error is not None:
             log_crash("the application raised where it was to answer: please report it", error, keep)

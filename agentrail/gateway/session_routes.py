@@ -1,9 +1,4 @@
-"""Routes of sessions, their requests, their files and their inspection, and all socket commands.
-
-A route calls one function of `calls` and adds headers, or `passes` the call on to a session. This module only
-parses query parameters. `SESSION_ROUTES` declares the requirements of each route (see `path_endpoint`). A socket
-command is a row of `OFFERS` and runs its HTTP route. The host checks the ownership of a session for each call.
-"""
+"""Routes of sessions, requests, files and inspection, and all socket commands. They only parse query parameters."""
 
 import re
 from collections.abc import Callable
@@ -144,7 +139,6 @@ def answer_of_call(made: CallAnswer, **headers: str) -> WholeAnswer:
 
 
 def answer_of_file(made: FileAnswer) -> WholeAnswer:
-    """Return a file as a download, which no browser displays, whatever it contains."""
     plain = _PLAIN_NAME.sub("_", made.name) or "_"
     named = (
         f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(made.name, safe='', errors='replace')}"
@@ -236,7 +230,6 @@ async def _approve(call: RouteCall) -> WholeAnswer:
 
 
 async def _approval(call: RouteCall) -> WholeAnswer:
-    """Return a call that waits for an approval. The slash in its id is part of the path."""
     made = await calls.read_shown_approval(call.host, call.principal, _session(call), call.params["approval"])
     return answer_of_call(made)
 
@@ -367,8 +360,6 @@ def passes(
     reply: OfferedReply | None = None,
     status: int = 200,
 ) -> RouteHandler:
-    """Return the handler of a route that only calls a session."""
-
     async def handle(call: RouteCall) -> WholeAnswer:
         names = operation.takes.__struct_fields__
         given = {
@@ -420,7 +411,6 @@ async def _receipt_of(call: RouteCall) -> WholeAnswer:
 
 
 async def _abort_exactly(call: RouteCall) -> WholeAnswer:
-    """Stop running work, and wait until it has stopped if requested."""
     body: AbortCommandBody = call.body
     session = await _asked_session(call)
     receipt = await session.abort(
@@ -480,7 +470,6 @@ async def _journal(call: RouteCall) -> WholeAnswer:
 
 
 async def _turns(call: RouteCall) -> WholeAnswer:
-    """List the turns to rewind to. Requires the same access as a rewind."""
     limit = whole_number(
         "limit", call.query.get("limit"), MAX_TURNS_OF_A_COMMAND, least=1, most=MAX_TURNS_OF_A_COMMAND
     )
@@ -557,12 +546,10 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """Name of the command: the name of the `Session` method if there is one."""
         return self.call if isinstance(self.call, str) else self.call.name
 
 
 def _only(does: str, handler: Any, body: Any = None, **given: Any) -> CallRoute:
-    """Return the route of a command without an equivalent HTTP route."""
     return CallRoute("POST", _ONE, handler, does=does, body=body, **given)
 
 

@@ -1,4 +1,4 @@
-"""Bodies of socket commands without an equivalent HTTP route, as structs. Pure values. See `bodies` for the others."""
+"""Bodies of socket commands without an equivalent HTTP route."""
 
 from typing import Any
 

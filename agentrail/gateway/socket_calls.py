@@ -1,9 +1,4 @@
-"""Socket commands as calls of routes: a command runs its HTTP route, so all the same checks apply.
-
-A command has the fields of its route's body, query and path in one object. Only the envelope differs: the
-caller was authenticated when the socket was opened, and the result is a reply frame instead of a response. No
-command has behaviour of its own.
-"""
+"""Socket commands as calls of routes: a command runs its HTTP route, so all the same checks apply."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn

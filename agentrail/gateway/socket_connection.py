@@ -1,9 +1,4 @@
-"""One open socket: a receiving task, a sending task, one per subscribed session, and one per running command.
-
-Uses Trio and ASGI messages. Publishing never waits for a socket: new events wait in the subscription, and
-frames in the queue. Both are bounded. A client that catches up gets frames as fast as it reads them. A client
-that is up to date and does not read is closed.
-"""
+"""One open socket and its tasks. Publishing never waits for it, and a current client that does not read is closed."""
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -74,10 +69,7 @@ class ReplaySocket:
 async def send_past(
     socket: ReplaySocket, asked: Subscribe, events: Subscription, *, agent_id: str | None
 ) -> int | None:
-    """Send the waiting events of a subscription, until none is left or the socket closes.
-
-    Cancellation: The cursors of the socket exclude unsent events.
-    """
+    """Send the waiting events of a subscription, until none is left or the socket closes."""
     batch: list[bytes] = []
     size, last = 0, None
     while True:
@@ -104,7 +96,6 @@ async def send_past(
 
 
 def _next_of(events: Subscription) -> tuple[Event | None, bool, int | None]:
-    """Return the next waiting event, whether there is none, and where to resume if events were dropped."""
     try:
         return events.next_nowait(), False, None
     except (trio.WouldBlock, trio.EndOfChannel):
@@ -199,10 +190,6 @@ class OpenSocket:
     _is_low: trio.Event = attrs.field(factory=trio.Event)
 
     async def run(self) -> None:
-        """Serve the socket until it closes, or its client leaves.
-
-        Cancellation: The current write is cut off.
-        """
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._receive_all, nursery)
@@ -210,7 +197,7 @@ class OpenSocket:
                 nursery.cancel_scope.cancel(reason="the socket is closed")
 
     def close(self, code: CloseCode) -> None:
-        """Close the socket after the queued frames, with a frame that has the reason. The first code is used."""
+        """Close the socket after the queued frames. The first code is used."""
         self.queue.close(code)
         self._note_closing()
         self._wake()
@@ -220,14 +207,10 @@ class OpenSocket:
         self.close(CloseCode.UNAUTHORIZED)
 
     def cut_off(self) -> None:
-        """End the socket at once and drop unsent frames.
-
-        The receiving task closes the connection if a write is blocked.
-        """
+        """End the socket at once and drop unsent frames."""
         self._scope.cancel(reason="the socket is cut")
 
     def look(self, now: float, grace_seconds: float) -> None:
-        """Run the checks that are due. Called by the watcher of all sockets."""
         self._note_closing()
         if self._closing_at is not None:
             if now - self._closing_at >= grace_seconds:
@@ -269,10 +252,7 @@ class OpenSocket:
                 await self._has_frames.wait()
 
     async def _linger(self) -> None:
-        """Give a client that is still sending time to read the reason.
-
-        Closing a connection with unread bytes resets it, and the last frame would be lost.
-        """
+        """Let a sending client read the reason: closing with unread bytes would lose the last frame."""
         until = trio.current_time() + LINGER_SECONDS
         while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
             await trio.sleep(LINGER_STEP_SECONDS / 2)
@@ -300,7 +280,7 @@ class OpenSocket:
             await self._has_room.wait()
 
     async def _send_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
-        """Send a frame of past events and wait until it has been sent. Return False if the socket is closing."""
+        """Send a frame of past events. Return False if the socket is closing."""
         if not self.queue.put_apart(session_id, seq, frame):
             return False
         self._wake()
@@ -414,7 +394,6 @@ class OpenSocket:
         )
 
     async def _judge_again(self, principal: Principal) -> Principal:
-        """Check the caller of a command like that of a request, because its token may have expired meanwhile."""
         judged = await self.gateway.callers.check_again(self.head, principal)
         if isinstance(judged, ErrorAnswer):
             raise CallRefused(judged)
@@ -482,7 +461,6 @@ class OpenSocket:
     async def _carry_out(
         self, command: CommandFrame, principal: Principal, before: trio.Event | None, own: trio.Event
     ) -> None:
-        """Run a command after the previous one of its session, and reply."""
         try:
             if before is not None:
                 await before.wait()
@@ -590,7 +568,7 @@ class OpenSocket:
     async def _pump(
         self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
     ) -> int | None:
-        """Queue the events of a session, until the session or the socket ends. Return where to resume, if it was cut."""
+        """Queue the events of a session until it or the socket ends. Return where to resume, if it was cut."""
         snapshot = events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
         frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
@@ -612,7 +590,6 @@ class OpenSocket:
     async def _pump_live(
         self, asked: Subscribe, events: Subscription, agent_id: str | None, *, is_open: bool, is_level: bool
     ) -> None:
-        """Queue live events, and past ones too for a client that does not accept frames of many events."""
         taken, dropped = 0, 0
         while is_open:
             self._wake()
@@ -662,7 +639,6 @@ class OpenSocket:
 
 
 def _told_of(raised: BaseException) -> ErrorAnswer:
-    """Return the error to send for an exception. Hidden details go to the log."""
     request_id = f"e-{outside.ids(9)}"
     answer = answer_to(raised, request_id=request_id)
     if answer.is_ours:
@@ -671,7 +647,6 @@ def _told_of(raised: BaseException) -> ErrorAnswer:
 
 
 def _code_of(refused: ErrorAnswer) -> CloseCode:
-    """Return the close code for a refused `hello`. After 4401 only another token helps."""
     match refused.code:
         case "too_many_requests" | "too_many_streams":
             return CloseCode.FLOOD

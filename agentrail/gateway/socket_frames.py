@@ -1,10 +1,4 @@
-"""Frames of the WebSocket, subprotocol `agentrail.v1`: client frames, server frames, and close codes.
-
-Pure: text in, values out, and vice versa. Each frame is one JSON object in one text message, with its kind in
-`type`. A command has the name of a method, `id`, `session_id`, and the fields that its route's body has
-over HTTP, in one object. `id` is a string or a whole number of the client's choice, repeated in the reply.
-An event has its wire form in the field `event`. Access and timing are decided elsewhere.
-"""
+"""Frames of the WebSocket, subprotocol `agentrail.v1`: one JSON object per text message, with its kind in `type`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -172,7 +166,7 @@ _OWN: Final[Mapping[str, type[OwnFrame]]] = {
 
 
 class FrameMalformed(CallRefused):
-    """A malformed frame: binary, not a JSON object, or of an unknown type. The third one closes the socket."""
+    """A frame that is binary, no JSON object, or of an unknown type. The third one closes the socket."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None = None) -> None:
         super().__init__(answer)
@@ -180,8 +174,6 @@ class FrameMalformed(CallRefused):
 
 
 class FrameRefused(CallRefused):
-    """A frame with invalid fields. It gets an error reply, and the socket stays open."""
-
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None) -> None:
         super().__init__(answer)
         self.frame_id = frame_id
@@ -315,7 +307,6 @@ _EVENT_HEAD: Final = b'{"type":"event","event":'
 
 
 def socket_event_frame(event: Event | UnknownEvent) -> bytes:
-    """Return the frame of an event. The wire form is in its own field, because an event may have a field `type` too."""
     return _EVENT_HEAD + encode_event(event) + b"}"
 
 
@@ -329,7 +320,6 @@ def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
 
 
 def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
-    """Return the reply to a failed command: the error of the HTTP response, with its status and `Retry-After` inside."""
     told = msgspec.json.decode(answer.encode())["error"]
     told.setdefault("status", answer.status)  # for `already_resolved`, that of the decision, as over HTTP
     if "retry-after" in answer.headers:

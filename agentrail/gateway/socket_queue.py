@@ -1,11 +1,4 @@
-"""Bounded send queue of one socket, and the rules for a full queue.
-
-Pure. Frames are sent in the order in which they were queued. Past events, published before the client
-connected, are held separately, one frame per session at a time. Catching up therefore takes no room from live
-events and never closes a socket. When the queue is half full, ephemeral events are dropped and the client is
-told their number. A frame that must not be dropped and has no room closes the socket, with a last frame that
-has the position to resume from in each session.
-"""
+"""Bounded send queue of one socket. Ephemeral events are dropped when it is half full, and a full one closes the socket."""
 
 from collections import deque
 from typing import Final
@@ -69,7 +62,6 @@ class SendQueue:
 
     @property
     def is_low(self) -> bool:
-        """Whether the queue is nearly empty, so that deferrable updates may be queued."""
         return 4 * len(self._frames) < self._max_frames and 4 * self._bytes < self._max_bytes
 
     # --- in
@@ -91,7 +83,7 @@ class SendQueue:
         return is_taken
 
     def put_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
-        """Hold a frame of past events of a session. `has_apart` tells when the next one can be passed."""
+        """Hold one frame of past events of a session, which takes no room from live events."""
         if self.closing is not None:
             return False
         self._apart[session_id] = (seq, frame)
@@ -120,7 +112,7 @@ class SendQueue:
         self._dropped.pop(session_id, None)
 
     def close(self, code: CloseCode) -> None:
-        """Accept no more frames, and end with a frame that has the reason and the cursors. The first code is used."""
+        """Accept no more frames, and end with the reason and the cursors. The first code is used."""
         if self.closing is None:
             self.closing = code
             self._apart.clear()  # the cursors exclude them, so they are sent again
@@ -131,10 +123,7 @@ class SendQueue:
     # --- out
 
     def take(self) -> bytes | None:
-        """Return the next frame, or None if there is none.
-
-        When the queue is empty and events were dropped, the next frame reports their number.
-        """
+        """Return the next frame, or None. After the last one, a frame reports dropped events."""
         if self._apart and (self._is_turn_of_apart or not self._frames):
             return self._take_apart()
         if not self._frames and self._dropped and self.closing is None:

@@ -1,9 +1,4 @@
-"""The WebSocket at `/ws`: one socket subscribes to many sessions and sends them commands.
-
-Uses ASGI and Trio. This module holds all open sockets of a process, admits new ones and ends those whose time
-is over. `socket_connection` runs one socket, `socket_queue` bounds its output, `socket_frames` has the frames,
-`socket_calls` the commands.
-"""
+"""The WebSocket at `/ws`: admits, holds and ends all open sockets of a process."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -85,12 +80,7 @@ class Sockets:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Accept sockets within the block, which must be inside that of the host.
-
-        Sockets still open at its end are cut. Call `close` before, to close them with a reason.
-
-        Cancellation: Sockets are cut by their servers.
-        """
+        """Accept sockets within the block, which must be inside that of the host, and cut them at its end."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch, name="watch sockets")
@@ -111,10 +101,7 @@ class Sockets:
     async def close(
         self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
     ) -> None:
-        """Close all sockets, each with a `closing` frame and its cursors, and accept no new ones.
-
-        Cancellation: The frames are sent anyway. The watcher cuts the sockets.
-        """
+        """Close all sockets, each with a `closing` frame, even if cancelled, and accept no new ones."""
         self._is_taking = False
         for place, one in enumerate(tuple(self._open), 1):
             one.close(code)
@@ -167,7 +154,6 @@ class Sockets:
                     self._is_empty.set()
 
     async def _judge(self, scope: Mapping[str, Any], head: CallHead) -> Principal | None:
-        """Check an upgrade request and return its caller, or None if `hello` has to authenticate."""
         _check(judge_headers(scope))
         callers = self._gateway.callers
         principal: Principal | None = None
@@ -225,7 +211,6 @@ class Sockets:
     # --- time
 
     async def _watch(self) -> None:
-        """Check heartbeats, and cut sockets that do not end. One task for all sockets."""
         aged_at = trio.current_time()
         while True:
             await trio.sleep(TICK_SECONDS)

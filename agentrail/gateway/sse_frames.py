@@ -1,9 +1,4 @@
-"""Server-sent events: the exact bytes of events, snapshots and the end of a stream.
-
-Pure: values in, bytes out. `event_hub` manages readers and timing. A frame ends with an empty line. No session
-content can end one early: the JSON is on one line, and characters that some parsers read as a line break
-are escaped.
-"""
+"""Server-sent events: the exact bytes of events, snapshots and the end of a stream. No content can end a frame early."""
 
 import re
 from typing import Final, Literal, TypeAlias
@@ -64,7 +59,7 @@ In JSON they occur only in strings, where an escape is equivalent.
 
 
 def retry_line(draw: float) -> bytes:
-    """Return the first line of a stream, the reconnection delay in milliseconds. It belongs to the frame after it."""
+    """Return the first line of a stream, the reconnection delay in milliseconds."""
     return b"retry: %d\n" % (MIN_RETRY_MS + draw * (MAX_RETRY_MS - MIN_RETRY_MS))
 
 
@@ -105,7 +100,6 @@ class StreamEnd(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def event_frame(event: Event | UnknownEvent) -> bytes:
-    """Return the frame of an event: `event:` its kind, `data:` its wire form, `id:` its number if it is committed."""
     meta = event.meta
     kind = event.kind if isinstance(event, UnknownEvent) else KINDS[type(event)]
     is_committed = meta is not None and not meta.ephemeral
@@ -113,7 +107,7 @@ def event_frame(event: Event | UnknownEvent) -> bytes:
 
 
 def snapshot_frame(snapshot: Snapshot, *, agent_id: str | None = None) -> bytes:
-    """Return the frame of a snapshot. It has no `id:`, because the event of its number may not have been seen."""
+    """Return the frame of a snapshot. It has no `id:`, because that event may not have been seen."""
     return _frame("snapshot", encode_snapshot(snapshot, agent_id=agent_id), None)
 
 
@@ -122,7 +116,6 @@ def done_frame(done: StreamEnd) -> bytes:
 
 
 def text_frame(data: bytes) -> bytes:
-    """Return a frame without name and number for a single line of text, for protocols that have neither."""
     return b"data: %b\n\n" % _on_one_line(data)
 
 

@@ -1,8 +1,4 @@
-"""One reader of a stream: its position in the frames of its session, its next piece, and the end of its stream.
-
-Uses Trio, but no HTTP. A reader decides nothing about others: `event_hub` encodes frames, wakes readers and cuts
-them.
-"""
+"""One reader of a stream: its position in the frames of its session, its next piece, and its end."""
 
 from collections import deque
 from collections.abc import Iterator, MutableMapping
@@ -85,14 +81,12 @@ class StreamReader(WatchedStream):
 
     @property
     def has_nothing_more(self) -> bool:
-        """Whether its session has ended without events after the number of the reader."""
         is_read = self._position == self.hub.ring.end and not any(
             not isinstance(one, RingFrame) or one.seq is not None for one in self._pending
         )
         return is_read and self.hub.ended == "session_ended"
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
-        """End the stream with a `done` frame. The first call counts."""
         if self._done is None:
             session_id = self.hub.session_id
             self._done = StreamEnd(reason=reason, session_id=session_id, seq=self.seq, **told)
@@ -121,7 +115,6 @@ class StreamReader(WatchedStream):
         return b"".join(parts)
 
     def _frames(self) -> Iterator[RingFrame]:
-        """Yield the ready frames, up to the number after which the stream ends. Each one counts as read."""
         while self._pending and not self._is_at_end:
             first = self._pending.popleft()
             yield first if isinstance(first, RingFrame) else self.hub.frame_of(first)
@@ -135,7 +128,6 @@ class StreamReader(WatchedStream):
         return self._done is not None and self.seq >= self._done_behind
 
     def _decide_done(self) -> StreamEnd | None:
-        """Return the end of the stream if it ends here: on request, when overtaken, or with its session."""
         if self._is_at_end:
             assert self._done is not None  # noqa: S101 - `finish` was called
             return replace(self._done, seq=self.seq)
@@ -159,7 +151,6 @@ class StreamReader(WatchedStream):
 
     @property
     def is_due_to_end(self) -> bool:
-        """Whether its stream cannot continue, so that a slow write is cut."""
         hub = self.hub
         return self._done is not None or self._position < hub.ring.first or hub.ended is not None
 

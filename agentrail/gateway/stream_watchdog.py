@@ -1,8 +1,4 @@
-"""A stream written piece by piece by one task, and watched with all others.
-
-A silent stream gets heartbeats, and a blocked one is cut. Subclasses define the pieces, the waiting and the
-end. Uses Trio, but no HTTP.
-"""
+"""A stream written by one task and watched with all others: silent ones get heartbeats, blocked ones are cut."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -44,10 +40,7 @@ class WatchedStream(ABC):
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the ready pieces, joined into one write, or wait for the next.
-
-        Cancellation: Always a cancellation point, and nothing is lost.
-        """
+        """Return the ready pieces, joined, or wait. Cancellation loses nothing."""
         if self.reason is not None:
             raise StopAsyncIteration
         self._since_yield += 1

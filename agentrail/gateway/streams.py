@@ -1,8 +1,4 @@
-"""Event streams over HTTP: opens a reader on the hub, writes its pieces, and always ends with one `done` frame.
-
-`sse_frames` encodes frames, `event_hub` distributes them. This module writes to a connection. A connection that does not
-accept writes is cut, because a blocked write ignores cancellation.
-"""
+"""Event streams over HTTP, which always end with one `done` frame. Connections that accept no writes are cut."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -46,10 +42,6 @@ _REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType
 
 
 async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
-    """Write a stream to its end.
-
-    Cancellation: The connection is cut if a write is blocked.
-    """
     hubs = call.gateway.opened()[1]
     async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
         if reader.has_nothing_more and "last-event-id" in call.head.headers:
@@ -63,10 +55,7 @@ async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
 
 
 async def write_no_more(call: RouteCall) -> None:
-    """Answer 204, the only status after which a browser's `EventSource` stops.
-
-    After any other it reconnects indefinitely.
-    """
+    """Answer 204, the only status after which a browser's `EventSource` stops."""
     await call.write(start_of(204, {"cache-control": "no-store", **call.more_headers}))
     await call.write({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -105,7 +94,6 @@ async def _send(call: RouteCall, reader: StreamReader, piece: bytes) -> None:
 
 
 async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: StreamReader) -> None:
-    """Wait for the event that ends the stream. If the wait fails, the stream ends with the failure."""
     try:
         await follow(reader)
     except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
@@ -119,7 +107,6 @@ async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: Str
 
 
 def finish_with(reader: StreamReader, record: RequestRecord) -> None:
-    """End a stream with the end of a request: after the event that reports it, and with its outcome."""
     outcome = record.outcome
     assert outcome is not None  # noqa: S101 - it has ended
     is_complete = outcome == "completed"

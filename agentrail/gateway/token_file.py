@@ -1,7 +1,4 @@
-"""The token file of a running server, read again on changes, so that tokens can be added or revoked without a restart.
-
-The file is read in a worker thread, and no call waits for it. `tokens` defines its format.
-"""
+"""The token file of a running server, read again on changes in a worker thread."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +31,6 @@ class TokenFile:
         self._taken: bytes | str | None = None
 
     def look(self) -> bool:
-        """Read the file and apply its entries, once they are stable. Blocks."""
         found: bytes | str
         try:
             found = read_private_file(self._path)
@@ -66,10 +62,7 @@ class TokenFile:
 
 
 async def follow_token_file(tokens: Tokens, changed: Callable[[], object] = lambda: None) -> None:
-    """Keep tokens in sync with their file, until cancelled. Returns at once for tokens without a file.
-
-    Cancellation: The file is no longer followed, and the tokens stay valid.
-    """
+    """Keep tokens in sync with their file, until cancelled. Returns at once without a file."""
     if tokens.path is None:
         return
     file, limiter = TokenFile(tokens, tokens.path), trio.CapacityLimiter(1)

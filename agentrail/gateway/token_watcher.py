@@ -1,7 +1,4 @@
-"""Repeated checks of open streams and sockets: they end when their token expires or is revoked. One watcher for all.
-
-A socket checks each command itself. This module covers streams and subscriptions.
-"""
+"""Ends open streams and sockets when their token expires or is revoked."""
 
 import math
 from collections.abc import AsyncIterator, Iterator

@@ -1,8 +1,4 @@
-"""Access tokens: the file that lists them, their lookup, and creating new ones.
-
-A file has digests instead of tokens, so a token is known here only during a call. No exception or output
-repeats contents of a file or a header. The other checks of a call are in `authorization`.
-"""
+"""Access tokens: their file, lookup and creation. No exception or output repeats contents of a file or a header."""
 
 import datetime
 import difflib
@@ -149,7 +145,6 @@ class Tokens:
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:
-    """Return the token of `Authorization: Bearer …`, or None if there is none or more than one."""
     given = headers.get("authorization", "")
     # Two headers of this name are joined by a comma, which no token contains.
     found = _BEARER.fullmatch(given.strip(" \t")) if len(given) <= _MAX_TOKEN_LENGTH else None

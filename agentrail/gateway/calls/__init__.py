@@ -1,7 +1,4 @@
-"""Calls shared by routes and sockets: one function each, from a host, a principal and decoded arguments to a wire value.
-
-The only traces of HTTP are statuses and header names. The host checks the ownership of a session for each call.
-"""
+"""Calls shared by routes and sockets: from a host, a principal and decoded arguments to a wire value."""
 
 from agentrail.gateway.calls.call_result import CallAnswer as CallAnswer
 from agentrail.gateway.calls.command_calls import (

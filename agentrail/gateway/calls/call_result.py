@@ -1,4 +1,4 @@
-"""Result of a call: a status, a JSON value, and headers. HTTP sends all of them, a socket the value in its reply."""
+"""Result of a call: a status, a JSON value, and headers."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""`GET /inspect/cost`: usage of a tenant's sessions, in total. The sums are the same as those of `agentrail cost`."""
+"""`GET /inspect/cost`: usage of a tenant's sessions."""
 
 from msgspec import UNSET
 

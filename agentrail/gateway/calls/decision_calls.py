@@ -1,7 +1,4 @@
-"""Calls on running work: stopping it, decisions on pending approvals and questions, request status.
-
-None takes a new message.
-"""
+"""Calls on running work: stopping it, decisions on pending approvals and questions, request status."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
@@ -54,7 +51,6 @@ async def call_session(  # noqa: PLR0913 - the caller, the call and its argument
     asks: AskedSession = "any",
     via: str = "http",
 ) -> R:
-    """Call a session method. The principal names the user who decides."""
     if asks == "to_decide":
         session = await host.session_to_decide(session_id, principal)
     else:
@@ -167,7 +163,6 @@ async def cancel_request(
 
 
 def reply_of_request(record: RequestRecord) -> RequestReply:
-    """Return the status of a request, without unknown or inapplicable fields."""
     return RequestReply(
         request_id=record.request_id,
         session_id=record.session_id,

@@ -1,7 +1,4 @@
-"""Calls about published events: pages of a session's events, and the details of one call. They wake no session.
-
-Secrets were removed from events before publication, and are not removed again here.
-"""
+"""Calls about published events. They wake no session, and secrets were removed before publication."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -167,7 +164,7 @@ def _has_ended(spans: Sequence[TimelineSpan], cycle: int) -> bool:
 
 
 def _of_cycle(spans: Sequence[TimelineSpan], cycle: int) -> tuple[TimelineSpan, ...]:
-    """Return a cycle with all spans below it. Parents come before children, except that a gate comes before its call."""
+    """Return a cycle with its spans, parents first, except that a gate comes before its call."""
     below = {f"cycle:{cycle}"}
     grown = -1
     while grown != len(below):

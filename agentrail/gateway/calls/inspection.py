@@ -1,8 +1,4 @@
-"""Read-only calls for operators: all sessions of their tenant, the tree of actors, host plugins, journals.
-
-Each needs the scope `inspect`, and shows no other tenant. None wakes a session: a hibernated one is read from
-its journal. Options of plugins are not shown, because they may contain keys.
-"""
+"""Read-only calls for operators, limited to their tenant. None wakes a session or shows plugin options."""
 
 from typing import Final
 
@@ -49,7 +45,6 @@ MAX_SESSIONS_OF_A_TREE: Final = 1_000
 async def inspect_tree(
     host: Host, principal: Principal, *, after: int | None = None, limit: int = 200
 ) -> CallAnswer:
-    """GET /inspect/tree: the sessions of the tenant in the supervision tree, page by page in the order of their starts."""
     check_may_inspect(principal)
     tenant_id = principal.tenant_id
     tree = await host.supervisor.tree(scope=tenant_id, after=after, limit=limit + 1)
@@ -117,7 +112,6 @@ async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
     text: str | None = None,
     with_bodies: bool = True,
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/trace: the journal with the decisions and times of each step, or its matching records."""
     check_may_inspect(principal)
     wanted = WantedRecords(
         after=after,
@@ -138,7 +132,6 @@ async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
 async def inspect_state(
     host: Host, principal: Principal, session_id: str, number: int, *, since: int | None = None
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/state: the state after a record, and its changes since another one."""
     check_may_inspect(principal)
     found = await (await host.inspected(session_id, principal)).plain_state_at(number, since=since)
     return await _answer_aside(StateReply(at=found.at, state=dict(found.state), patch=found.patch))
@@ -150,7 +143,7 @@ async def inspect_explanation(host: Host, principal: Principal, session_id: str,
 
 
 async def _answer_aside(value: object) -> CallAnswer:
-    """Return a value that may be large. It is encoded in a thread, so that other calls do not wait."""
+    """Encode a large value in a thread, so that other calls do not wait."""
     return CallAnswer(body=await outside.offload(encode_plain, value, abandon_on_cancel=True))
 
 

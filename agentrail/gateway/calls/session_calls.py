@@ -1,4 +1,4 @@
-"""Calls on whole sessions: create, list, show, fork, rewind, delete. The host checks their ownership."""
+"""Calls on whole sessions: create, list, show, fork, rewind, delete."""
 
 import re
 from collections.abc import Sequence
@@ -57,7 +57,6 @@ class FileAnswer:
 async def list_workspace(  # noqa: PLR0913 - a page of one directory of one session
     host: Host, principal: Principal, session_id: str, path: str = "", *, after: int = 0, limit: int = 1_000
 ) -> CallAnswer:
-    """GET /sessions/{id}/files?path=: `{entries, next}`. `next` is `after` of the next page."""
     found = await host.list_files(session_id, principal, path)
     shown = found[after : after + limit]
     behind = after + len(shown)
@@ -74,7 +73,6 @@ async def read_workspace_file(host: Host, principal: Principal, session_id: str,
 
 
 async def forget_user(host: Host, principal: Principal) -> CallAnswer:
-    """DELETE /users/{user_id}/memory: erased data, and data that could not be erased."""
     told = await host.users.forget(principal)
     return answer_with(
         UserForgotten(
@@ -159,10 +157,7 @@ async def fork_session(host: Host, principal: Principal, session_id: str, body: 
 async def record_to_fork(
     host: Host, principal: Principal, session_id: str, *, at: int | None, event: int | None
 ) -> int | None:
-    """Return the record after which a session is to be forked, or None for the last one.
-
-    Ended sessions can be forked too.
-    """
+    """Return the record after which to fork, or None for the last one. Ended sessions can be forked too."""
     # Only an event number needs a handle. Without one, no session is woken before the fork is known to be
     # allowed.
     if event is None:
@@ -187,7 +182,7 @@ async def rewind_session(host: Host, principal: Principal, session_id: str, body
 
 
 async def record_of_place(session: Session, name: str, number: int | None, event: int | None) -> int | None:
-    """Return the record meant by its number or by an event's number, which clients know without access to journals."""
+    """Return the record meant by its number or by an event's number."""
     if event is None:
         return number
     if number is not None:
@@ -276,7 +271,6 @@ def page_of_sessions(
 
 
 def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
-    """Return a session as a list item. Facts known only in memory are omitted for a hibernated session."""
     item = SessionItem(
         session_id=listed.session_id,
         user_id=listed.user_id if with_user else UNSET,

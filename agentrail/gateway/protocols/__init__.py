@@ -1,5 +1,1 @@
-"""Routes of third-party protocols, one module per protocol, over the translations of `agentrail.protocols`.
-
-A call passes the usual checks (`path_endpoint`) and goes to the host like any other, so no protocol is a second way
-in.
-"""
+"""Routes of third-party protocols, one module each, with the checks of every other call."""

@@ -1,8 +1,4 @@
-"""`/ai-ui`, called by `useChat` of the `ai` SDK: a chat is a session, and a response is one of its cycles.
-
-This module decides nothing about a message. `agentrail.protocols.ai_ui_messages` finds its new parts. The host
-handles it like any other message, with the same plugins, limits and ownership checks.
-"""
+"""`/ai-ui`, called by `useChat` of the `ai` SDK: a chat is a session, and a response is one of its cycles."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -101,7 +97,7 @@ class UiReader(WatchedStream):
         first: Sequence[UiPart] = (),
         is_muted: bool = False,
     ) -> None:
-        """Read the events published so far, without a checkpoint, so that no delta is missed or shown twice."""
+        """Read the published events without a checkpoint, so that no delta is missed or shown twice."""
         super().__init__()
         self._events = events
         self._response = response
@@ -135,7 +131,6 @@ class UiReader(WatchedStream):
         return parts
 
     def _lose(self) -> None:
-        """Continue after lost events, unless the response may have ended with them."""
         ref, snapshot = self._response.ref, self._events.snapshot
         status = None if snapshot is None else snapshot.status
         waits = status is not None and (
@@ -168,7 +163,6 @@ class UiReader(WatchedStream):
         return b"".join(pending)
 
     def _take_waiting(self) -> None:
-        """Read published events, up to the end of the response or the size of one write."""
         size = sum(map(len, self._pending))
         try:
             while self._response.end is None and size < MAX_WRITE_BYTES:
@@ -213,11 +207,9 @@ class UiReader(WatchedStream):
 
     @property
     def is_due_to_end(self) -> bool:
-        """Whether its stream has ended, so that a slow write is cut."""
         return self._response.end is not None
 
     def finish(self, reason: DoneReason) -> None:
-        """End the stream, unless it has ended. Its cycle continues, or ends with its host."""
         self._break_off(reason)
         self.wake()
 
@@ -292,7 +284,6 @@ async def _answer_message(call: RouteCall) -> Result:
 
 
 async def _find_session(call: RouteCall, session_id: str, *, is_new: bool) -> Session | None:
-    """Return the session of a chat, or None if a message may create it, which the host checks."""
     try:
         return await call.host.session(session_id, call.principal, only_root=True)
     except SessionUnknown:
@@ -309,7 +300,6 @@ def _check_profile(session: Session, agent_id: str) -> None:
 
 
 async def _known_of(session: Session, read: UiCallBody) -> frozenset[str]:
-    """Return which of the user's last messages the session already has. The host checks the very last one."""
     return frozenset([one.id for one in read.past[:-1] if await session.receipt_of(one.id) is not None])
 
 
@@ -367,7 +357,6 @@ async def _go_on(call: RouteCall, session: Session, status: Status, plan: UiPlan
 
 
 async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...]) -> HandledResponse | None:
-    """Pass answers to a session. Return an interceptor's response, if there is one."""
     for answer in answers:
         match answer:
             case UiVerdict(is_approved=True):
@@ -389,7 +378,7 @@ async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...
 
 
 async def _answer_running(call: RouteCall) -> Result:
-    """Stream the running or waiting response from its beginning. 204 without one, also for a new chat."""
+    """Stream the running or waiting response from its beginning. 204 without one."""
     try:
         session = await _own(call)
     except SessionUnknown:
@@ -424,10 +413,7 @@ async def _own(call: RouteCall) -> Session:
 
 
 async def _find_cycle(session: Session, last_seq: int) -> int | None:
-    """Return the event number at which the last cycle started, or None if there was none or it is no longer stored.
-
-    Searches backwards from the end in growing steps: a session may be long, but its last cycle seldom is.
-    """
+    """Return the event number at which the last cycle started. Searches backwards in growing steps."""
     window = _WINDOW
     while True:
         after = max(0, last_seq - window)
@@ -472,10 +458,7 @@ def _stream(stream: _UiStream) -> OwnStream:
 
 
 async def _write_stream(stream: _UiStream, call: RouteCall) -> None:
-    """Write a response to its end.
-
-    Cancellation: The connection is cut if a write is blocked.
-    """
+    """Write a response to its end. Cancellation cuts a blocked connection."""
     hubs = call.gateway.opened()[1]
     async with stream.session.subscribe(after=stream.after, buffer=UI_BUFFER) as events:
         is_muted = stream.apply is not None

@@ -1,9 +1,6 @@
-"""A sandbox as an ASGI application: access, operations, and clients that disconnect.
+"""A sandbox as an ASGI application.
 
-Every request is authenticated first, with a token that is compared in constant time and never part of a path.
-Then its body is read, with limits on its size, its speed and the total of all bodies. A failure in the sandbox
-is a result. An HTTP status other than 200 is about the connection, the lease or the request itself. No input is
-repeated in a response or a log.
+A failure in the sandbox is a result, and other statuses concern the connection or lease.
 """
 
 import re
@@ -82,7 +79,7 @@ class SandboxApp:
         self._is_done = trio.Event()
 
     async def wait_done(self) -> None:
-        """Wait until no client needs it any more; indefinitely if no idle time was configured."""
+        """Wait until no client needs it any more; indefinitely without a configured idle time."""
         await self._is_done.wait()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
@@ -267,7 +264,6 @@ class SandboxApp:
         return operation.reply
 
     async def _look(self, lease: Lease, asked: AskedOperation) -> LeaseReply | ErrorAnswer:
-        """Run an operation without side effects, while the caller is connected and the lease lasts."""
         is_over = trio.Event()
         operation = OpenOperation(asked.digest, is_over=is_over)
         lease.reading += 1

@@ -1,4 +1,4 @@
-"""One directory per lease, hidden from commands of other leases, and its removal, whatever its contents."""
+"""One directory per lease, hidden from commands of other leases, and its removal."""
 
 import contextlib
 import os
@@ -28,10 +28,7 @@ OpenWorkspace: TypeAlias = Callable[[], AbstractAsyncContextManager[Sandbox]]
 async def open_local_workspace(
     *, shell_fallback: ShellFallback = "refuse", network: Network = "none"
 ) -> AsyncIterator[LocalSandbox]:
-    """Create a directory for a block, with the rules of `LocalSandbox`.
-
-    Cancellation: The directory is removed, shielded, however long that takes.
-    """
+    """Create a directory for a block. Its removal is shielded, however long it takes."""
     directory = Path(await outside.offload(tempfile.mkdtemp, None, "agentrail-sandbox-"))
     try:
         sandbox = LocalSandbox(directory, shell_fallback=shell_fallback, network=network)
@@ -47,7 +44,7 @@ async def open_local_workspace(
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory tree, even if a command has removed its permissions. Blocks. Links are not followed."""
+    """Remove a directory tree, even without permissions. Blocks. Links are not followed."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:
@@ -63,7 +60,6 @@ def remove_tree(directory: Path) -> None:
 
 
 def _grant(path: str) -> None:
-    """Restore the permissions of a directory. Links and their targets are unchanged."""
     with contextlib.suppress(OSError, AttributeError):  # missing, owned by another user, or not Linux
         descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -1,7 +1,4 @@
-"""One operation: decoded from its request, run on a sandbox, and encoded as a response.
-
-The sandbox checks paths and commands, as it does for local tools. This module knows no connections.
-"""
+"""One operation: decoded from its request, run on a sandbox, and encoded as a response."""
 
 import hashlib
 from collections.abc import Sequence
@@ -63,10 +60,6 @@ class AskedOperation:
 
 
 async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
-    """Decode a request, in a thread if it is large.
-
-    Cancellation: A checkpoint for a large request.
-    """
     try:
         if len(body) > READ_IN_PLACE_BYTES:
             return await outside.offload(decode_asked, name, content_type, body)
@@ -167,7 +160,6 @@ def _head_of(moved: Transfer) -> FileHead:
 
 
 async def _download(sandbox: Sandbox, paths: Sequence[str]) -> LeaseReply:
-    """Read files up to the size of one response. The client requests the rest."""
     heads: list[FileHead] = []
     contents: list[bytes] = []
     size = _ROOM_FOR_HEADS

@@ -1,9 +1,4 @@
-"""State of each client: the owner of its lease, the expiry, and the status of its operations.
-
-An operation with side effects runs once per number, independently of its connection. A repeated request with
-the same number gets the same result. The result is kept until the client confirms it. Plain functions without
-I/O.
-"""
+"""State of each client: the owner of its lease, the expiry, and its operations, each of which runs once per number."""
 
 from collections.abc import Callable
 from typing import Final, NoReturn
@@ -70,10 +65,7 @@ class Lease:
         return self.reading > 0 or any(not one.is_over.is_set() for one in self.operations.values())
 
     def settle(self, number: int) -> None:
-        """Record that the client waits for nothing below a number.
-
-        Those operations are forgotten and can no longer start.
-        """
+        """Forget the operations below a number, which can no longer start."""
         # Even if the number is unchanged: operations that were running before may have ended.
         self.settled = max(self.settled, number)
         for one in [one for one in self.operations if one < self.settled]:
@@ -81,7 +73,6 @@ class Lease:
                 del self.operations[one]
 
     def arrive(self, number: int, digest: bytes) -> tuple[OpenOperation, bool]:
-        """Register an operation with side effects. Return it, and whether it is new."""
         known = self.operations.get(number)
         if known is not None:
             if known.digest != digest:
@@ -115,7 +106,7 @@ def refuse_late(why: str) -> NoReturn:
 
 
 def refuse_unknown() -> CallRefused:
-    """Return the error for an unknown lease: the same for one that has ended and for another client's."""
+    """Return the error for an unknown lease: the same for an ended one and another client's."""
     return CallRefused(ErrorAnswer(status=404, code="lease_unknown", message="there is no such workspace"))
 
 

@@ -1,8 +1,4 @@
-"""A process of a workspace with one WebSocket as its pipes: bytes in, bytes out, and control messages as text.
-
-It belongs to its lease like any operation. A stop, the end of the lease, or the end of the connection ends it
-with all its child processes.
-"""
+"""A process of a workspace with one WebSocket as its pipes: bytes in, bytes out, control messages as text."""
 
 from typing import Any, Final
 
@@ -35,10 +31,7 @@ FIRST_FRAME_SECONDS: Final = 10.0
 
 
 async def serve_process(lease: Lease, number: int, receive: AsgiReceive, send: AsgiSend) -> None:
-    """Start a process for a WebSocket, and connect the two until one of them ends.
-
-    Cancellation: The process is stopped first.
-    """
+    """Connect a process to a WebSocket until one of them ends. Cancellation stops the process first."""
     await receive()
     await send({"type": "websocket.accept"})
     try:
@@ -84,7 +77,6 @@ class _Talk:
         await self._give({"type": "websocket.send", "bytes": output})
 
     async def next_message(self) -> dict[str, Any] | None:
-        """Return the next message, or None if the client has disconnected."""
         message = await self.receive()
         if message["type"] != "websocket.receive":
             self._has_left = True
