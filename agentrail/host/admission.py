@@ -1,7 +1,4 @@
-"""Intake of messages: steps 4 to 6 of a request, in the caller's task. The rest belongs to the host (`request_run`).
-
-Checks ownership of the session, the plugins, and repetition, in this order. Nothing is created here.
-"""
+"""Intake of messages in the caller's task: ownership of the session, plugins, and repetition, in this order."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -109,7 +106,7 @@ class CommandsOfHost:
     async def take(
         self, request: ChatRequest, owner: SessionOwner, facts: SessionFacts | None
     ) -> ChatRequest | HandledResponse:
-        """Run a message that is a command. Return other messages and a command's prompt as the message to send."""
+        """Run a message that is a command. Return other messages, or a command's prompt, to be sent."""
         typed = read_typed(request.message) if self.are_read else None
         if typed is None:
             return request
@@ -126,7 +123,6 @@ class CommandsOfHost:
     async def run(
         self, name: str, text: str, owner: SessionOwner, facts: SessionFacts | None
     ) -> CommandAnswer:
-        """Run a command by name. A resulting prompt is not sent."""
         command = self.registry.find(name)
         return await self.registry.run(command.name, text, await self.desk(owner, facts))
 
@@ -150,7 +146,6 @@ LOGGER: Final = Logger("agentrail.host")
 
 
 def _said(request: ChatRequest, sending: Sending) -> str:
-    """Return the text that identifies a message under its name: its words, or all of its blocks."""
     return request.message if sending.content is None else encode_plain(sending.content).decode()
 
 
@@ -223,10 +218,7 @@ class Intake:
         return await self._submit_named(incoming, request.client_id)
 
     async def _submit_named(self, incoming: IncomingMessage, client_id: str) -> HostRequest:
-        """Submit a named message.
-
-        Messages with one name are handled one at a time, so that the second finds the first's result.
-        """
+        """Submit a named message. Messages with one name are handled one at a time."""
         name = (key_of(incoming.owner.tenant_id, incoming.session_id), client_id)
         while name in self._turns:
             await self._turns[name].wait()
@@ -318,10 +310,7 @@ class Intake:
         return track
 
     async def follow_awaited(self) -> None:
-        """Follow the requests of earlier processes with outstanding notifications, one after another.
-
-        Cancellation: A later process handles the rest.
-        """
+        """Follow the requests of earlier processes with outstanding notifications."""
         for watch in () if self._parts.delivery is None else self._parts.delivery.awaited:
             try:
                 await self._follow_watched(watch)
@@ -405,7 +394,6 @@ class Intake:
         self._turns.pop(name).set()
 
     def check_size(self, request: ChatRequest, sending: Sending) -> None:
-        """Refuse an empty or oversized message before any work is done for it."""
         check_attachments(sending.attachments, self._limits)
         check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
@@ -440,7 +428,6 @@ class Intake:
     async def facts_for(
         self, owner: SessionOwner, request: ChatRequest, *, creates: bool
     ) -> SessionFacts | None:
-        """Return the facts of the session that a message names, after checking ownership and profile."""
         if request.session_id is None:
             if not creates:
                 message = "no session is named, and none is created for this: give session_id"

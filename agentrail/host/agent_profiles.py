@@ -1,8 +1,4 @@
-"""Profiles: named session configurations, and the start options of their sessions.
-
-Faults of a profile are reported when the host is built, or after the call if a function returns the options.
-Principals, routes and requests appear here only as the ids in `ProfileContext`.
-"""
+"""Profiles: named session configurations, and the start options of their sessions."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,7 +114,6 @@ class AgentProfiles:
     Attributes:
         by_id: The given profiles by id, in order.
         default_id: Profile used if none is named. Empty if `resolve` decides.
-        resolve: Finds a profile instead of `by_id`, or None.
         session_plugins: Added to the stack of every session of every profile, before its own.
         plugin_names: Their names. A profile's plugin with one of these names is dropped: the host's plugins apply in
             every profile.
@@ -139,7 +134,6 @@ class AgentProfiles:
         return profile is not None and user_id in profile.approvers
 
     def named(self) -> str:
-        """List up to ten ids for a message. Empty if a function resolves profiles."""
         some = [*self.by_id][:MAX_PROFILES_NAMED]
         more = len(self.by_id) - len(some)
         return ", ".join(some) + (f" and {more} more" if more else "")
@@ -189,7 +183,6 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
 
 
 def _read_plugins(entries: Sequence[PluginEntry]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Load the plugins of all sessions once, as a session would, so that their faults are not reported to clients."""
     try:
         stack, _ = load_stack(entries)
     except PluginError as error:
@@ -205,10 +198,6 @@ def _faults_of_default(default: object, by_id: Mapping[str, AgentProfile], *, is
 
 
 async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> AgentProfile | None:
-    """Find the requested profile. None if there is none, which is a 404.
-
-    Cancellation: Reaches the application's function.
-    """
     if profiles.resolve is None:
         return profiles.by_id.get(context.agent_id)
     found = await _asked(profiles.resolve, context, "resolve_profile")
@@ -232,7 +221,7 @@ def models_in(profile: AgentProfile) -> tuple[str, ...]:
 def fault_of_profile(
     profile: AgentProfile, fault_of_model: Callable[[SessionOptions], str | None]
 ) -> str | None:
-    """Return why no session of a profile can start, where known in advance. None if a function decides."""
+    """Return why no session of a profile can start. None if unknown in advance."""
     return None if profile.is_function else fault_of_model(_read(profile.options))
 
 
@@ -291,8 +280,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
 def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: SessionOptions) -> bool:
     """Return whether files of a message may be written to the workspace of its session.
 
-    No if there is no workspace: a session without sandbox and directory works in the process's directory. No if users
-    could read each other's files there and the profile does not allow that.
+    No if there is no workspace, or users could read each other's files there without permission of the profile.
     """
     if options.sandbox is None and os.fspath(options.working_dir) == os.curdir:
         return False
@@ -326,7 +314,6 @@ def _failing(what: str, agent_id: str) -> Callable[[BaseException], NoReturn]:
 
 
 def _read(given: object) -> SessionOptions:
-    """Convert a profile's options. Invalid ones are reported in the words of a blueprint."""
     return given if isinstance(given, SessionOptions) else make_options({"blueprint": given})
 
 
@@ -361,7 +348,6 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
 
 
 def _faults_of_options(options: SessionOptions) -> list[str]:
-    """Return the faults of options that a host's session cannot have."""
     faults = [
         f"user_data sets {key!r}: the host does, leave it out" for key in OWN_KEYS if key in options.user_data
     ]
@@ -378,7 +364,6 @@ def _faults_of_options(options: SessionOptions) -> list[str]:
 
 
 def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for_several: bool) -> list[str]:
-    """Find a directory shared by the sessions of several users without explicit permission."""
     if not is_for_several or profile.shared_workspace or not _is_one_place(options):
         return []
     tools = [*options.tools, *(tool for agent in options.agents for tool in agent.tools or ())]
@@ -393,7 +378,7 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
 
 
 def _is_one_place(options: SessionOptions) -> bool:
-    """Return whether two sessions with these options share files. Only sandboxes created per session do not."""
+    """Return whether two sessions with these options share files."""
     return not (isinstance(options.sandbox, str) and is_alone(options.sandbox))
 
 
@@ -406,7 +391,6 @@ MAX_METADATA_LEVELS: Final = 64
 
 
 def check_metadata(metadata: object, limits: Limits) -> None:
-    """Raise if metadata is not a JSON object or is too large."""
     if not isinstance(metadata, Mapping):
         raise OptionError([f"metadata is of type {type(metadata).__name__}: expected a JSON object"])
     if not metadata:
@@ -429,7 +413,7 @@ def check_metadata(metadata: object, limits: Limits) -> None:
 
 
 def _levels_of(value: Any) -> int:
-    """Return the nesting depth of a value. It has passed `not_json`, so it has no cycles."""
+    """Return the nesting depth of a value without cycles."""
     match value:
         case Mapping():
             return 1 + max((_levels_of(one) for one in value.values()), default=0)

@@ -1,9 +1,4 @@
-"""Preview of a call that needs approval: the file before and after, or the command line.
-
-Only agentrail's own tools have previews, because their code is known. For other tools a preview would be a guess. It is
-computed from the current file and includes its hash, so that a reader can detect later changes. Nothing is written
-here.
-"""
+"""Preview of a call of agentrail's own tools that needs approval. Nothing is written here."""
 
 from functools import partial
 from typing import Final, TypeAlias
@@ -87,7 +82,6 @@ class ApprovalPage(Value, frozen=True, kw_only=True):
 
 
 async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
-    """Return the details of a pending call in this session or in one that works for it."""
     waiting = await read_waiting_call(session, approval_id)
     arguments = waiting.form.approval.arguments
     preview: ApprovalPreview | None = None
@@ -107,13 +101,11 @@ async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
 
 
 def preview_of_command(arguments: JsonObject, cwd: str | None) -> CommandPreview | None:
-    """Return a preview of a command, or None if the call runs no command."""
     line = arguments.get("command")
     return CommandPreview(argv=argv_of(line), line=line, cwd=cwd) if isinstance(line, str) else None
 
 
 def argv_of(line: str) -> tuple[str, ...] | None:
-    """Return the words of a line with one plain command, or None for other lines."""
     reading = read_plain(line)
     if not isinstance(reading, PlainLine) or len(reading.commands) > 1 or not set(line).isdisjoint("<>"):
         return None

@@ -1,8 +1,4 @@
-"""Files sent with a message: allowed names and sizes, and their transfer into a session's workspace.
-
-A client's file name never becomes a path. It is turned into a name without characters that are special to a shell or
-file system. No plugin hook is called here, and no HTTP is involved: the gateway handles transport and invalid base64.
-"""
+"""Files sent with a message: allowed names and sizes, and their transfer into a session's workspace."""
 
 import hashlib
 import re
@@ -64,12 +60,12 @@ class Attachment:
 
     @cached_property
     def identity(self) -> tuple[str, str, str]:
-        """Name, type and SHA-256 of the content, which identify the file. Computed once."""
+        """Name, type and SHA-256 of the content. Computed once."""
         return (self.name, self.mime_type, hashlib.sha256(self.content).hexdigest())
 
 
 def check_attachments(files: Sequence[Attachment], limits: Limits) -> None:
-    """Validate the files of a message before any work is done for it, so that oversized files leave nothing behind."""
+    """Validate the files of a message, before any work is done for it."""
     if len(files) > limits.max_attachments:
         message = f"{len(files)} attachments came, at most {limits.max_attachments} are taken: send the rest with another message"
         raise TooLarge(message)
@@ -100,10 +96,7 @@ def _check_kind(place: int, file: Any) -> None:
 
 
 async def digest_with_files(message: str, files: Sequence[Attachment], mode: str | None) -> str:
-    """Return the result of `digest_of_message`. Large files are hashed off the event loop.
-
-    Cancellation: A checkpoint if they are large. Nothing has changed.
-    """
+    """Return the result of `digest_of_message`. Large files are hashed off the event loop."""
     if sum(len(one.content) for one in files) > _HASHED_HERE:
         await outside.offload(partial(_identities, files), abandon_on_cancel=True)
     return digest_of_message(message, _identities(files), mode)
@@ -117,10 +110,9 @@ def _identities(files: Sequence[Attachment]) -> list[tuple[str, str, str]]:
 
 
 def clean_name(name: str, max_characters: int = 100) -> str:
-    """Return a file name for a client's name: `A-Z a-z 0-9 . _ -`, no leading dot, and no two dots in a row.
+    """Return a file name for a client's name: `A-Z a-z 0-9 . _ -`, no leading dot or dash, no two dots in a row.
 
-    The extension is kept if there is room, because tools depend on it. A leading dash becomes `_`, because a shell that
-    expands `*` would take such a file for an option.
+    The extension is kept if there is room, because tools depend on it.
     """
     said = _OTHERS.sub("_", name[-_MAX_SEEN:])
     said = re.sub(r"\.{2,}", ".", said).lstrip(".")
@@ -130,7 +122,7 @@ def clean_name(name: str, max_characters: int = 100) -> str:
 
 
 def _cut(name: str, mark: str, room: int) -> str:
-    """Insert a mark before the extension and truncate the stem. The extension is dropped if it leaves no room."""
+    """Insert a mark before the extension, and truncate the stem."""
     stem, dot, ending = name.rpartition(".")
     ending = f".{ending}" if stem and dot and len(ending) <= _MAX_ENDING else ""
     if len(mark) + len(ending) >= room:
@@ -142,7 +134,7 @@ def _cut(name: str, mark: str, room: int) -> str:
 def decide_file_names(
     names: Sequence[str], taken: Collection[str], max_characters: int = 100
 ) -> tuple[str, ...]:
-    """Return a unique name for each file, in order. A name in use gets `-2`, or the next free number."""
+    """Return a unique name for each file, in order. A name in use gets a number."""
     used = {one.casefold() for one in taken}
     next_of: dict[
         str, int
@@ -164,7 +156,6 @@ def decide_file_names(
 
 
 def file_of(name: str, attachment: Attachment) -> AttachmentFile:
-    """Describe a file for plugins: its clean name, and a type that is safe on one line."""
     is_type = _MIME_TYPE.fullmatch(attachment.mime_type) is not None
     return AttachmentFile(
         name=name,
@@ -176,7 +167,7 @@ def file_of(name: str, attachment: Attachment) -> AttachmentFile:
 
 
 def message_of_files(message: str, files: Sequence[AttachmentFile]) -> str:
-    """Return the message. If it is empty, list the files instead, because no model accepts an empty message."""
+    """Return the message, or a list of the files if it is empty, because models reject empty messages."""
     if message.strip() or not files:
         return message
     return f"[Files: {', '.join(one.container_path for one in files)}]"
@@ -240,7 +231,6 @@ class Uploads:
 
 
 def decide_taken(listing: ListResult) -> tuple[str, ...]:
-    """Return the names in use in the directory. A missing directory is created with the first file."""
     if listing.error is None:
         return tuple(one.name for one in listing.entries)
     if listing.error.code == "file_not_found":
@@ -263,7 +253,7 @@ _NOT_WRITTEN: Final = "the files could not be put into the workspace: the log sa
 
 
 def _failure_of(refusal: Refusal) -> Exception:
-    """Map a refusal to its error: the client's mistake if no file system would accept it, otherwise the operator's."""
+    """Map a refusal to its error: the client's fault if no file system would accept it."""
     if refusal.code == "too_large":
         return TooLarge("a file is larger than the workspace takes: send a smaller one")
     if refusal.code == "unsupported":

@@ -1,8 +1,4 @@
-"""`Consolidation`: a host plugin that builds user profiles from their sessions while the host is idle.
-
-`profile_policy` decides when to run and what to keep of answers. This module reads sessions through a port, asks models
-in its own supervisor without a store, and writes a profile in one piece.
-"""
+"""`Consolidation`: a host plugin that builds user profiles from their sessions while the host is idle."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -263,7 +259,7 @@ class Consolidation(HostPlugin):
         memories: Memories,
         lines: Sequence[ProfileLine],
     ) -> None:
-        """Write a profile without lines from sessions deleted meanwhile, because its user may have been forgotten."""
+        """Write a profile without lines from sessions deleted meanwhile."""
         lines = await self._still_there(sessions, owner, lines)
         self._have_profiles[owner] = None
         await _write(memories, lines)
@@ -288,7 +284,6 @@ class Consolidation(HostPlugin):
         return True
 
     async def _ask(self, asking: SessionSupervisor, prompt: str, output: type[T]) -> T:
-        """Ask the model when no request is open, or after the maximum wait."""
         with trio.move_on_after(_LONGEST_WAIT_SECONDS):
             while self._open_requests:
                 await self._is_quiet.wait()

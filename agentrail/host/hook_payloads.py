@@ -1,7 +1,4 @@
-"""Arguments and results of host hooks: frozen values with exactly the documented fields.
-
-This module has no behaviour. Mutable field values are copies for one hook.
-"""
+"""Arguments and results of host hooks: frozen values. Mutable field values are copies for one hook."""
 
 import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet

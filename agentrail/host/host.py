@@ -1,8 +1,4 @@
-"""A host: accepts messages for sessions, in the same steps for every entry point.
-
-Steps 4 to 6 of a request run here, in the caller's task. The rest runs in a task of the host (`request_run`). Independent
-of HTTP: a gateway maps requests to these calls and their errors to responses.
-"""
+"""A host: accepts messages for sessions, in the same steps for every entry point. Independent of HTTP."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -75,10 +71,7 @@ class UsersOfHost:
         self._feeds = feeds
 
     async def forget(self, principal: Principal) -> ForgottenUser:
-        """Forget a user: end their sessions, erase the conversations, and delete their memories. Idempotent.
-
-        Cancellation: Completed steps stay done. Call again.
-        """
+        """End a user's sessions, and erase conversations and memories. Idempotent: call again if cancelled."""
         owner, sessions = self._intake.owner_of(principal), self._parts.sessions
         told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
         for scope, session_id in told.trees:
@@ -103,7 +96,6 @@ class OwnChecks:
     is_leaving: Callable[[], bool]
 
     def __call__(self) -> Mapping[str, ReadinessCheck]:
-        """Return all checks. The store is included if there is one."""
         own: dict[str, ReadinessCheck] = {
             "supervisor": self._check_supervisor,
             "plugins": self._check_plugins,
@@ -136,14 +128,7 @@ class OwnChecks:
 
 @frozen(kw_only=True)
 class Inspected:
-    """A session of any user of a tenant, for operators who may inspect it.
-
-    Attributes:
-        session_id: Id of the session.
-        tenant_id: Id of its tenant.
-        supervisor: Supervisor that stores it.
-        plugins: Returns the code of its plugins, as in its current profile.
-    """
+    """Any session of a tenant, for operators who may inspect it."""
 
     session_id: SessionId
     tenant_id: str
@@ -158,7 +143,6 @@ class Inspected:
         )
 
     async def plain_state_at(self, number: int, *, since: int | None = None) -> InspectedState:
-        """Return the state after a record as plain data, and the changes since another record."""
         return await self.supervisor.plain_state_at(
             self.session_id, number, since=since, scope=self.tenant_id, plugins=await self.plugins()
         )
@@ -373,9 +357,8 @@ class Host:
     async def session_to_decide(self, session_id: str, principal: Principal) -> Session:
         """Return the handle of a session whose pending approvals and questions a caller may decide.
 
-        It is their own, or another user's. Another user's session needs the scope `decide`, or a place among the
-        `approvers` of its profile. Use the handle to decide, and for nothing else: the rest of the session remains its
-        owner's.
+        Another user's session needs the scope `decide`, or a place among the `approvers` of its profile. Use
+        the handle for nothing else: the rest of the session remains its owner's.
 
         Args:
             session_id: The session, or a child that asks.
@@ -391,7 +374,7 @@ class Host:
         return await sessions.open(facts, owner_of_session(facts.user_data) or owner)
 
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
-        """Return a caller's session like `session`. For one that ended within five minutes, return its readable remains.
+        """Return a caller's session like `session`, or the readable remains of one that ended within five minutes.
 
         Raises:
             Exception: See `session`.

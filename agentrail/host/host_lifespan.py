@@ -1,4 +1,4 @@
-"""Opening a host: its context providers, the sessions of its users, and a scope that survives the cancellation of its body."""
+"""Opening a host: its context providers, its sessions, and a scope that survives the cancellation of its body."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ _PAGE = 500
 
 
 class SessionsOfUsers:
-    """Reads users' sessions. See `UserSessions` for the contract of each method."""
+    """Reads users' sessions. See `UserSessions`."""
 
     def __init__(self, sessions: HostSessions) -> None:
         self._sessions = sessions
@@ -60,7 +60,6 @@ class SessionsOfUsers:
         return now_ms()
 
     async def changes(self) -> Mapping[SessionOwner, Sequence[SessionChange]]:
-        """Return all stored sessions of all users. Empty without a store."""
         found: defaultdict[SessionOwner, list[SessionChange]] = defaultdict(list)
         after: tuple[str, str] | None = None
         supervisor, filters = self._sessions.supervisor, Filters(only_roots=True)
@@ -143,10 +142,7 @@ class HostProvider(TimedProvider):
     async def __call__(
         self, about: ProviderContext, messages: tuple[Message, ...]
     ) -> Sequence[UserMessage] | AtEnd:
-        """Call the provider within the time limit of a hook. A failure is reported, and nothing is added.
-
-        Cancellation: The provider is cancelled.
-        """
+        """Call the provider within the time limit of a hook. A failure is reported, and nothing is added."""
         chain = Providing(self.plugin, self._provider, about, messages)
         await self._runner.run(chain)
         return chain.given
@@ -162,7 +158,6 @@ class HostProvider(TimedProvider):
 def providers_of(
     app_providers: Sequence[ContextProvider], order: PluginOrder, runner: HookRunner
 ) -> tuple[ContextProvider, ...]:
-    """Return the providers for a host's sessions: the application's first, then the plugins' in order."""
     own: list[tuple[HostPlugin, ContextProvider]] = [(Application(), one) for one in app_providers]
     own += [(plugin, one) for plugin in order.all for one in plugin.context_providers]
     return tuple([HostProvider(plugin, provider, runner) for plugin, provider in own])
@@ -186,16 +181,12 @@ class _Keeper:
         self._supervisor: SessionSupervisor | None = None
 
     def leave(self, *, is_orderly: bool) -> None:
-        """Let the host close. A host that is still starting stops starting."""
         self._is_orderly = is_orderly
         self._starting.cancel(reason="the host is not wanted any more")
         self._leave.set()
 
     async def run(self) -> None:
-        """Open the host, hold it until `leave`, and close it.
-
-        Cancellation: Shielded. `open_host` calls `leave` in every case, and then the close has its own limits.
-        """
+        """Open the host, hold it until `leave`, and close it. Shielded."""
         options = self._options
         order = PluginOrder.of(options.checked_plugins)
         with trio.CancelScope(shield=True), self.failure:
@@ -251,7 +242,6 @@ class _Keeper:
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
     async def _open_delivery(self, supervisor: SessionSupervisor) -> WebhookDelivery | None:
-        """Read the undelivered webhooks of earlier processes before new ones arrive."""
         options = self._options
         if options.webhooks is None:
             return None
@@ -263,7 +253,7 @@ class _Keeper:
         return delivery
 
     async def _close(self, host: Host, life: PluginLife, delivery: WebhookDelivery | None) -> None:
-        """End requests with their remaining hooks, then sessions. Plugins stop after those."""
+        """End requests with their remaining hooks, then sessions, then plugins."""
         plan = host.begin_closing()
         life.stops_by = plan.done_by
         with trio.CancelScope(deadline=plan.requests_by) as scope:

@@ -1,7 +1,4 @@
-"""Options of a host, validated before anything starts. All faults of one kind are reported at once.
-
-Transport options (tokens, addresses, streams) are not part of this file. A gateway has its own options in addition.
-"""
+"""Options of a host, validated before anything starts. All faults of one kind are reported at once."""
 
 import difflib
 import math
@@ -173,7 +170,6 @@ def _faults_of(options: Any) -> Iterator[str]:
 
 
 def faults_of_option(name: str, value: object) -> list[str]:
-    """Return the faults of one option that can be found without the others."""
     usual = {one.name: one.default for one in fields(HostOptions) if one.init}
     return [*_faults_of(SimpleNamespace(**{**usual, "limits": Limits(), name: value}))]
 

@@ -1,9 +1,4 @@
-"""A host plugin: one cross-cutting concern, with hooks that may do I/O. Plugins are validated before any hook runs.
-
-Its verdicts reach sessions as signals and are recorded in their journals. The plugin itself never runs in a replay. A
-concern of one session that must hold in a replay is a session plugin (`agentrail.abc`), which this package does not
-know.
-"""
+"""A host plugin: one cross-cutting concern, with hooks that may do I/O. It never runs in a replay."""
 
 import difflib
 import inspect
@@ -149,7 +144,6 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
 
 
 def faults_of_context_providers(given: Any) -> Iterator[str]:
-    """List the faults of context providers of a host or of one of its plugins."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(is_async, given)):
         yield f"context_providers are {given!r:.200}: expected a sequence of async functions (`async def`)"
 

@@ -1,8 +1,4 @@
-"""Sessions for callers: find, create, wake and remove them, always restricted to the caller's own.
-
-`identity` decides access to ids, and `agent_profiles` the options of new sessions. This module combines both with the
-supervisor. It knows no requests and no hooks.
-"""
+"""Sessions for callers: find, create, wake and remove them, always restricted to the caller's own."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -119,7 +115,7 @@ class HostSessions:
     async def facts_to_decide(
         self, owner: SessionOwner, session_id: str, *, may_decide: bool
     ) -> SessionFacts:
-        """Return the facts of a session whose pending calls a caller may decide: their own, or another user's of their tenant."""
+        """Return the facts of a session whose pending calls a caller may decide, perhaps another user's."""
         try:
             facts = await self.facts(owner, session_id)
         except SessionUnknown:
@@ -131,12 +127,11 @@ class HostSessions:
         return facts
 
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
-        """Return the handle of the caller's session that ended recently. Its events can still be read."""
         words = self._last_words_of(owner, session_id)
         return None if words is None else words.session
 
     async def facts_to_read(self, owner: SessionOwner, session_id: str) -> SessionFacts:
-        """Return the facts of a caller's session to read its past. It may have ended, also in the store."""
+        """Return the facts of a caller's session, perhaps an ended one, to read its past."""
         ended = self.ended_of(owner, session_id)
         try:
             facts = await self.facts(owner, session_id)
@@ -148,7 +143,6 @@ class HostSessions:
         return facts
 
     def _last_words_of(self, owner: SessionOwner, session_id: str) -> LastWords | None:
-        """Return the end of the caller's session while its handle exists, because the handle knows the owner."""
         words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
         session = None if words is None else words.session
         if session is None or owner_of_session(session.facts.user_data) != owner:
@@ -156,7 +150,7 @@ class HostSessions:
         return words
 
     async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
-        """Return the facts of any session of a tenant, for operators. It is not woken."""
+        """Return the facts of any session of a tenant, without waking it."""
         fault = fault_of_session_id("session_id", session_id)
         if fault is not None:
             raise IdInvalid([fault])
@@ -169,10 +163,7 @@ class HostSessions:
     async def conversation(
         self, facts: SessionFacts, tenant_id: str
     ) -> tuple[tuple[Message, ...], TokenUsage]:
-        """Return the conversation and usage of a session: from memory if it is awake, otherwise from its journal.
-
-        Cancellation: Immediate.
-        """
+        """Return the conversation and usage of a session, from its journal if it is not awake."""
         if facts.is_here:
             session = self.supervisor.session(facts.session_id, scope=tenant_id)
             messages = () if phase_of(session) in (ASLEEP, ENDED) else await session.messages()
@@ -184,10 +175,6 @@ class HostSessions:
         return past.messages, past.status.usage
 
     async def events_of(self, facts: SessionFacts, tenant_id: str, asked: PageAsked) -> PageOfEvents:
-        """Return a page of a session's events, from its journal if it is not in memory.
-
-        Cancellation: Immediate.
-        """
         plugins = () if facts.is_here else await self.plugins_of(facts)
         return await self.supervisor.events_page(
             facts.session_id,
@@ -200,7 +187,7 @@ class HostSessions:
         )
 
     async def plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
-        """Return the code of a session's plugins, as in its profile. Empty if the profile no longer exists."""
+        """Return the code of a session's plugins. Empty if the profile no longer exists."""
         owner = owner_of_session(facts.user_data)
         assert owner is not None  # noqa: S101 - a host has started it
         context = ProfileContext(
@@ -216,7 +203,6 @@ class HostSessions:
         return (await options_of_profile(self.profiles, profile, context)).plugins
 
     async def window_of_profile(self, session: Session) -> int | None:
-        """Return the context window of a session from its profile. None if it is not set, or the profile no longer exists."""
         owner = owner_of_session(session.facts.user_data)
         assert owner is not None  # noqa: S101 - else it was given to no caller
         context = ProfileContext(
@@ -234,10 +220,7 @@ class HostSessions:
     async def open(
         self, facts: SessionFacts, owner: SessionOwner, *, on_drift: OnDrift | None = None
     ) -> Session:
-        """Return the handle of an existing session. A session that is only in the store is woken.
-
-        Cancellation: See `SessionSupervisor.resume_session`.
-        """
+        """Return the handle of an existing session, woken if it is only in the store."""
         self._fresh.pop(key_of(owner.tenant_id, facts.session_id), None)
         with suppress(SessionDown):
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
@@ -271,7 +254,6 @@ class HostSessions:
         return words.reason if words is not None and words.reason else "it has ended"
 
     async def _profile_of(self, context: ProfileContext) -> AgentProfile:
-        """Find the profile of an existing session. Its caller may have named none."""
         try:
             return await self.profile(context)
         except ProfileUnknown as error:
@@ -297,10 +279,7 @@ class HostSessions:
         model: str | None = None,
         metadata: JsonObject = EMPTY,
     ) -> tuple[Session, bool]:
-        """Start a session of a profile. If another call of the same user was faster, return that session.
-
-        Cancellation: See `SessionSupervisor.start_session`.
-        """
+        """Start a session of a profile, or return the one that another call of the user just started."""
         owner = SessionOwner(context.tenant_id, context.user_id)
         options = await options_of_profile(self.profiles, profile, context, model=model, metadata=metadata)
         key = key_of(context.tenant_id, context.session_id)
@@ -328,7 +307,7 @@ class HostSessions:
             raise AttachmentsUnsupported(message)
 
     async def check_shows_files(self, session: Session) -> None:
-        """Refuse to read a session's workspace unless it certainly belongs to the session's user."""
+        """Refuse to read a workspace unless it certainly belongs to the session's user."""
         user_data = session.facts.user_data
         owner = owner_of_session(user_data)
         assert owner is not None  # noqa: S101 - else it was given to no caller
@@ -348,7 +327,7 @@ class HostSessions:
         self._fresh.pop(key_of(session.scope, session.session_id), None)
 
     async def remove(self, session: Session) -> bool:
-        """End a session created in vain, and delete it from the store. Not if others have received it meanwhile."""
+        """End and delete a session created in vain, unless others have received it meanwhile."""
         key = key_of(session.scope, session.session_id)
         if self._fresh.pop(key, None) is None:
             return False
@@ -360,10 +339,6 @@ class HostSessions:
         return True
 
     async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
-        """End a session. A session that has already ended stays ended.
-
-        Cancellation: The session still ends. It is unknown whether the store deletes it.
-        """
         for place in range(1, _TRIES + 1):
             facts = await self.facts(owner, session_id)
             assert facts is not None  # noqa: S101 - else it is unknown
@@ -415,7 +390,7 @@ class HostSessions:
     # --- start and end of the host
 
     async def resume_working(self) -> None:
-        """Wake the sessions that had work when their process stopped. A failure does not affect the others."""
+        """Wake the sessions that had work when their process stopped. Each fails alone."""
         if not self.has_store:
             return
         filters = Filters(is_working=True, has_ended=False, only_roots=True)
@@ -437,19 +412,17 @@ class HostSessions:
             await self.open(facts, owner)
 
     def live_of(self, owner: SessionOwner) -> Sequence[Session]:
-        """Return the root sessions of a user that are awake, newest first."""
         sessions = self.supervisor.sessions(scope=owner.tenant_id)
         found = [one for one in reversed(sessions) if owner_of_session(one.facts.user_data) == owner]
         return [one for one in found if one.facts.root_id == one.session_id]
 
 
 def profile_of_root(facts: SessionFacts) -> str | None:
-    """Return the profile of a root session. None for a session that works for another, which has none of its own."""
     return profile_of_session(facts.user_data) if facts.root_id == facts.session_id else None
 
 
 def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
-    """Return the error for an unknown session. Also used for other users' sessions."""
+    """Return the error for an unknown session or another user's."""
     return SessionUnknown(f"there is no session {session_id!r}", hint=hint)
 
 
@@ -460,14 +433,13 @@ def already_there(session_id: str) -> AlreadyExists:
 
 
 def refuse_child(facts: SessionFacts) -> None:
-    """Raise if a session works for another and only a root is allowed."""
     if facts.root_id != facts.session_id:
         message = f"session {facts.session_id!r} works for {facts.root_id!r}: ask that one"
         raise SessionIsChild(message, root_id=facts.root_id)
 
 
 def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> None:
-    """Log why a session cannot resume and the remedy. Callers only learn the place of a drift."""
+    """Log why a session cannot resume. Callers only learn the place of a drift."""
     if isinstance(error, JournalDrifted):
         LOGGER.warning("profile %s: %s", profile, error)
         return
@@ -489,6 +461,5 @@ def _handle_of(error: AlreadyStarted) -> Session:
 
 
 async def has_no_cycle(session: Session) -> bool:
-    """Return whether a session has no running cycle and no pending approval."""
     status = await session.status()
     return status.phase == "idle" and not status.suspended

@@ -1,8 +1,4 @@
-"""Ownership of sessions, and valid ids: rules over values.
-
-An id comes from a client, so it is validated first, and no message repeats it. This module does not look sessions up:
-it receives their `user_data`. Children have their root's, so they belong to the root's owner.
-"""
+"""Ownership of sessions, and valid ids: rules over values. No message repeats an id."""
 
 import enum
 import hashlib
@@ -35,12 +31,10 @@ _RULE: Final = "expected 1 to 128 of A-Z a-z 0-9 . _ : {more}-, the first a lett
 
 
 def fault_of_session_id(name: str, value: object) -> str | None:
-    """Return the fault of a session id without repeating the id. None if it is valid."""
     return None if _is_one(_SESSION_ID, value) else f"{name} is no id: {_RULE.format(more='')}"
 
 
 def fault_of_name(name: str, value: object) -> str | None:
-    """Return the fault of a tenant, user, profile or client id without repeating the id. None if it is valid."""
     return None if _is_one(_NAME, value) else f"{name} is no id: {_RULE.format(more='@ + ')}"
 
 
@@ -51,7 +45,6 @@ def _is_one(rule: re.Pattern[str], value: object) -> bool:
 
 
 def faults_of_principal(principal: object) -> list[str]:
-    """Return all faults of a principal. The application's own `authenticate` may have created it."""
     if not isinstance(principal, Principal):
         return [
             f"principal is of type {type(principal).__name__}: expected Principal(tenant_id=…, user_id=…)"
@@ -67,24 +60,18 @@ def faults_of_principal(principal: object) -> list[str]:
 
 @frozen
 class SessionOwner:
-    """Owner of a session, and the unit of limits: one user of one tenant, regardless of scopes.
-
-    Attributes:
-        tenant_id: Id of the tenant.
-        user_id: Id of the user.
-    """
+    """Owner of a session, and the unit of limits: one user of one tenant."""
 
     tenant_id: str
     user_id: str
 
     @classmethod
     def of(cls, principal: Principal) -> "SessionOwner":
-        """Return the part of a principal that does not depend on the token."""
         return cls(principal.tenant_id, principal.user_id)
 
 
 def owner_of_session(user_data: Mapping[str, Any]) -> SessionOwner | None:
-    """Return the owner of a session. None if no host started it, so that no caller owns it."""
+    """Return the owner of a session. None if no host started it."""
     tenant_id, user_id = user_data.get("tenant_id"), user_data.get("user_id")
     if isinstance(tenant_id, str) and isinstance(user_id, str):
         return SessionOwner(tenant_id, user_id)
@@ -96,19 +83,16 @@ def owner_key_of(owner: SessionOwner) -> str:
 
 
 def profile_of_session(user_data: Mapping[str, Any]) -> str | None:
-    """Return the profile of a session. None if no host started it."""
     agent_id = user_data.get("agent_id")
     return agent_id if isinstance(agent_id, str) else None
 
 
 def metadata_of_session(user_data: Mapping[str, Any]) -> JsonObject:
-    """Return the creator's metadata of a session. Empty if there is none, or no host started it."""
     metadata = user_data.get(METADATA_KEY)
     return metadata if isinstance(metadata, Mapping) else EMPTY
 
 
 def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPTY) -> dict[str, JsonValue]:
-    """Return the host's part of a session's `user_data`: exactly `OWN_KEYS`, without metadata if it is empty."""
     own: dict[str, JsonValue] = {
         "tenant_id": owner.tenant_id,
         "user_id": owner.user_id,
@@ -137,20 +121,15 @@ def decide_access(
 
 
 def session_id_for(owner: SessionOwner, client_id: str) -> SessionId:
-    """Return the session id for a request with a client id and no session id. Deterministic.
-
-    So a repeated request, even after a restart, finds the session that it created. Other users cannot reach it:
-    `decide_access` lets no caller create an id of this form explicitly.
-    """
+    """Return the session id for a request with a client id only. Deterministic, so that repetitions find it."""
     # Half of the length limit: ids of children combine their parent's id and a call id, and must stay valid.
     return SessionId(f"cid-{_digest([owner.tenant_id, owner.user_id, client_id])[:40]}")
 
 
 def is_derived(session_id: str) -> bool:
-    """Return whether an id has the form of `session_id_for`.
+    """Return whether an id has the form of `session_id_for`, which callers must not choose themselves.
 
-    A user may know another user's name and guess client ids such as `order-5`. By creating that session first, they
-    would lock the other user out for good.
+    A user could otherwise guess another user's id and lock them out by creating that session first.
     """
     return _DERIVED.fullmatch(session_id) is not None
 
@@ -158,10 +137,7 @@ def is_derived(session_id: str) -> bool:
 def digest_of_message(
     message: str, attachments: Iterable[tuple[str, str, str]] = (), mode: str | None = None
 ) -> str:
-    """Return the digest that identifies a message under its client id.
-
-    It covers the sent content, not the handlers' additions.
-    """
+    """Return the digest that identifies a message under its client id, without handlers' additions."""
     return _digest([message, [list(one) for one in attachments], mode])
 
 

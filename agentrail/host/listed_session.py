@@ -1,4 +1,4 @@
-"""A session in a list, with the facts known without a round trip. A value. `session_list` finds the sessions."""
+"""A session in a list, with the facts known without a round trip."""
 
 from typing import Final
 
@@ -59,7 +59,6 @@ class ListedSession:
 def listed_awake(
     session: Session, tenant_id: str, wanted: SessionOwner | None = None
 ) -> ListedSession | None:
-    """Return the facts of a session in memory. None for a child, or for another tenant or user than wanted."""
     facts = session.facts
     owner = owner_of_session(facts.user_data)
     if owner is None or owner.tenant_id != tenant_id or facts.root_id != session.session_id:

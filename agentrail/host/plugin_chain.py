@@ -1,8 +1,4 @@
-"""Host plugin hooks: the order of a chain, the time limit of each hook, and the effect of a failure.
-
-The pure part receives events and returns actions. The table of failures is 8.4 of the specification, and each `failed`
-is one of its rows. The runner calls the hooks and reports failures.
-"""
+"""Host plugin hooks: the order of a chain, the time limit of each hook, and the effect of a failure."""
 
 import inspect
 import math
@@ -50,24 +46,19 @@ REFUSAL_STATUSES: Final = frozenset({401, 402, 403, 409, 422, 429, 503})
 
 
 class WrongAnswer(TypeError):
-    """A hook returned an invalid value. Counts as a bug of its plugin, as if it had raised."""
+    """A hook returned an invalid value, which counts as a bug of its plugin."""
 
 
 @frozen
 class PluginOrder:
-    """The plugins of a host in order, and those that implement each hook.
-
-    Attributes:
-        all: Every plugin.
-        having: Plugins by hook.
-    """
+    """The plugins of a host in order, and by hook."""
 
     all: tuple[HostPlugin, ...]
     having: Mapping[str, tuple[HostPlugin, ...]]
 
     @classmethod
     def of(cls, plugins: Sequence[HostPlugin]) -> "PluginOrder":
-        """Build the index of hooks once. `plugins` are already validated and sorted."""
+        """Build the index of hooks. `plugins` are already validated and sorted."""
         having = {hook: tuple([one for one in plugins if overrides(one, hook)]) for hook in HOST_HOOKS}
         return cls(tuple(plugins), MappingProxyType(having))
 
@@ -83,7 +74,6 @@ class Chain(ABC, Generic[Q]):
         self._next = 0
 
     def next(self) -> HostPlugin | None:
-        """Return the next plugin, or None at the end of the chain."""
         if self._next == len(self._plugins):
             return None
         self._next += 1
@@ -98,17 +88,14 @@ class Chain(ABC, Generic[Q]):
 
     @abstractmethod
     def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
-        """Return the arguments of a plugin's hook. Mutable arguments are copies for this plugin."""
+        """Return the arguments of a plugin's hook. Mutable ones are copies."""
 
     @abstractmethod
     def answered(self, plugin: HostPlugin, value: Any) -> None:
         pass
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Process a failed hook: it raised, timed out, or returned an invalid value.
-
-        Most chains continue with the next plugin.
-        """
+        """Process a failed hook: it raised, timed out, or returned an invalid value."""
 
     def cut(self) -> None:
         """Process a chain cut short because the host closes. Guarded actions must not pass unchecked."""
@@ -118,7 +105,7 @@ class Chain(ABC, Generic[Q]):
 
 
 class Blaming(Chain[Any]):
-    """A failure outside of any chain, reported as a plugin's failure. No plugin is called."""
+    """A failure outside of any chain. No plugin is called."""
 
     def __init__(self, hook: str, scrub: Callable[[str], str] = keep) -> None:
         super().__init__(hook, ())
@@ -136,8 +123,6 @@ class Blaming(Chain[Any]):
 
 
 class Hearing(Chain[RequestContext]):
-    """Notification of plugins about a request: its start, its persistence or its end."""
-
     def __init__(self, hook: str, order: PluginOrder, context: RequestContext) -> None:
         super().__init__(hook, order.having[hook])
         self._context = context
@@ -175,7 +160,7 @@ class Intercepting(Chain[ChatRequestContext]):
         self.end()
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Refuse the request if the plugin is critical. Otherwise continue as if it had returned None."""
+        """Refuse the request if the plugin is critical."""
         if plugin.critical:
             self.refusal = decide_request_refusal(plugin, error)
             self.end()
@@ -186,7 +171,7 @@ class Intercepting(Chain[ChatRequestContext]):
 
 
 def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestRefused:
-    """Return the refusal for the caller when a critical plugin failed: its own refusal, or one without details of the error."""
+    """Return a critical plugin's own refusal, or one without details of its error."""
     if isinstance(error, RequestRefused) and error.status in REFUSAL_STATUSES:
         return error
     message = f"the plugin {plugin.name!r} could not judge this request: try again later"
@@ -228,8 +213,7 @@ class Attaching(Chain[tuple[AttachmentFile, ...]]):
 class Judging(Chain[BeforeToolCall]):
     """Plugins that judge a call. The first denial counts, and the next plugin sees rewritten arguments.
 
-    A `fail_closed` plugin judges again if a later one rewrote the arguments, because a policy must see what will run.
-    In this round only its denial counts: another rewrite would start over.
+    A `fail_closed` plugin judges again if a later one rewrote the arguments. Then only its denial counts.
     """
 
     # The receipt of an abort states that the hook's task has ended, or names it. An abandoned hook would
@@ -237,7 +221,7 @@ class Judging(Chain[BeforeToolCall]):
     is_waited_out = True
 
     def __init__(self, order: PluginOrder, call: BeforeToolCall) -> None:
-        """Start before the first plugin. Plugins are not called if the arguments are not a JSON object."""
+        """Start before the first plugin. None is called if the arguments are not a JSON object."""
         given: Any = call.input
         super().__init__(
             "on_before_tool_call", order.having["on_before_tool_call"] if isinstance(given, Mapping) else ()
@@ -251,7 +235,7 @@ class Judging(Chain[BeforeToolCall]):
         self._deny: tuple[str, str] | None = None
 
     def next(self) -> HostPlugin | None:
-        """Return the next plugin. After the last one, return those that must judge again."""
+        """Return the next plugin, and after the last one those that must judge again."""
         found = super().next()
         if found is None and self._again and self._deny is None:
             self._plugins, self._next, self._again = self._again, 0, ()
@@ -260,7 +244,6 @@ class Judging(Chain[BeforeToolCall]):
         return found
 
     def question(self, plugin: HostPlugin) -> tuple[BeforeToolCall, ...]:
-        """Return the call, with a copy of its arguments for this plugin."""
         return (attrs.evolve(self._call, input=thawed(self._input)),)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
@@ -283,7 +266,6 @@ class Judging(Chain[BeforeToolCall]):
             self._again = tuple([one for one in self._seen if one.fail_closed and one is not plugin])
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Continue with the arguments rewritten so far. A `fail_closed` plugin denies the call."""
         self._note_seen(plugin)
         if plugin.fail_closed:
             reason = (
@@ -292,7 +274,6 @@ class Judging(Chain[BeforeToolCall]):
             self._refuse(plugin, reason)
 
     def cut(self) -> None:
-        """Deny the call, because a plugin that would have denied it may not have been called."""
         self._deny = ("host", "Not run: the host closes, and its plugins cannot judge this call any more")
 
     @property
@@ -318,7 +299,6 @@ class Reporting(Chain[AfterToolCall]):
     """Notification of plugins about the outcome of a call."""
 
     def __init__(self, order: PluginOrder, call: AfterToolCall) -> None:
-        """Start before the first plugin. Plugins are not called if the arguments were not a JSON object."""
         given: Any = call.input
         super().__init__(
             "on_after_tool_call", order.having["on_after_tool_call"] if isinstance(given, Mapping) else ()
@@ -326,7 +306,6 @@ class Reporting(Chain[AfterToolCall]):
         self._call = call
 
     def question(self, plugin: HostPlugin) -> tuple[AfterToolCall, ...]:
-        """Return the call, with a copy of its arguments for this plugin."""
         return (attrs.evolve(self._call, input=thawed(self._call.input)),)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
@@ -337,7 +316,6 @@ class Beginning(Chain[Any]):
     """Start of all plugins, all or nothing."""
 
     def __init__(self, order: PluginOrder) -> None:
-        """Start before the first plugin. One without its own `start` counts as started in its turn."""
         super().__init__("start", order.all)
         self.started: tuple[HostPlugin, ...] = ()
         self.error: BaseException | None = None
@@ -355,13 +333,13 @@ class Beginning(Chain[Any]):
         self.end()
 
     def cut(self) -> None:
-        """End the chain with an error, so that plugins that did not start do not count as started."""
+        """End the chain with an error: plugins that did not start do not count as started."""
         message = "the host was closed before all of its plugins had started"
         self.error = self.error or RuntimeError(message)
 
 
 class Stopping(Chain[Any]):
-    """Stop of plugins, in the exact reverse of their start order. A failure does not prevent the others from stopping."""
+    """Stop of plugins in reverse order. A failure does not prevent the others from stopping."""
 
     def __init__(self, started: Sequence[HostPlugin]) -> None:
         super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
@@ -403,8 +381,6 @@ OnPluginError: TypeAlias = Callable[[str, str, BaseException], Awaitable[None] |
 
 @define(eq=False)
 class _Walk:
-    """A task that runs a chain, and the state that its caller observes."""
-
     chain: Chain[Any]
     plugin: HostPlugin
     """The plugin whose hook runs."""
@@ -425,10 +401,7 @@ class _Walk:
     """Whether it reached the end of the chain."""
 
     def be_patient_until(self, at_seconds: float) -> None:
-        """Set when the running hook is abandoned.
-
-        The deadline is changed only to an earlier time, because a chain has many hooks.
-        """
+        """Set the time when the running hook is abandoned, only to an earlier one."""
         self.overdue_at = at_seconds
         if at_seconds < self.patience.deadline:  # noqa: PLR1730 - to set it is what costs
             self.patience.deadline = at_seconds
@@ -460,7 +433,7 @@ class HookRunner:
 
     @property
     def stuck_since(self) -> Mapping[str, float]:
-        """When the hooks of `stuck` were abandoned, on Trio's clock, by plugin name. For several hooks, the earliest."""
+        """Time at which the first hook of each plugin was abandoned, on Trio's clock."""
         since: dict[str, float] = {}
         for walk in self._stuck:
             since[walk.plugin.name] = min(walk.left_at, since.get(walk.plugin.name, math.inf))
@@ -482,18 +455,14 @@ class HookRunner:
     async def run(self, chain: Chain[Any]) -> None:
         """Run a chain to its end.
 
-        Cancellation: The running hook is cancelled and no later one is called. Returns when the hook has ended, or
-        after one second. If the chain is waited out, it returns after the hook's time limit and one second.
+        Cancellation: The running hook is cancelled and no later one is called. Returns when it has ended, or
+            after one second.
         """
         await self._go(chain, chain.next(), None)
 
     async def report(
         self, plugin: HostPlugin, hook: str, error: BaseException, *, scrub: Redact = keep
     ) -> None:
-        """Report and count a failure outside of any hook call, within the same time limits.
-
-        Cancellation: The report to the application is cancelled.
-        """
         await self._go(Blaming(hook, scrub), plugin, error)
 
     def report_soon(self, plugin: HostPlugin, hook: str, error: BaseException) -> None:
@@ -517,7 +486,6 @@ class HookRunner:
     # --- the caller's side
 
     async def _wait(self, walk: _Walk) -> None:
-        """Wait until a walk ends, or until its hook is overdue and abandoned."""
         try:
             while not walk.done.is_set():
                 with walk.patience:
@@ -612,7 +580,6 @@ class HookRunner:
         walk.is_telling = False
 
     async def _tell(self, plugin: HostPlugin, chain: Chain[Any], error: BaseException) -> None:
-        """Report a failure to the application. If that fails too, log both."""
         told, hook = self._on_plugin_error, chain.hook
         words = chain.scrub(describe_bug(error))
         if told is None:
@@ -648,10 +615,7 @@ class HookRunner:
 
 @define(eq=False)
 class _Home:
-    """Task that hosts the hooks' nursery, unaffected by cancellation of the body.
-
-    The body can therefore still run the hooks that are due.
-    """
+    """Task that hosts the hooks' nursery, so that a cancelled body can still run due hooks."""
 
     body: trio.CancelScope = field(factory=trio.CancelScope)
     up: trio.Event = field(factory=trio.Event)
@@ -660,11 +624,7 @@ class _Home:
     interrupt: BaseException | None = None
 
     async def hold(self) -> None:
-        """Hold a nursery open until `leave` is set, then cancel its tasks.
-
-        Cancellation: Shielded. `open_hook_runner` sets `leave` in every case. Not started with `nursery.start`, which
-        waits for a task whose caller is cancelled, and this task would not end.
-        """
+        """Hold a nursery open until `leave` is set, then cancel its tasks. Shielded."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as self.hooks:
                 self.up.set()
@@ -672,7 +632,7 @@ class _Home:
                 self.hooks.cancel_scope.cancel(reason="the host was closed")
 
     def take(self, error: BaseException) -> None:
-        """Cancel the body after a hook raised an error meant for the process. The error is raised afterwards."""
+        """Cancel the body after a hook raised an error meant for the process, which is raised afterwards."""
         self.interrupt = self.interrupt or error
         self.body.cancel(reason="a hook of a plugin ended the program")
 
@@ -681,11 +641,7 @@ class _Home:
 async def open_hook_runner(
     *, hook_seconds: float = HOOK_SECONDS, on_plugin_error: OnPluginError | None = None
 ) -> AsyncIterator[HookRunner]:
-    """Open a hook runner. All use by sessions and plugins must end before the block does.
-
-    Cancellation: Hooks that the body calls under a shield still run. At the end of the block all hooks are cancelled,
-    and a shielded one is waited for.
-    """
+    """Open a hook runner. All use by sessions and plugins must end before the block does."""
     home, failure = _Home(), Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(home.hold, name="keeper of hooks")
@@ -709,7 +665,6 @@ async def open_hook_runner(
 
 
 def named(plugin: HostPlugin) -> str:
-    """Return the display name of a plugin, with its version if it has one."""
     return f"{plugin.name!r} {plugin.version}".rstrip()
 
 
@@ -742,10 +697,6 @@ class _ToolHooks:
         self._reader_of = reader_of
 
     async def before_tool(self, call: HostCall) -> HostVerdict:
-        """Return the plugins' verdict on a call.
-
-        Cancellation: The running hook is cancelled, and no later one is called. See `HookRunner.run`.
-        """
         event = BeforeToolCall(
             tool_name=call.tool_name, call_id=call.call_id, input=call.input, context=self._around(call)
         )

@@ -1,7 +1,4 @@
-"""Lifecycle of a host's plugins: start of all or none, background work, and stop.
-
-`plugin_chain` defines failures and time limits of hooks. Supervisors restart `background`.
-"""
+"""Lifecycle of a host's plugins: start of all or none, background work, and stop."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,19 +61,14 @@ class PluginLife:
 
     @property
     def started(self) -> tuple[HostPlugin, ...]:
-        """Plugins that have started and not begun to stop, in start order."""
         return self._started
 
     @property
     def failed_backgrounds(self) -> tuple[str, ...]:
-        """Names of plugins whose `background` crashed too often and no longer runs, in order of failure."""
         return tuple(self._given_up)
 
     async def start(self) -> None:
-        """Start all plugins in order, then their background work. Called once.
-
-        Cancellation: Like a failed start, but without a report: the starting plugin is cancelled.
-        """
+        """Start all plugins in order, then their background work. Cancelled like a failed start."""
         chain = Beginning(self._order)
         try:
             await self._start_all(chain)
@@ -87,13 +79,7 @@ class PluginLife:
         self._started = chain.started
 
     async def stop(self) -> None:
-        """Stop all started plugins, in the exact reverse order. Idempotent.
-
-        A plugin's background work ends before its own `stop`.
-
-        Cancellation: Shielded. Each plugin has the timeout of its `stop`, and its background that of a hook, both until
-        `stops_by`.
-        """
+        """Stop all started plugins in reverse order, each after its background. Idempotent and shielded."""
         with trio.CancelScope(shield=True):
             while self._started:
                 self._started, plugin = self._started[:-1], self._started[-1]
@@ -117,7 +103,6 @@ class PluginLife:
 
     @asynccontextmanager
     async def supervise(self) -> AsyncIterator[None]:
-        """Open the supervisor of background work, and stop all plugins at the end of the block."""
         label = SupervisorLabel("backgrounds of plugins")
         failure = Kept()
         async with open_supervisor(BACKGROUNDS, [_TEMPLATE], name=label, observer=self._hear) as backgrounds:
@@ -138,7 +123,6 @@ class PluginLife:
         await self._backgrounds.start_child(spec)
 
     async def _run_background(self, plugin: HostPlugin) -> None:
-        """Run a plugin's background once. An exception is first reported, then handled by the supervisor."""
         if plugin.name in self._stopping:  # it crashed while its plugin began to stop
             return
         try:
@@ -162,7 +146,6 @@ class PluginLife:
             return  # it ended by itself, or all are being stopped by the same rules
 
     def _hear(self, report: Report) -> None:
-        """Process a supervisor report: failures of a plugin are reported like others, the rest is logged."""
         plugin = next((one for one in self._order.all if one.name == report.child_id), None)
         if plugin is None:
             log_report(report)
@@ -179,22 +162,14 @@ class PluginLife:
 
 @asynccontextmanager
 async def open_plugins(order: PluginOrder, runner: HookRunner) -> AsyncIterator[PluginLife]:
-    """Open the lifecycle of a host's plugins, with none started yet.
-
-    `start` is a separate call because plugins start after the sessions' supervisor and stop after its end.
-
-    Cancellation: Plugins still stop in order. Background work stops sooner.
-    """
+    """Open the lifecycle of a host's plugins. They start after the sessions' supervisor and stop after its end."""
     life = PluginLife(order, runner)
     async with life.supervise():
         yield life
 
 
 def decide_start_error(error: BaseException) -> BaseException:
-    """Return the error of a failed start: the plugin's exception.
-
-    A foreign cancellation is wrapped, because it would end the program.
-    """
+    """Return the plugin's exception. A foreign cancellation is wrapped, because it would end the program."""
     if any(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
         return RuntimeError(f"a plugin did not start: {describe_bug(error)}, and nothing was cancelled here")
     return error
@@ -209,7 +184,6 @@ def decide_given_up(plugin: HostPlugin) -> SupervisorGaveUp:
 
 
 def decide_stuck(plugin: HostPlugin, seconds: float) -> HookTimeout:
-    """Return the error for background work that did not end when cancelled."""
     message = (
         f"background of the plugin {named(plugin)} did not end within {seconds:g} s after it was cancelled"
     )
@@ -217,7 +191,7 @@ def decide_stuck(plugin: HostPlugin, seconds: float) -> HookTimeout:
 
 
 async def _no_background() -> None:
-    """Placeholder of the template, never started: each background has its own spec."""
+    pass
 
 
 _TEMPLATE: Final = ChildSpec("background", worker(_no_background), "temporary")

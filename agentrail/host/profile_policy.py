@@ -1,8 +1,4 @@
-"""User profiles: content, update policy, and processing of a model's answers. Pure: no clock, no model, no store.
-
-A line of a profile cites messages of sessions. Models do not write these citations: for one session a line names
-numbers of shown messages, and for a merge it names source lines, whose citations are combined here.
-"""
+"""User profiles: content, update policy, and processing of a model's answers. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,4 @@
-"""Rate limits and quotas of callers: the numbers, token buckets by caller, and counts of open things.
-
-No clock is used here: callers pass the time. This module does not answer clients either. A bucket returns the time
-until its next token, and the gateway maps that to HTTP.
-"""
+"""Rate limits and quotas of callers. Callers pass the time."""
 
 import datetime
 import math
@@ -65,11 +61,7 @@ _SLACK: Final = 1e-6
 
 
 def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) -> tuple[float, Draw]:
-    """Take one token from a bucket, if there is one.
-
-    A bucket is one number: the time when it will be full. A refused call takes nothing, so repeated attempts do not
-    extend the wait.
-    """
+    """Take one token from a bucket, which is the time when it will be full. A refused call takes nothing."""
     lacking = max(full_at - now, 0.0)
     room = pace.interval_seconds * pace.burst
     needed = lacking + pace.interval_seconds
@@ -86,11 +78,7 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
 
 
 class Allowance(Generic[K]):
-    """Token buckets of one rate, by key: principals or addresses. Full buckets are forgotten.
-
-    At most `max_keys` buckets are held. Beyond that, the least recently used one is dropped as if it were full. Only a
-    client with that many addresses could exploit this, and no per-address limit stops such a client.
-    """
+    """Token buckets of one rate, by key. Above `max_keys`, the least recently used one is dropped."""
 
     def __init__(self, pace: Pace, *, max_keys: int = 100_000) -> None:
         self.pace = pace
@@ -105,7 +93,7 @@ class Allowance(Generic[K]):
         return self._draw(key, now, take=True)
 
     def look(self, key: K, now: float) -> Draw:
-        """Return the result of `take` without taking. Failed authentications are counted after they fail."""
+        """Return the result of `take` without taking."""
         return self._draw(key, now, take=False)
 
     def _draw(self, key: K, now: float, *, take: bool) -> Draw:
@@ -142,12 +130,12 @@ _CHARGES: Final[dict[str, Charge | None]] = {
 
 
 def decide_charge(operation: str) -> Charge | None:
-    """Return the bucket that a call is charged to. None for free calls, because a stop must never be delayed."""
+    """Return the bucket that a call is charged to. None for free calls: a stop must never be delayed."""
     return _CHARGES.get(operation, "calls")
 
 
 class Allowances(Generic[K]):
-    """The buckets of all principals of a host: one for messages with a user's words, one for all other calls."""
+    """The buckets of all principals of a host: one for messages, one for all other calls."""
 
     def __init__(self, limits: Limits) -> None:
         self.by_charge: dict[Charge, Allowance[K]] = {
@@ -202,7 +190,7 @@ class OpenCounts(Generic[K]):
 
 
 class OpenPlace(Generic[K]):
-    """A taken place until it is closed. A context manager that releases it on exit."""
+    """A taken place until it is closed. A context manager."""
 
     __slots__ = ("_counts", "_is_open", "_key")
 
@@ -225,11 +213,7 @@ class OpenPlace(Generic[K]):
 
 
 class OpenSessions(Generic[K]):
-    """Sessions per caller that have not ended, to enforce their limit.
-
-    No task watches them: ended sessions are found when a caller reaches the limit, and one other caller is checked each
-    time.
-    """
+    """Sessions per caller that have not ended. Ended ones are found when a caller reaches the limit."""
 
     def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
         self._max_of_each = max_of_each
@@ -242,12 +226,10 @@ class OpenSessions(Generic[K]):
         return len(self._ids)
 
     def of(self, owner: K) -> int:
-        """Return a caller's count, including sessions whose end has not been noticed yet."""
         return len(self._ids.get(owner, ()))
 
     @contextmanager
     def starting(self, owner: K, session_id: str) -> Iterator[None]:
-        """Count a session that starts in the block. A failed start is not counted."""
         was_known = session_id in self._ids.get(owner, ())
         if not was_known:
             self._look_at_another(owner)
@@ -266,7 +248,7 @@ class OpenSessions(Generic[K]):
         self.note(owner, session_id)
 
     def note(self, owner: K, session_id: str) -> None:
-        """Count an existing session regardless of the limit, such as one restored from its store."""
+        """Count an existing session regardless of the limit."""
         self._ids.setdefault(owner, {})[session_id] = True
 
     def forget(self, owner: K, session_id: str) -> None:
@@ -341,12 +323,10 @@ def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
 
 
 def midnight_behind(day: datetime.date) -> int:
-    """Return the end of a day in UTC, in milliseconds since 1970."""
     return begin_of(day + datetime.timedelta(days=1), datetime.UTC)
 
 
 def day_budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) -> tuple[DayBudget, ...]:
-    """Return the budgets with their usage: the tenant's, then the users'. Empty without limits."""
     return tuple(_budgets(limits, use, tenant_id, users))
 
 
@@ -372,10 +352,7 @@ def _budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) 
 
 
 def decide_spent(limits: Limits, use: DayUse, user_id: str) -> BudgetOf | None:
-    """Return the exhausted budget that blocks a user's message. None if both have funds left.
-
-    Sums are compared as integers: rounding of float sums could exceed a limit or miss it.
-    """
+    """Return the exhausted budget that blocks a user's message. Sums are compared as integers."""
     if _is_spent(use.user_atto_usd.get(user_id, 0), limits.cost_per_day_usd):
         return "user"
     return "tenant" if _is_spent(use.tenant_atto_usd, limits.tenant_cost_per_day_usd) else None
@@ -405,7 +382,7 @@ class DayBudgets:
             raise _refusal(spent, self._limits, use.day, now_ms())
 
     async def of_tenant(self, tenant_id: str) -> tuple[DayBudget, ...]:
-        """Return the budgets of a tenant: its own, and those of today's spenders, nearest to their limit first."""
+        """Return the tenant's budgets, those of today's spenders nearest to their limit first."""
         if not self._has_budgets:
             await trio.lowlevel.checkpoint()
             return ()
@@ -425,7 +402,6 @@ class DayBudgets:
             return use
 
     def _fresh(self, tenant_id: str) -> DayUse | None:
-        """Return a recent reading. Expired readings are dropped, so that not every tenant ever seen is held."""
         oldest = trio.current_time() - LOOK_AGAIN_SECONDS
         today = day_of(now_ms(), datetime.UTC)
         for known, (read_at, use) in [*self._known.items()]:

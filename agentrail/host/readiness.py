@@ -1,8 +1,4 @@
-"""Readiness of a host: all checks at once, each with its own time limit and name.
-
-Callers that arrive during a run share its result, because strangers may ask at any rate. Callers learn that a check
-failed. The reason is only in the log.
-"""
+"""Readiness of a host: all checks at once, each with its own time limit. Reasons of failures are only in the log."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
@@ -57,7 +53,6 @@ class _CheckRun:
     ended: trio.Event = field(factory=trio.Event)
 
     def note(self, name: str, error: _CheckError | None) -> None:
-        """Store the result of a check. Results of abandoned checks are ignored."""
         if name in self.missing:
             del self.missing[name]
             took = int((trio.current_time() - self.began) * 1000)
@@ -80,7 +75,7 @@ class Readiness:
         self._is_closed = False
 
     def close(self) -> None:
-        """Stop running checks. Waiting callers get an error that the host is closed."""
+        """Stop running checks. Waiting callers get an error."""
         self._is_closed = True
         if self._check_run is not None:
             self._check_run.ended.set()

@@ -1,8 +1,4 @@
-"""One request, from its first hook to its last: steps 7 to 14 of its life. It belongs to the host, not to its caller.
-
-`outcome_of_refusal` maps failures to outcomes, and `request_end` assigns events to requests. Permissions are checked
-before this module starts.
-"""
+"""One request, from its first hook to its last. It belongs to the host, not to its caller."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -111,12 +107,6 @@ class HostParts:
     """The shared parts that carry out all requests of a host.
 
     Attributes:
-        sessions: Sessions of the host.
-        order: Plugins of the host.
-        runner: Runner of their hooks.
-        book: Requests of the host.
-        uploads: Writer of files into workspaces.
-        budgets: Daily spending limits.
         delivery: Webhook delivery. None without webhooks.
     """
 
@@ -137,7 +127,6 @@ class HostParts:
 
 
 def outcome_of_refusal(error: BaseException) -> RequestOutcome:
-    """Return the outcome of a request that was not accepted, from the error."""
     if isinstance(error, ProfileUnknown | SessionUnknown):
         return "not_found"
     if isinstance(error, YourMove | PromptRefused | SessionRefused | SessionDown):
@@ -171,7 +160,7 @@ class RequestRun:
         return key_of_requests(self.incoming.owner, self.incoming.session_id)
 
     def shut_down(self) -> None:
-        """End the request because the host closes. Hooks that are due still run."""
+        """End the request because the host closes. Due hooks still run."""
         self._is_shutdown = True
         self._scope.cancel(reason="the host is being closed")
 
@@ -180,16 +169,12 @@ class RequestRun:
         self._owed.cancel(reason="the host has no more time")
 
     def abandon(self) -> HostRequest | None:
-        """Note that the caller left before the decision. Returns the request if it was already accepted."""
+        """Note that the caller left. Returns the request if it was already accepted."""
         self.is_abandoned = True
         return self.request
 
     async def run(self) -> None:
-        """Carry out the request, from the first hook to the last.
-
-        Cancellation: It ends with the outcome `shutdown` or `failed`. Hooks that are due are called under a shield,
-        each within its time limit.
-        """
+        """Carry out the request, from the first hook to the last. Due hooks run even if cancelled."""
         failure = Kept()
         with failure, self._scope:
             await self._hear("on_request_start", None)
@@ -206,7 +191,6 @@ class RequestRun:
     # --- steps 8 to 11
 
     async def _work(self) -> None:
-        """Find the profile, open the session, store the files, deliver the message, and wait for the end."""
         session = self._session = await self._open()
         text = await self._with_files(session)
         async with subscribe_to_requests(session) as events:
@@ -257,7 +241,6 @@ class RequestRun:
         )
 
     async def _with_files(self, session: Session) -> str:
-        """Write the files of the message into the workspace, and put the handlers' text before the message."""
         incoming, parts = self.incoming, self._parts
         said = incoming.request.message
         if not incoming.sending.attachments:
@@ -297,7 +280,7 @@ class RequestRun:
         return receipt
 
     async def _watch(self, session: Session) -> None:
-        """Register the webhook before the session has the message, so that a crash in between loses nothing."""
+        """Register the webhook before the session has the message, so that a crash loses nothing."""
         if self._parts.delivery is None:
             return
         self._watch_made = WebhookWatch(
@@ -377,7 +360,6 @@ class RequestRun:
             LOGGER.warning("session %s of a request that failed was not removed: %s", session, error)
 
     def _report(self, error: BaseException) -> None:
-        """Log bugs and operator errors. Callers do not see their details."""
         if what_travels(error) is not None or outcome_of_refusal(error) != "failed":
             return
         cause = error.__cause__

@@ -1,8 +1,4 @@
-"""Requests as values and handles: the known facts, waiting for an outcome, and the recent requests of each session.
-
-The standing of a request is a fold of its session's events. `request_run` carries requests out, with all hooks. This
-module has no hooks.
-"""
+"""Requests as values and handles. The standing of a request is a fold of its session's events."""
 
 import itertools
 import re
@@ -156,7 +152,6 @@ def stand_behind(standing: RequestStanding, event: Event) -> RequestStanding:
 
 
 def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
-    """Apply an event about a prompt outside of its own cycle."""
     ref = standing.ref
     match event:
         case PromptReceived(ref=one) if one == ref:
@@ -178,7 +173,6 @@ def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
 
 
 def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
-    """Apply an event of the running cycle, its own or another's."""
     match event:
         case AgentStart(ref=ref):
             if ref == standing.ref:
@@ -234,7 +228,6 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
 
 
 def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
-    """Return the standing of a request whose session ended, or was given up, without stating its outcome."""
     if standing.has_ended:
         return standing
     error = ErrorInfo(code="session_ended", message=f"the session has ended: {reason}")
@@ -252,7 +245,6 @@ def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> 
 
 
 def ended_by_host(standing: RequestStanding, outcome: RequestOutcome, reason: str) -> RequestStanding:
-    """End a request because its host ends. Its session does not report that, or too late."""
     if standing.has_ended:
         return standing
     return replace(standing, status=outcome, pending=(), reason=reason)
@@ -276,12 +268,11 @@ _KINDS: Final[dict[str, RequestKind]] = {"c": "chat", "s": "stream", "p": "promp
 
 
 def mint_request_id(kind: RequestKind) -> str:
-    """Return a new request id. It contains the kind, because for earlier processes only the id is in the journal."""
+    """Return a new request id. It contains the kind, which no journal has."""
     return f"r-{kind[0]}{current().ids(12)}"
 
 
 def kind_of_request(request_id: str) -> RequestKind | None:
-    """Return how a request's answer is returned. None if its id does not state it."""
     found = _REQUEST_ID.fullmatch(request_id)
     return None if found is None else _KINDS[found[1]]
 
@@ -341,7 +332,6 @@ class RequestRecord:
 
 
 def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
-    """Update a record from the standing. The answer is not part of that."""
     return evolve(
         record,
         status=standing.status,
@@ -375,14 +365,13 @@ class RequestTrack:
 
     @property
     def record(self) -> RequestRecord:
-        """The current record. Updated on access, because most events of a cycle change it unobserved."""
+        """The current record, updated on access."""
         if self._is_behind:
             self._is_behind = False
             self._record = record_behind(self._record, self.standing)
         return self._record
 
     def stand(self, standing: RequestStanding) -> None:
-        """Set the standing. The end is announced by `end`, together with the answer."""
         if standing.has_ended and not self.standing.has_ended:
             self._is_behind, self._record = False, self.record
         before, self.standing = self.standing, standing
@@ -618,10 +607,7 @@ class HostRequest:
 
 
 def key_of_requests(owner: SessionOwner, session_id: str) -> str:
-    """Return the key of a session's requests.
-
-    It includes the owner, because another user may reuse the id of an ended session.
-    """
+    """Return the key of a session's requests, with the owner, because ids of ended sessions may be reused."""
     return f"{owner.tenant_id}/{owner.user_id}/{session_id}"
 
 
@@ -667,7 +653,6 @@ class RequestBook:
         return RequestTrack(ended[request_id])
 
     def forget_session(self, key: str) -> None:
-        """Forget the ended requests of a deleted session: the next session with its id is a different one."""
         if key in self._ended:
             for request_id in tuple(self._ended[key]):
                 self._forget(key, request_id)
@@ -693,17 +678,12 @@ def subscribe_to_requests(session: Session, *, after: int | None = None) -> Subs
 
 
 def follow_nowait(track: RequestTrack, events: Subscription) -> None:
-    """Process the events that are already available, which the session published when it took the message."""
     with suppress(trio.WouldBlock, trio.EndOfChannel, SubscriberTooSlow):
         while not track.standing.has_ended:
             _take(track, events, events.next_nowait())
 
 
 async def follow(session: Session, track: RequestTrack, events: Subscription) -> Event | None:
-    """Read the events of a session until a request has ended.
-
-    Cancellation: Stops following.
-    """
     after = await _follow_to_end(track, events)
     while isinstance(after, int):  # other tasks blocked the loop until the buffer was full
         async with subscribe_to_requests(session, after=after) as again:
@@ -738,12 +718,7 @@ def _take(track: RequestTrack, events: Subscription, event: Event) -> None:
 
 
 async def find_standing(session: Session, request_id: str) -> tuple[RequestStanding, int] | None:
-    """Find a request in all events of a session. None if no event names it.
-
-    Used for requests of an earlier process.
-
-    Cancellation: Nothing has changed.
-    """
+    """Find a request of an earlier process in all events of a session."""
     standing: RequestStanding | None = None
     seq = 0
     async with subscribe_to_requests(session, after=0) as events:
@@ -783,7 +758,6 @@ async def _answer_of(session: Session, standing: RequestStanding) -> str:
 
 
 def said_to(ref: PromptRef, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the history after a prompt, up to the next prompt. Empty if the prompt is not in the history."""
     begins = [
         place
         for place, one in enumerate(messages)

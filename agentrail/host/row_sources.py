@@ -1,9 +1,4 @@
-"""Row sources of a watch: current rows by key, and the changes since a version.
-
-To add a source, derive from `RowSource`, or pass `TakenRows` an async function that returns all rows. Then add it to
-the table `WATCH_KINDS` of the gateway. Uses Trio, but no frames: the gateway decides who watches and when rows are
-sent.
-"""
+"""Row sources of a watch: current rows by key, and the changes since a version."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,8 +15,6 @@ MAX_CHANGES: Final = 20_000
 
 
 class ChangeLog:
-    """Keys that have changed, in order. Each is listed once, however often it changed."""
-
     __slots__ = ("_changes", "_forgotten", "_parked", "version")
 
     def __init__(self) -> None:
@@ -40,7 +33,7 @@ class ChangeLog:
         self.wake()
 
     def since(self, version: int) -> list[str] | None:
-        """Return the keys changed since a version, latest first. None if that is no longer remembered."""
+        """Return the keys changed since a version, latest first. None if no longer remembered."""
         if version < self._forgotten:
             return None
         found = []
@@ -64,10 +57,7 @@ class RowFeed(ABC):
 
     @abstractmethod
     async def run(self, up: trio.Event) -> None:
-        """Follow the subject until cancelled or until it ends.
-
-        Cancellation: Immediate, when the last watcher leaves.
-        """
+        pass
 
 
 class RowSource(ABC):
@@ -87,10 +77,7 @@ class RowSource(ABC):
 
     @abstractmethod
     async def settle(self) -> None:
-        """Update the rows. Called at most four times a second per watcher.
-
-        Cancellation: Immediate. The next call does the rest.
-        """
+        """Update the rows, at most four times a second per watcher. If cancelled, the next call does the rest."""
 
     async def wait_newer(self, version: int) -> None:
         """Wait until there may be changes after a version."""
@@ -108,14 +95,13 @@ class RowSource(ABC):
         """Return a row, or None for an unknown key. The same object until it changes."""
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Return whether a row belongs to a user. Rows without owner belong to all permitted watchers."""
+        """Return whether a row belongs to a user. Rows without owner belong to all."""
         return True
 
     def fits(self, row: Any, wanted: RowFilter) -> bool:
         return True
 
     def written(self, key: str) -> bytes | None:
-        """Return a row as JSON, encoded once for all watchers. None as in `row`."""
         row = self.row(key)
         if row is None:
             self._written.pop(key, None)
@@ -127,10 +113,7 @@ class RowSource(ABC):
 
 
 class TakenRows(RowSource, RowFeed):
-    """Rows that are polled as a whole, because there are no change notifications.
-
-    rows = TakenRows(partial(rows_of_tree, host, tenant_id), every_seconds=1.0)
-    """
+    """Rows that are polled as a whole, because there are no change notifications."""
 
     def __init__(
         self, take: Callable[[], Awaitable[Mapping[str, msgspec.Struct]]], *, every_seconds: float = 1.0
@@ -163,12 +146,11 @@ class TakenRows(RowSource, RowFeed):
                     self.log.note(key)
 
     async def wait_newer(self, version: int) -> None:
-        """Wait until the next poll is due or a change was noted. `log.wake()` makes watchers poll at once."""
+        """Wait until the next poll is due or a change was noted."""
         with trio.move_on_at(self._taken_at + self._every):
             await super().wait_newer(version)
 
     def look_now(self) -> None:
-        """Make the next `settle` poll at once, after an event that changes rows."""
         self._taken_at = float("-inf")
         self.log.wake()
 

@@ -1,9 +1,4 @@
-"""The sessions of a tenant as changing rows, with their pending approvals and questions, for live lists.
-
-An event only marks its session. Rows of marked sessions are made when a watcher reads them. So an event costs the same
-for any number of sessions, and a session with a thousand events per second costs four rows. Changes without events,
-such as deletion from the store or a move to another node, are found by periodic scans. Independent of HTTP.
-"""
+"""The sessions of a tenant as changing rows. An event only marks its session, and rows are made on reading."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -48,14 +43,7 @@ _TURN_EVERY: Final = 64
 
 
 class SessionFeed(RowFeed):
-    """Rows of a tenant's sessions and of their pending approvals and questions.
-
-    Attributes:
-        tenant_id: Id of the tenant.
-        is_over: Whether the feed has stopped running.
-        sessions: Rows of sessions, by id.
-        waiting: Rows of pending approvals and questions, by key.
-    """
+    """Rows of a tenant's sessions and of their pending approvals and questions."""
 
     def __init__(self, sessions: HostSessions, tenant_id: str) -> None:
         self._host_sessions = sessions
@@ -102,7 +90,6 @@ class SessionFeed(RowFeed):
                 return
 
     def hear(self, event: Event) -> None:
-        """Mark the session of an event. The cost does not depend on the number of sessions."""
         meta = event.meta
         if meta is None:
             return
@@ -133,7 +120,7 @@ class SessionFeed(RowFeed):
             await trio.sleep(LOOK_SECONDS)
 
     async def _look_at_all(self) -> None:
-        """Merge the store's sessions and those in memory. Rows of sessions that no longer exist are removed."""
+        """Merge the store's sessions and those in memory, and remove other rows."""
         found = await self._host_sessions.list.everything(self.tenant_id)
         found.sort(
             key=lambda one: (one.session is not None, one.changed_at_ms or one.created_at_ms, one.session_id)
@@ -161,7 +148,6 @@ class SessionFeed(RowFeed):
             await self._read_waiting(one)
 
     def _is_remembered(self, session_id: str) -> bool:
-        """Return whether only the end of a session is remembered: it ended recently and no store keeps it."""
         words = self._host_sessions.supervisor.last_words(session_id, scope=self.tenant_id)
         return words is not None and not self._host_sessions.has_store
 
@@ -183,7 +169,6 @@ class SessionFeed(RowFeed):
         self.waiting.put_of(session_id, [])
 
     async def _read_waiting(self, one: ListedSession) -> None:
-        """Read the pending approvals and questions of a session that is only in the store."""
         try:
             past = await self._host_sessions.supervisor.stored_state(one.session_id, scope=self.tenant_id)
         except AgentrailError as error:
@@ -253,7 +238,7 @@ class SessionFeed(RowFeed):
             return None
 
     def _leave(self, root: str) -> None:
-        """Handle a session that left memory: it has ended or continues elsewhere, which the next scan finds out."""
+        """Handle a session that left memory: the next scan finds out whether it has ended."""
         notes, row = self._notes.pop(root, None), self.sessions.rows.get(root)
         if row is None:
             return
@@ -312,8 +297,6 @@ class SessionSource(RowSource):
 
 
 class WaitingSource(RowSource):
-    """Rows of the pending approvals and questions of a tenant's sessions, by key."""
-
     def __init__(self, feed: SessionFeed) -> None:
         super().__init__()
         self._feed = feed
@@ -346,14 +329,14 @@ class WaitingSource(RowSource):
         return session_id in self._of
 
     def keys(self) -> Iterable[str]:
-        """Return all keys, newest first: if there are more than a watcher takes, it gets the oldest."""
+        """Return all keys, newest first, so that a limited watcher gets the oldest."""
         return [row.key for row in sorted(self._rows.values(), key=lambda row: (-row.at_ms, row.key))]
 
     def row(self, key: str) -> WaitingRow | None:
         return self._rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Return whether a user may decide it: it waits in their session, or they are an approver of its profile."""
+        """Return whether a user may decide it."""
         row = self._rows.get(key)
         if row is None:
             return False

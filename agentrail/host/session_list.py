@@ -1,8 +1,4 @@
-"""Lists of the sessions of a user or a tenant, in memory or in the store.
-
-Listing wakes no session and needs no round trip to one. The owner of a stored session is in its first record, which
-never changes, so it is read once.
-"""
+"""Lists of the sessions of a user or a tenant. Listing wakes no session."""
 
 from collections import OrderedDict
 from typing import Final
@@ -52,10 +48,6 @@ class SessionList:
         behind: ListPlace | None = None,
         limit: int = 50,
     ) -> tuple[ListedSession, ...]:
-        """Return a page of the root sessions of a user, or of all users of a tenant.
-
-        Cancellation: Immediate.
-        """
         needs_all = (
             sort.removeprefix("-") != "created"
             or bool(wanted.q or wanted.outcome)
@@ -89,10 +81,7 @@ class SessionList:
     async def everything(
         self, tenant_id: str, owner: SessionOwner | None = None, *, names_profiles: bool = True
     ) -> list[ListedSession]:
-        """Return all root sessions of a tenant, or of one user of it, ended ones included, unordered and without metadata.
-
-        Cancellation: Immediate.
-        """
+        """Return all root sessions, ended ones included, unordered and without metadata."""
         await trio.lowlevel.checkpoint()
         sessions = self._supervisor.sessions(scope=tenant_id)
         awake = [listed_awake(session, tenant_id, owner) for session in sessions]
@@ -123,7 +112,6 @@ class SessionList:
         return rows
 
     async def listed(self, row: StoredSession) -> ListedSession | None:
-        """Return the listed facts of a stored session. None if no host started it, or it no longer exists."""
         # The key includes the start time: after a deletion, another user's session may have the id.
         key = (row.scope, row.session, row.opened_at_ms)
         if key not in self._owners:
@@ -143,7 +131,6 @@ class SessionList:
         return evolve(_stored(row, known.owner, known.agent_id), has_metadata=known.has_metadata)
 
     async def _with_profile(self, listed: ListedSession, tenant_id: str) -> ListedSession | None:
-        """Add the facts of the first record. None if the session was deleted meanwhile."""
         if listed.stored is None:
             return listed
         known = await self.listed(listed.stored)
@@ -154,7 +141,6 @@ class SessionList:
         )
 
     async def _with_metadata(self, listed: ListedSession, tenant_id: str) -> ListedSession:
-        """Read the metadata of a shown session. For counted sessions it is not cached."""
         if listed.session is not None:
             return evolve(listed, metadata=metadata_of_session(listed.session.facts.user_data))
         if not listed.has_metadata:
@@ -165,8 +151,6 @@ class SessionList:
 
 @frozen
 class _Known:
-    """Cached facts of a stored session. Small, because there may be very many."""
-
     owner: SessionOwner
     agent_id: str
     has_metadata: bool

@@ -36,11 +36,7 @@ def place_in_list(row: SessionRow, sort: str) -> ListPlace:
 
 
 def rows_in_order(rows: Iterable[SessionRow], sort: str, behind: ListPlace | None) -> Sequence[SessionRow]:
-    """Return rows in order, after a place.
-
-    A row that moved meanwhile may be repeated or skipped, as in any list that changes while it is read. No page repeats
-    indefinitely.
-    """
+    """Return rows in order, after a place. One that moved meanwhile may be repeated or skipped."""
     turned = sort.startswith("-")
     is_by_title = sort.endswith("title")
 

@@ -1,8 +1,4 @@
-"""Rows of sessions, from memory for sessions that are awake and from the store for others. Also rows of pending decisions.
-
-Plain functions: nothing is awaited, and no session is woken. Facts known only from events, such as the outcome of the
-last cycle, are kept as `RowNotes`. `session_feed` handles many rows and their changes.
-"""
+"""Rows of sessions and pending decisions, from memory or the store. Nothing is awaited, and no session is woken."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -87,7 +83,6 @@ NO_NOTES: Final = RowNotes()
 
 
 def row_with_notes(listed: ListedSession) -> SessionRow:
-    """Return the row of a session that is read once, including its last events."""
     is_here = listed.session is not None and listed.phase not in (ASLEEP, ENDED)
     return make_row(
         listed, first_notes(listed.session) if is_here and listed.session is not None else NO_NOTES
@@ -164,10 +159,7 @@ def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
 
 
 def waiting_rows(row: SessionRow, status: Status, session: Session | None = None) -> list[WaitingRow]:
-    """Return the rows of pending approvals and questions of a session and its children.
-
-    Client calls wait for a program and are excluded.
-    """
+    """Return the rows of pending approvals and questions of a session and its children, without client calls."""
     asked: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
     return [_waiting_row(row, one, session) for one in asked]
 
@@ -214,7 +206,6 @@ def _step(session_id: str, row: SessionRow, session: Session | None) -> RowStep:
 
 
 def summary_line(arguments: Mapping[str, object]) -> str:
-    """Return a one-line summary of a call: its most telling argument, or all of them."""
     for name in _TELLING:
         told = arguments.get(name)
         if isinstance(told, str) and told:

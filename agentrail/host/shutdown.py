@@ -1,7 +1,4 @@
-"""Division of time when a host closes: one budget for the whole close, however it is started and however often.
-
-Pure: takes and returns instants. The work of each phase is elsewhere.
-"""
+"""Division of time when a host closes: one budget for the whole close. Pure."""
 
 from typing import Final
 
@@ -35,11 +32,7 @@ class ClosingPlan:
 
 
 def decide_closing(now: float, shutdown_timeout: float, *, has_store: bool) -> ClosingPlan:
-    """Divide the time.
-
-    The last part, ten seconds or half of the total, is reserved and not available to cycles. Streams without a last
-    message and sessions cut off midway would be worse than one lost answer.
-    """
+    """Divide the time. Ten seconds or half of the total are reserved for the end and not available to cycles."""
     tail = min(shutdown_timeout / 2, _TAIL_SECONDS)
     done_by = now + shutdown_timeout
     return ClosingPlan(

@@ -1,7 +1,4 @@
-"""Rows of a tenant's supervision tree and plugins: their construction, and feeds of them.
-
-`agentrail.wire.inspection_rows` defines their content. Access is checked where rows are shown. Independent of frames.
-"""
+"""Rows of a tenant's supervision tree and plugins, and feeds of them."""
 
 from collections.abc import Container, Hashable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -60,7 +57,6 @@ _NOT_KNOWN: Final = About()
 def abouts_of(
     supervisor: SessionSupervisor, tenant_id: str, wanted: Container[str] | None = None
 ) -> dict[str, About]:
-    """Return the topics of a tenant's sessions without asking them: those in memory, and those given up recently."""
     sessions = list(supervisor.sessions(scope=tenant_id))
     for report in supervisor.parked_sessions(scope=tenant_id):
         words = supervisor.last_words(report.session_id, scope=tenant_id)
@@ -77,7 +73,6 @@ def abouts_of(
 def tree_rows(
     root: TreeNode, parked: tuple[SessionReport, ...], tenant_id: str, abouts: Abouts = _NO_ABOUTS
 ) -> dict[str, TreeRow]:
-    """Return the rows of a tree, parents before children, and of the sessions that were given up."""
     rows = {row.key: row for row in _rows_below(root, None, tenant_id, abouts)}
     there = {row.session_id for row in rows.values()}
     for report in parked:
@@ -125,7 +120,6 @@ def row_of_node(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abou
 
 
 def plain_id(key: Hashable, tenant_id: str) -> str:
-    """Return the id of a node without the tenant prefix of session ids."""
     return str(key).removeprefix(f"{tenant_id}/")
 
 
@@ -179,7 +173,6 @@ class TreeFeed(TakenRows):
 
 
 def plugin_rows(order: PluginOrder, hooks: HookRunner, used: tuple[PluginUse, ...]) -> dict[str, PluginRow]:
-    """Return the rows of a host's plugins, in order, and of session plugins, by name."""
     rows = [_row_of_host(order, hooks, place) for place in range(len(order.all))]
     rows += [_row_of_session(one) for one in used]
     return {row.key: row for row in rows}
@@ -204,7 +197,6 @@ def _row_of_host(order: PluginOrder, hooks: HookRunner, place: int) -> PluginRow
 
 
 def hook_rows(tally: PluginTally, plugin: str, having: list[str]) -> tuple[HookRow, ...]:
-    """Return the rows of all implemented hooks of a plugin, including hooks never called. Hooks that it lacks are omitted."""
     counted = {one.hook: one for one in tally.hooks_of(plugin)}
     return tuple([
         _hook_row(counted.get(hook) or HookCount(hook=hook, calls=0, failures=0, p50_ms=0.0, p99_ms=0.0))

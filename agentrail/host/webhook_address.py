@@ -1,8 +1,4 @@
-"""Allowed webhook addresses: public servers over TLS, and those that an operator adds.
-
-Pure: texts and addresses in, a verdict out. An address is judged twice by the same rules: by its text when a message
-names it, and by its resolved name when a webhook is sent (`agentrail.web.url_policy`).
-"""
+"""Allowed webhook addresses. Each is judged by its text when named, and by its resolved name when used."""
 
 from agentrail.web.url_policy import AddressRefused, AllowedPlaces, WebAddress, is_home, judge_ip, split_url
 

@@ -1,8 +1,4 @@
-"""Delivery of webhooks: receives changes, sends due messages, and updates the store. Contains no rules.
-
-`decide_webhook` and `WebhookQueue` decide content and schedule. A message is stored before it is sent, and deleted
-after the answer. With a store, a row for each watched request exists before its session has the message.
-"""
+"""Delivery of webhooks: receives changes, sends due messages, and updates the store. Contains no rules."""
 
 import socket
 import ssl
@@ -85,7 +81,6 @@ _MESSAGES: Final = decoder_of(_Message)
 
 
 def id_of_watch(watch: WebhookWatch) -> str:
-    """Return the row id of a watch. No part can contain a slash."""
     return "/".join(watch.key)
 
 
@@ -170,10 +165,7 @@ class WebhookSender:
         self._tls = tls
 
     async def __call__(self, signed: SignedWebhook) -> int:
-        """Send a webhook and return the status of the answer.
-
-        Cancellation: Closes the connection. The only time limits are the caller's and three seconds per address.
-        """
+        """Send a webhook and return the status. Time limits are the caller's and three seconds per address."""
         # The allowed addresses may have changed since it was named.
         address = read_address(signed.url, self._allowed)
         request = httpx.Request(
@@ -210,7 +202,7 @@ class WebhookSender:
 
 
 def why_not(error: BaseException) -> str:
-    """Return why an attempt got no answer, without addresses or text from strangers."""
+    """Return why an attempt got no answer, without text from strangers."""
     if isinstance(error, AddressRefused):
         return f"not sent: {error}"
     if isinstance(error, socket.gaierror):
@@ -282,7 +274,6 @@ class WebhookDelivery:
     # --- before a message reaches its session
 
     def check(self, url: str) -> None:
-        """Raise if an address named by a caller is visibly not allowed."""
         try:
             read_address(url, self._webhooks.allowed)
         except AddressRefused as error:
@@ -290,10 +281,7 @@ class WebhookDelivery:
             raise WebhookInvalid(message) from None
 
     async def watch(self, watch: WebhookWatch) -> None:
-        """Register a request for notification, before its session knows it.
-
-        Cancellation: A stored row is deleted by `forget`, which the caller must call.
-        """
+        """Register a request for notification. If cancelled, the caller must call `forget`."""
         if not watch.url:
             if self._webhooks.url is None:
                 return
@@ -371,10 +359,7 @@ class WebhookDelivery:
     # --- sending
 
     async def run(self) -> None:
-        """Send due messages until cancelled.
-
-        Cancellation: Running attempts are cancelled. With a store, undelivered messages are kept.
-        """
+        """Send due messages until cancelled. Undelivered ones are kept in the store."""
         async with trio.open_nursery() as nursery:
             if self._survives:
                 nursery.start_soon(self._write_on, name="rows of webhooks")
@@ -439,10 +424,7 @@ class WebhookDelivery:
     # --- closing
 
     async def close(self) -> None:
-        """Let running attempts end, and make a first attempt for messages without a store. The rest of those is dropped.
-
-        Cancellation: Immediate, with what is stored by then.
-        """
+        """Let running attempts end, and make a first attempt for messages without a store."""
         with trio.move_on_after(CLOSING_SECONDS):
             while self._queue.under_way or (not self._survives and self._queue.untried):
                 await self._is_settled.wait()

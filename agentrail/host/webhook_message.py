@@ -1,8 +1,4 @@
-"""Content and signature of webhooks: Standard Webhooks 1.0. Pure.
-
-Messages contain ids, numbers and an outcome, but never content: no words of a user or model, no arguments, no reason. A
-receiver that needs those requests them from the host with a token.
-"""
+"""Content and signature of webhooks: Standard Webhooks 1.0. Messages never have words of a user or model."""
 
 import base64
 import datetime
@@ -55,7 +51,6 @@ class WebhookMessage:
 
     @property
     def lane(self) -> tuple[str, str]:
-        """Messages with equal lanes are sent in order: those of one session."""
         return (self.tenant_id, self.session_id)
 
     @property
@@ -120,7 +115,6 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
 
 
 def show_time(at_ms: int) -> str:
-    """Format a time as in Standard Webhooks: ISO 8601 in UTC."""
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -132,10 +126,7 @@ def sign(message_id: str, at_seconds: int, body: bytes, secrets: Sequence[bytes]
 
 
 def signed(message: WebhookMessage, secrets: Sequence[bytes], *, at_ms: int) -> SignedWebhook:
-    """Build one attempt of a message.
-
-    Each has its own timestamp: receivers reject old ones, and the last attempt comes hours later.
-    """
+    """Build one attempt of a message, with its own timestamp, because receivers reject old ones."""
     body, at_seconds = message.body.encode(), at_ms // 1000
     return SignedWebhook(
         url=message.url,

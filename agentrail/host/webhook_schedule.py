@@ -1,9 +1,4 @@
-"""Schedule of webhooks: in order per session, each retried until it is accepted, given up, or no longer wanted.
-
-Pure: no clock, task or network. Callers pass the time and the results of attempts. A session has one message in flight
-at a time, so later ones never overtake. The number in flight is limited in total and per tenant, whose receivers may
-all be slow.
-"""
+"""Schedule of webhooks: in order per session, one in flight at a time, retried until settled. Pure."""
 
 import heapq
 from collections import OrderedDict, deque
@@ -47,7 +42,6 @@ class TryAnswer:
 def decide_again(
     message: WebhookMessage, answer: TryAnswer, now_ms: int
 ) -> tuple[TryVerdict, WebhookMessage]:
-    """Return the verdict on a message after an attempt, and its next state."""
     status = answer.status
     if status is not None and 200 <= status < 300:  # noqa: PLR2004 - the family of HTTP
         return "delivered", message
@@ -60,7 +54,7 @@ def decide_again(
 
 
 def on_time(message: WebhookMessage, now_ms: int) -> WebhookMessage:
-    """Adapt a message of an earlier process to this process's clock: due no later than its pause from now."""
+    """Adapt a message of an earlier process to this process's clock."""
     pause = RETRY_SECONDS[min(message.tries, len(RETRY_SECONDS)) - 1] if message.tries else 0
     return evolve(message, due_at_ms=min(message.due_at_ms, now_ms + pause * 1000))
 
@@ -81,11 +75,6 @@ class _Tenant:
 
 
 class WebhookQueue:
-    """All undelivered messages.
-
-    Except for `untried`, the cost of a call does not depend on their number outside of the session.
-    """
-
     def __init__(
         self, *, max_at_once: int = MAX_TRIES_AT_ONCE, max_of_a_tenant: int = MAX_TRIES_OF_A_TENANT
     ) -> None:
@@ -109,7 +98,7 @@ class WebhookQueue:
 
     @property
     def untried(self) -> int:
-        """Number of messages never attempted, or in flight. Counted on access, so not for use per message."""
+        """Number of messages never attempted, or in flight. Counted on access."""
         return sum(
             one.tries == 0 or one.id in self._under_way for lane in self._lanes.values() for one in lane
         )
@@ -131,7 +120,6 @@ class WebhookQueue:
         return message
 
     def begin(self, now_ms: int) -> tuple[WebhookMessage, ...]:
-        """Return the messages to send now. Report each result to `settle`."""
         while self._due and self._due[0][0] <= now_ms:
             lane = heapq.heappop(self._due)[2]
             tenant = self._tenants.setdefault(lane[0], _Tenant())
@@ -149,7 +137,7 @@ class WebhookQueue:
         return tuple(begun)
 
     def next_due_ms(self) -> int | None:
-        """Return when `begin` next has more messages. None while only results in flight can change that."""
+        """Return when `begin` next has messages. None while only results in flight can change that."""
         return self._due[0][0] if self._due else None
 
     def settle(self, message_id: str, answer: TryAnswer, now_ms: int) -> Settled:

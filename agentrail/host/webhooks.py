@@ -1,7 +1,4 @@
-"""`Webhooks`: signing secrets and allowed addresses of webhooks. Validated before anything starts.
-
-`webhook_message` defines content and signature, `webhook_schedule` the retries.
-"""
+"""`Webhooks`: signing secrets and allowed addresses of webhooks."""
 
 import base64
 import binascii

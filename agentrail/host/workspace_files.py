@@ -1,7 +1,4 @@
-"""Read access to a session's workspace for its owner: directory listings and whole files. The sandbox decides access.
-
-An unreadable file is reported as missing, whatever the reason. Nothing is written here.
-"""
+"""Read access to a session's workspace for its owner. An unreadable file is reported as missing."""
 
 import hashlib
 from collections.abc import Iterator
@@ -60,7 +57,6 @@ class WorkspaceFile:
 
 
 async def list_directory(session: Session, path: str = "") -> tuple[WorkspaceEntry, ...]:
-    """List a directory of a workspace: directories first, then files, by name. Other entries are omitted."""
     names = () if path in ("", ".") else names_of(path)
     with _bounded():
         async with open_files(session) as sandbox:
@@ -106,7 +102,6 @@ def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
 
 
 def refuse_by(refusal: Refusal) -> NoReturn:
-    """Raise a refusal for the caller, without the location or the violated rule."""
     if refusal.code in _NOT_THERE:
         refuse_file()
     if refusal.code == "too_large":
@@ -118,7 +113,6 @@ def refuse_by(refusal: Refusal) -> NoReturn:
 
 
 def refuse_file() -> NoReturn:
-    """Raise that a file does not exist, in the same words for every reason."""
     message = "there is no such file in the workspace of this session, or it cannot be read"
     raise FileUnknown(message)
 

@@ -1,4 +1,4 @@
-"""Location of agentrail's data. The environment is passed in, not read, and no store is imported."""
+"""Location of agentrail's data. The environment is passed in."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,6 @@ STORE_FILE: Final = "sessions.db"
 
 
 def find_data_directory(environ: Mapping[str, str]) -> Path:
-    """Return the data directory: `AGENTRAIL_DATA_DIR`, otherwise `agentrail` in the user's data directory."""
     if environ.get(DATA_VARIABLE):
         return Path(environ[DATA_VARIABLE]).expanduser()
     if environ.get("XDG_DATA_HOME"):
@@ -27,7 +26,6 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
 
 
 def no_store_at(path: Path, reason: str) -> StoreUnavailable:
-    """Return the error for a path where no store can be kept, with a remedy."""
     return StoreUnavailable(
         f"no sessions can be stored in {os.fspath(path)!r}: {reason}; name another place with --data-dir"
     )

@@ -1,7 +1,4 @@
-"""Text of documents, and splitting it into passages.
-
-Markdown and plain text are read here, HTML and PDF in a separate process (`agentrail.web.page_text`).
-"""
+"""Text of documents, and splitting it into passages."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -50,10 +47,7 @@ class CutPassage:
 
 
 def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
-    """Split a text into passages, in order.
-
-    Each line that is not empty is in one of them, and an overlong line in several.
-    """
+    """Split a text into passages, in order. An overlong line is in several."""
     pieces: list[CutPassage] = []
     group: list[_Block] = []
     size = -_JOINED_BYTES  # the first of a group is not joined to anything
@@ -71,7 +65,7 @@ def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
 
 @frozen
 class _Block:
-    """Lines that belong together: a paragraph, a fence, or a heading with the lines right after it."""
+    """Lines that belong together: a paragraph, a fence, or a heading with the next lines."""
 
     trail: tuple[str, ...]
     first: int
@@ -136,7 +130,6 @@ def _blocks(lines: Sequence[str], *, is_markdown: bool) -> Iterator[_Block]:
 def _cut(
     lines: Sequence[str], first: int, last: int, trail: tuple[str, ...], *, is_heading: bool
 ) -> Iterator[_Block]:
-    """Yield lines as one block, or as several if they are too long for a passage."""
     part: list[str] = []
     size = 0
     begun = first
@@ -209,7 +202,7 @@ class DocumentText:
 
 
 class UnreadDocument(Exception):
-    """A document cannot be read. The text has the reason and a remedy, as a clause without a full stop."""
+    """A document cannot be read. The text is a clause with the reason and a remedy."""
 
 
 def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
@@ -282,7 +275,7 @@ def _of_pages(pages: tuple[str, ...]) -> DocumentText:
 
 
 def cut_document(document: DocumentText) -> tuple[CutPassage, ...]:
-    """Split a document into passages. For one with pages, `first` and `last` are pages instead of lines."""
+    """Split a document into passages. With pages, `first` and `last` are pages instead of lines."""
     pieces = passages_of(document.text, is_markdown=document.is_markdown)
     if not document.pages:
         return pieces

@@ -1,8 +1,6 @@
-"""`SqliteKnowledge`: knowledge bases in one SQLite file per tenant, searched by words like memories.
+"""`SqliteKnowledge`: knowledge bases in one SQLite file per tenant, searched by words.
 
-A document is `pending` until all its passages are stored in one transaction. If the process dies in between,
-the document is added again. Each word of the index starts with the key of its base, so a query reads nothing of
-other bases.
+A document is `pending` until all its passages are stored. Each word of the index starts with the key of its base.
 """
 
 import hashlib
@@ -423,7 +421,6 @@ def _has_table(connection: apsw.Connection, name: str) -> bool:
 
 
 def _column_of(connection: apsw.Connection, table: str, column: str) -> str:
-    """Return the SQL for a document's column in another table, or NULL if that table does not exist."""
     if not _has_table(connection, table):
         return "NULL"
     return f"(SELECT {column} FROM {table} WHERE document = number)"  # noqa: S608 - constants
@@ -488,7 +485,6 @@ def _bases_for(connection: apsw.Connection, reader: MemoryOwner) -> tuple[Knowle
 def _match(
     connection: apsw.Connection, base: KnowledgeBase, words: Sequence[str], numbers: str | None
 ) -> str:
-    """Return the match expression for one base, or an empty string if none of the words occurs in it."""
     key = owner_key("base", base.name)
 
     def count(word: str, most: int | None) -> int:

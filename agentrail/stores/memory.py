@@ -1,8 +1,4 @@
-"""`MemoryStore`: journals in dictionaries, with the same fencing as on disk. Nothing survives the process.
-
-An append is as durable as it will ever be at once, so it needs no writer thread. The store can be handed to a
-second supervisor after the first one has ended. Tests use this to simulate a crash without ending a process.
-"""
+"""`MemoryStore`: journals in dictionaries, with the same fencing as on disk. Nothing survives the process."""
 
 import difflib
 import hashlib
@@ -47,7 +43,7 @@ from agentrail.messages import SessionId
 
 
 class MemoryJournal:
-    """Stored data of one session. Its records have no gaps, so a record number determines its index."""
+    """Stored data of one session. Its records have no gaps."""
 
     __slots__ = (
         "blobs",
@@ -85,7 +81,7 @@ class MemoryJournal:
 
     @property
     def tail(self) -> Tail:
-        """End of the journal. Computed from the records, so that the two cannot disagree."""
+        """End of the journal, computed from the records."""
         last = self.records[-1]
         return Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
 
@@ -403,7 +399,6 @@ class MemoryStore:
         return journal.size_bytes() + sum(map(len, self._let_go(journal)))
 
     def _let_go(self, journal: MemoryJournal) -> list[bytes]:
-        """Drop and return the large values that only this session uses."""
         dropped: list[bytes] = []
         for digest in journal.blobs:
             self._holders[digest] -= 1
@@ -466,7 +461,7 @@ class MemoryStore:
                 self._owed_rows.pop(name, None)
 
     def close(self) -> None:
-        """Do nothing. Can be called repeatedly; the memory is freed with the last reference."""
+        """Do nothing. Can be called repeatedly."""
 
     # --- reading
 
@@ -498,7 +493,6 @@ class MemoryStore:
         return tuple(found)
 
     def _candidates(self, filters: Filters, after: _Key | None) -> Iterator[_Key]:
-        """Yield the keys that may pass the filters, in order, after a position."""
         few: Iterable[_Key] | None = None
         if filters.scope is not None and filters.root is not None:
             few = self._trees.get((filters.scope, filters.root), ())
@@ -603,10 +597,7 @@ class MemoryStore:
         return difflib.get_close_matches(session[:_COMPARED], [name for of, name in beside if of == scope])
 
     def _check_tree(self, opening: Opening) -> None:
-        """Refuse a child that an old owner adds to a tree now owned by another node.
-
-        Its epoch alone would not reveal this.
-        """
+        """Refuse a child that an old owner adds to a tree now owned by another node."""
         first = opening.records[0]
         if opening.root != first.session and self._get(first.scope, opening.root).node != opening.node:
             raise Fenced(first.session, durable_up_to=0)

@@ -1,7 +1,4 @@
-"""Stores of memories and knowledge by name: `memory:`, `sqlite:`, `sqlite:DIRECTORY`.
-
-The environment is passed in, not read.
-"""
+"""Stores of memories and knowledge by name: `memory:`, `sqlite:`, `sqlite:DIRECTORY`."""
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -43,7 +40,6 @@ def faults_of_memories(memories: object) -> list[str]:
 def directory_of_memories(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path | None:
-    """Return the directory of a store name, or None for `memory:`, which has none."""
     faults = faults_of_memories(name)
     if faults:
         raise OptionError(faults)
@@ -137,7 +133,6 @@ def faults_of_knowledge(knowledge: object) -> list[str]:
 def directory_of_knowledge(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path:
-    """Return the directory of a store name. The arguments are the same as for `directory_of_memories`."""
     faults = faults_of_knowledge(name)
     if faults:
         raise OptionError(faults)
@@ -150,10 +145,7 @@ async def opened_knowledge(
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
 ) -> AsyncIterator[KnowledgeStore | None]:
-    """Open a named knowledge store, for a block. An open store is passed through.
-
-    Cancellation: The store is closed, shielded.
-    """
+    """Open a named knowledge store for a block. An open store is passed through."""
     if not isinstance(knowledge, str):
         yield knowledge
         return
@@ -175,10 +167,7 @@ async def opened_recall(
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
 ) -> AsyncIterator[RecallStore | None]:
-    """Open a named memory store, for a block. An open store is passed through.
-
-    Cancellation: The store is closed, shielded.
-    """
+    """Open a named memory store for a block. An open store is passed through."""
     if not isinstance(memories, str):
         yield memories
         return

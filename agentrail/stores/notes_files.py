@@ -1,9 +1,4 @@
-"""`NoteFiles`: working notes as files, `TENANT/USER/SESSION/NOTES.md` below one directory, for its owner only.
-
-Each write creates a new file next to the old one and renames it. A reader thus sees one of the two, even after
-a power failure. Directories are named after owners and sessions if those are plain names, otherwise after a
-hash, because an id may be any text.
-"""
+"""`NoteFiles`: working notes as files below one directory, each replaced atomically."""
 
 import hashlib
 import os

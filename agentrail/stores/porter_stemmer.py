@@ -1,9 +1,4 @@
-"""English stemming with the algorithm that M. F. Porter published in 1980. Pure.
-
-Both sides of an index use it, so that *train* finds *trains*. A stem need not be a word: *preference* and
-*prefers* become *prefer*, *happy* becomes *happi*. Words of other languages lose some endings too, in texts and
-queries alike, so they are still found.
-"""
+"""English stemming with the algorithm that M. F. Porter published in 1980."""
 
 import re
 from functools import lru_cache
@@ -113,7 +108,6 @@ def _without_past(word: str) -> str:
 
 
 def _exchanged(word: str, endings: dict[str, str], *, above: int) -> str:
-    """Replace the longest of these endings that the word has, if the part before it is long enough."""
     ending = max((one for one in endings if word.endswith(one)), key=len, default=None)
     if ending is None:
         return word
@@ -124,7 +118,7 @@ def _exchanged(word: str, endings: dict[str, str], *, above: int) -> str:
 
 
 def _shape(word: str) -> str:
-    """Return V for each vowel and C for each consonant; `y` is a vowel after a consonant."""
+    """Return V for each vowel and C for each consonant."""
     shape = ""
     for letter in word:
         is_vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == "C")

@@ -1,8 +1,6 @@
 """`SqliteRecall`: memories in one SQLite file per tenant, ranked by FTS5's BM25.
 
-Each word of the index starts with the key of its owner. A query therefore cannot reach another owner's entries,
-whatever it contains, and costs only the rows of its own owner. Rejected: the owner as a separate word that
-every query must contain. It would separate owners too, but every query would read that word's list to the end.
+Each word of the index starts with the key of its owner, so no query can reach another owner's entries.
 """
 
 import json
@@ -287,7 +285,7 @@ def _remove(connection: apsw.Connection, own: str, entry_id: str) -> bool:
 
 
 def _overwrite_words(connection: apsw.Connection) -> None:
-    """Rewrite the index without deleted entries, which are only marked until then. Freed pages are overwritten."""
+    """Rewrite the index without deleted entries, and overwrite freed pages."""
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
 
 

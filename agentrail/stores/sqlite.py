@@ -1,9 +1,6 @@
-"""`SqliteStore`: journals in one SQLite file, for one machine. One process writes, others may read at the same time.
+"""`SqliteStore`: journals in one SQLite file, for one machine. One process writes, others may read.
 
-One connection writes, from any thread. Each reading thread has its own connection. After a disk error the
-connection is dropped. The next call opens another, makes the contents of the log durable, and repeated writes
-are idempotent. A file with corrupt pages is set aside and salvaged by the next writing call; `salvaged` has the
-report. This module knows neither Trio nor sessions. Clock, connections and the file system are passed in.
+After a disk error the connection is dropped. A corrupt file is set aside and salvaged by the next writing call.
 """
 
 import os
@@ -172,7 +169,6 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
 
 
 def _id_in(head: bytes) -> int | None:
-    """Return the application id in the head of a database, or None if it is not a database."""
     is_database = len(head) > _ID_AT + _ID_BYTES and head.startswith(_MAGIC)
     return int.from_bytes(head[_ID_AT : _ID_AT + _ID_BYTES], "big") if is_database else None
 
@@ -234,7 +230,7 @@ def _go_on_with_salvage(connector: Connector, schema: StoreSchema, now_ms: int) 
 
 
 def _make_beside(connector: Connector, schema: StoreSchema, now_ms: int) -> Path:
-    """Create a complete store under a temporary name, so that the real name always has a complete store or none."""
+    """Create a complete store under a temporary name, and rename it."""
     fresh = connector.path.with_name(connector.path.name + ".new")
     for left in (fresh, *beside(fresh), fresh.with_name(fresh.name + "-journal")):
         left.unlink(missing_ok=True)
@@ -286,7 +282,7 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
 
 
 def _copy(connector: Connector, connection: apsw.Connection, version: int) -> None:
-    """Copy a store before an upgrade, to `.v<version>` in the same directory. Replaces an older copy once complete."""
+    """Copy a store before an upgrade to `.v<version>`, replacing an older copy once complete."""
     path = connector.path
     kept = path.with_name(f"{path.name}.v{version}")
     fresh = kept.with_name(kept.name + ".new")
@@ -486,10 +482,7 @@ class SqliteStore:
         return self._writer
 
     def _check_files(self, connection: apsw.Connection) -> None:
-        """Check that the next process will find the last commit.
-
-        A removed file is written again from its open connection. A removed log is moved into its file.
-        """
+        """Check that the next process will find the last commit, and put removed files back."""
         found = file_ids(self._path)
         if found == self._files:
             return
@@ -548,7 +541,6 @@ class SqliteStore:
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
-        """Drop the connection after an error, and note whether the file must be checked."""
         try:
             with self._turn, translated(self._path):
                 try:

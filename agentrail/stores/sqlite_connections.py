@@ -1,8 +1,4 @@
-"""Connections of `SqliteStore`: opening, error translation, and a pool for reading. Names no table.
-
-SQLite is used through apsw, because it bundles a SQLite with a fix for a log corruption, and supports custom
-file systems.
-"""
+"""Connections of `SqliteStore` through apsw: opening, error translation, and a pool for reading. Names no table."""
 
 import os
 import threading
@@ -56,7 +52,7 @@ FIRST_SOUND: Final = (3, 51, 3)
 
 
 def check_sqlite(found: str) -> None:
-    """Raise StoreUnavailable for an unsound SQLite. The wheels of apsw bundle a sound one; system packages may not."""
+    """Raise StoreUnavailable for an unsound SQLite. The wheels of apsw bundle a sound one."""
     if tuple(int(part) for part in found.split(".")[:3]) < FIRST_SOUND:
         wanted = ".".join(map(str, FIRST_SOUND))
         message = f"SQLite {found} may lose commits, {wanted} is the first that does not: install apsw from its wheel, `pip install --force-reinstall apsw`"
@@ -64,7 +60,7 @@ def check_sqlite(found: str) -> None:
 
 
 class DamagedStoreError(Exception):
-    """The file contradicts itself. Stays in this package: it triggers a check of the whole file."""
+    """The file contradicts itself. Triggers a check of the whole file."""
 
 
 def connect(uri: str, flags: int, vfs: str | None) -> apsw.Connection:
@@ -72,13 +68,7 @@ def connect(uri: str, flags: int, vfs: str | None) -> apsw.Connection:
 
 
 class Connector(msgspec.Struct, frozen=True, kw_only=True):
-    """Opens the connections of one file.
-
-    Attributes:
-        path: Path of the file.
-        connect: Opens a connection.
-        vfs: Name of the SQLite file system. None: the default.
-    """
+    """Opens the connections of one file. A `vfs` of None is the default."""
 
     path: Path
     connect: Connect = connect
@@ -114,19 +104,15 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return self.connect(self._uri(), flags, self.vfs)
 
     def to_look(self) -> apsw.Connection:
-        """Open any file, without its log. Takes no lock and creates no companion file.
+        """Open any file, without its log, lock or companion files.
 
-        Uses SQLite, although only four bytes are needed: closing the file in another way would drop the locks
-        of this process.
+        Uses SQLite, because closing the file in another way would drop the locks of this process.
         """
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         return self.connect(self._uri("mode=ro&immutable=1"), flags, self.vfs)
 
     def read_head(self) -> bytes:
-        """Return the head of any file, whatever its pages contain.
-
-        Also through SQLite, for the same reason.
-        """
+        """Return the head of any file, whatever its pages contain."""
         flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
         file = apsw.VFSFile(self.vfs or "", os.fspath(self.path.absolute()), [flags, 0])
         try:
@@ -189,8 +175,6 @@ def translated(path: Path) -> Iterator[None]:
 
 
 class ReadConnections:
-    """Pool of reading connections. One thread uses a connection at a time; some idle ones are kept."""
-
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._lock = threading.Lock()
@@ -200,7 +184,7 @@ class ReadConnections:
 
     @contextmanager
     def borrowed(self) -> Iterator[apsw.Connection]:
-        """Lend a connection for the block. A connection with an error is not reused."""
+        """Lend a connection for the block. One with an error is not reused."""
         with translated(self._connector.path):
             with self._lock:
                 if self._is_closed:
@@ -228,7 +212,7 @@ class ReadConnections:
         forget(connection)
 
     def drop(self) -> None:
-        """Close idle connections, and the others when they are returned: the file may have been replaced."""
+        """Close idle connections, and the others when they are returned."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._generation += 1

@@ -1,8 +1,4 @@
-"""Damage in a file of `SqliteStore`: detecting it, and setting the file aside with its log.
-
-No connection to the file is open meanwhile. Nothing is discarded. If the process dies at any step, the next one
-continues.
-"""
+"""Damage in a file of `SqliteStore`: detecting it, and setting the file aside. Each step can be repeated after a crash."""
 
 import datetime
 import os
@@ -41,7 +37,6 @@ _STRAYS: Final = (
 
 
 def check_sound(connection: apsw.Connection) -> None:
-    """Check a whole file: its pages, the consistency of its tables, and that each session row can be read."""
     said = connection.execute("PRAGMA integrity_check(1)").get
     if said != "ok":
         raise DamagedStoreError(said)
@@ -58,12 +53,11 @@ def check_sound(connection: apsw.Connection) -> None:
 
 
 def marker_path(path: Path) -> Path:
-    """Return the path of the marker of a running salvage. It contains the new name of the damaged file."""
+    """Return the path of the marker of a salvage. It contains the new name of the damaged file."""
     return path.with_name(path.name + ".salvaging")
 
 
 def begin_salvage(path: Path, *, now_ms: int) -> None:
-    """Mark that the file will be set aside, so that another process can continue if this one dies."""
     at = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
     name = f"{path.name}.damaged-{at:%Y%m%dT%H%M%SZ}"
     number = 1
@@ -78,7 +72,7 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename the file and its log. Can be repeated if a process died in between."""
+    """Rename the file and its log. Can be repeated."""
     damaged = path.with_name(marker_path(path).read_text(encoding="utf-8"))
     if path.exists():
         if damaged.exists():
@@ -94,7 +88,7 @@ def set_aside(path: Path) -> Path | None:
 
 
 def write_report(report: SalvageReport) -> None:
-    """Write the report next to the damaged file before the new file is in place, so that it survives a crash."""
+    """Write the report before the new file is in place, so that it survives a crash."""
     written = report.damaged.with_name(report.damaged.name + ".report")
     written.write_text(f"{report}\n", encoding="utf-8")
     written.chmod(0o600)

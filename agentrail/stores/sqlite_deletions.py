@@ -1,7 +1,6 @@
-"""Deletions of `SqliteStore`: trees, old records, and erased content. Within a transaction of the caller.
+"""Deletions of `SqliteStore`, within a transaction of the caller. Deleted data is overwritten (`secure_delete`).
 
-Deleted data is overwritten in the file (`secure_delete`), and the log is emptied afterwards. Earlier copies of
-the file, from an upgrade or a salvage, still contain it. Operators must delete those.
+Copies of the file, from an upgrade or a salvage, still contain it until operators delete them.
 """
 
 import hashlib
@@ -83,7 +82,7 @@ def _digests_of(connection: apsw.Connection, scope: str, session: str) -> list[s
 
 
 def _drop_blob(connection: apsw.Connection, digest: str) -> int | None:
-    """Delete a large value that no session uses, and return its size. Return None if it is still used."""
+    """Delete a large value that no session uses, and return its size, or None if it is still used."""
     statement = """DELETE FROM blob WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE digest = ?1)
         RETURNING length(content)"""
     row = connection.execute(statement, (digest,)).fetchone()
@@ -158,11 +157,9 @@ _MOST_IN_MEMORY: Final = 64 * 1024 * 1024
 
 
 def write_anew(connection: apsw.Connection) -> None:
-    """Rewrite a file with its contents, so that nothing else remains in it. Outside of any transaction, readers may be active.
+    """Rewrite a file outside of any transaction, so that nothing else remains in it. Readers may be active.
 
-    `secure_delete` overwrites deleted data in place. But a page that was split or merged keeps copies of cells
-    that moved to its neighbours, in the gap between its own cells, which no transaction overwrites. In a file
-    of 12 MB with 1,000 records of four erased sessions, up to six copies of a canary were found there.
+    `secure_delete` is not enough: a page that was split keeps copies of moved cells in the gap between its own.
     """
     size = connection.pragma("page_count") * connection.pragma("page_size")
     is_large = size > _MOST_IN_MEMORY
@@ -179,7 +176,7 @@ def write_anew(connection: apsw.Connection) -> None:
 
 
 def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> int:
-    """Drop records before a number. See `Store.trim`. Their large values stay, because snapshots may refer to them."""
+    """Drop records before a number. Their large values stay, because snapshots may refer to them."""
     there = known(connection, scope, session)
     if before > there.tail.seq:
         fault = f"before is {before}, and session {session!r} ends at {there.tail.seq}: name a record of it"

@@ -1,4 +1,4 @@
-"""Files of `SqliteStore`: permissions, the write lock, and unsuitable file systems. Uses neither SQL nor SQLite.
+"""Files of `SqliteStore`: permissions, the write lock, and unsuitable file systems.
 
 The store file is never opened here: closing it would drop SQLite's locks on it in this process.
 """
@@ -39,7 +39,7 @@ _WRITERS: Final = decoder_of(_Writer)
 
 
 def make_data_directory(path: Path) -> None:
-    """Create a directory that only its owner may enter, with its parents. An existing one is left unchanged."""
+    """Create a directory that only its owner may enter, with its parents."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -48,14 +48,12 @@ def make_data_directory(path: Path) -> None:
 
 
 def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
-    """Raise StoreUnavailable if no store can be kept at this path."""
     fault = fault_of_file_place(path, mounts=mounts)
     if fault is not None:
         raise no_store_at(path, fault)
 
 
 def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) -> str | None:
-    """Return why no database can be kept at a path, or None. The arguments are the same as for `check_place`."""
     directory = path.parent
     if not directory.is_dir():
         return "the directory does not exist"
@@ -74,7 +72,7 @@ def _read_mounts() -> str:
 
 
 def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
-    """Return the type of a directory's file system, as the machine names it; empty if unknown."""
+    """Return the type of a directory's file system; empty if unknown."""
     place = directory.resolve()
     longest, kind = -1, ""
     for line in mounts().splitlines():
@@ -90,12 +88,7 @@ def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
 
 
 class WriteLock:
-    """Lock that makes this process the only writer of a store. It ends with the process, however that ends.
-
-    Attributes:
-        path: Path of the lock file, which is never deleted: a second file in its place would allow a second
-            writer.
-    """
+    """Lock that makes this process the only writer of a store. Its file must never be deleted."""
 
     def __init__(self, store: Path, *, since_ms: int) -> None:
         self.path: Path = lock_path(store)
@@ -140,7 +133,7 @@ def has_lock_file(store: Path) -> bool:
 
 
 def writer_of(store: Path) -> int | None:
-    """Return the process that last wrote a store, which may have ended, or None."""
+    """Return the process that last wrote a store, which may have ended."""
     try:
         return _WRITERS.decode(lock_path(store).read_bytes()[:1000]).pid
     except (OSError, msgspec.DecodeError, RecursionError):
@@ -164,7 +157,7 @@ def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file that only its owner may read. SQLite gives its companion files the same mode."""
+    """Create an empty file that only its owner may read. SQLite gives companion files the same mode."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
@@ -175,7 +168,7 @@ def make_private(path: Path) -> None:
 
 
 def beside(path: Path) -> tuple[Path, Path]:
-    """Return the two companion files of a store: its log, and the shared memory of its connections."""
+    """Return the two companion files of a store: its log, and the shared memory."""
     return (path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
 
 
@@ -184,7 +177,6 @@ FileIds: TypeAlias = tuple[tuple[int, int] | None, tuple[int, int] | None]
 
 
 def file_ids(path: Path) -> FileIds:
-    """Return the ids of the files at a path and at the path of its log."""
     return _file_id(path), _file_id(beside(path)[0])
 
 

@@ -1,8 +1,4 @@
-"""Storage of `OwedRow` in a `SqliteStore`: one table, created with the first row. Knows no sessions or records.
-
-The table is not part of the schema and has no version. A file without it owes nothing. A store that owes
-nothing thus needs no upgrade copy for an empty table, and an older agentrail ignores the table.
-"""
+"""Storage of `OwedRow` in a `SqliteStore`: one table outside of the schema, created with the first row."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -19,7 +19,6 @@ def add_owners(connection: apsw.Connection) -> None:
 
 
 def fill_owners(connection: apsw.Connection) -> None:
-    """Compute the owner of each session from its first record, or from its newest snapshot if that record was trimmed."""
     sessions: list[tuple[Any, ...]] = connection.execute(
         "SELECT scope, session, first_seq FROM session"
     ).fetchall()

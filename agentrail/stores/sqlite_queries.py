@@ -1,4 +1,4 @@
-"""Queries of `SqliteStore`: sessions by index, records by number. Each function gets a connection and changes nothing."""
+"""Queries of `SqliteStore`. Each function gets a connection and changes nothing."""
 
 import difflib
 from typing import Final
@@ -130,7 +130,6 @@ def find_sessions(
 def orphans_of(
     connection: apsw.Connection, after: tuple[str, str] | None, *, now: int, lease: int, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Return roots of trees with unfinished work whose owner is not alive, in order, after a position."""
     scope, session = after or ("", "")
     asked = {"scope": scope, "session": session, "now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_ORPHANS, asked)))
@@ -139,13 +138,11 @@ def orphans_of(
 def due_sessions(
     connection: apsw.Connection, at: int, *, now: int, lease: int, limit: int
 ) -> tuple[StoredSession, ...]:
-    """Return sessions without a living owner whose timer is due, the longest due first."""
     asked = {"at": at, "now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_DUE, asked)))
 
 
 def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[Node, ...]:
-    """Return the nodes that own a session or have sent a heartbeat within the lease."""
     rows = connection.execute(_NODES, {"now": now, "lease": lease})
     return tuple(
         Node(id=row[0], address=row[1], version=row[2], pid=row[3], boot=row[4], seen_at_ms=row[5])
@@ -161,14 +158,12 @@ SELECT (SELECT ifnull(sum(length(body) + octet_length(does)), 0) FROM record WHE
 
 
 def size_of(connection: apsw.Connection, scope: str, session: SessionId) -> int:
-    """Return the size of one session in bytes. See `Store.size`. Reads only the length of long bodies."""
     return int(connection.execute(_SIZE, (scope, session)).get or 0)
 
 
 def kept_snapshots(
     connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None
 ) -> tuple[StoredSnapshot, ...]:
-    """Return the snapshots up to a record number, the newest first."""
     statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM snapshot WHERE scope = ?1 AND session = ?2 AND (?3 IS NULL OR seq <= ?3)
         ORDER BY seq DESC"""  # noqa: S608 - a constant
     return tuple(map(snapshot_from_row, connection.execute(statement, (scope, session, at_most))))

@@ -1,4 +1,4 @@
-"""Rows of `SqliteStore` and their values, with the few statements that several modules need. Opens no connection."""
+"""Rows of `SqliteStore` and their values, with the few statements that several modules need."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -53,7 +53,7 @@ row_of: Final[Callable[[msgspec.Struct], tuple[Any, ...]]] = msgspec.structs.ast
 
 
 def record_of(scope: str, session: str, row: SqliteRow) -> Record:
-    """Return a record, even a damaged one. Any fault in it shows in its hash, which can still be computed."""
+    """Return a record, even a damaged one, whose hash shows the fault."""
     seq, epoch, at_ms, kind, body, does, events, digest = row
     return Record(
         scope=scope,
@@ -168,10 +168,7 @@ def fetch_records(
 
 
 def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int) -> int:
-    """Return the number of the last record up to this epoch, or the one before the first record.
-
-    Epochs never fall, so this is a binary search: repeated calls of an old owner stay cheap.
-    """
+    """Return the number of the last record up to this epoch, or the one before the first record."""
     low, high = there.first_seq - 1, there.tail.seq
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,4 @@
-"""Salvage of a damaged `SqliteStore` file, row by row into a new one. Renames nothing and decides nothing.
-
-Records after a gap are kept. A reader finds the gap by their hashes, and the session is not cut short without a
-trace.
-"""
+"""Salvage of a damaged `SqliteStore` file, row by row into a new one. Records after a gap are kept."""
 
 import hashlib
 import shutil
@@ -88,7 +84,6 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
     lost_blobs: int
 
     def __str__(self) -> str:
-        """Return a summary line, and a line for each session that is not whole."""
         hurt = [one for one in self.sessions if not one.is_whole]
         counts = f"{len(self.sessions) - len(hurt)} sessions are whole, {len(hurt)} are not"
         lost = f"{self.lost_snapshots} snapshots and {self.lost_blobs} large values are lost"
@@ -103,7 +98,6 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
-    """Copy the readable rows of a damaged file into a new one."""
     beheaded = _with_head_of(damaged, fresh)
     try:
         with forgotten_after((beheaded or damaged).to_read()) as source:
@@ -122,11 +116,7 @@ def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
 
 
 def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | None:
-    """Return a copy with a new first page if the damaged one is unreadable, otherwise None.
-
-    The first page has the start of each table. Tables are created in a fixed order, so a new file has the same
-    page.
-    """
+    """Return a copy with the first page of a new file if the damaged one is unreadable, otherwise None."""
     names = set[str]()
     with suppress(*_UNREADABLE), forgotten_after(damaged.to_read()) as source:
         names = {row[0] for row in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -184,7 +174,6 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
 
 
 def _salvage_owed(source: apsw.Connection, fresh: apsw.Connection) -> None:
-    """Save the readable owed rows. Their contents are checked on reading. They do not belong to any session."""
     for row in _rows(source, "owed", OWED_COLUMNS, "kind, id"):
         fresh.execute(MAKE_OWED)
         _put(fresh, PUT_OWED, row)
@@ -254,7 +243,6 @@ def _put(fresh: apsw.Connection, statement: str, row: SqliteRow) -> bool:
 
 
 def _records(source: apsw.Connection, name: tuple[str, str], there: StoredSession | None) -> Iterator[Record]:
-    """Yield the readable records of a session: from the front, from the back, and one by one in between."""
     front = 0 if there is None else there.first_seq - 1
     for record in _run(source, name, front, ascending=True):
         yield record
@@ -290,7 +278,6 @@ def _is_there(source: apsw.Connection, name: tuple[str, str], seq: int) -> bool:
 
 
 def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iterator[SqliteRow]:
-    """Yield the rows of a table from the front, up to the first unreadable one, and then from the back."""
     for direction in ("ASC", "DESC"):
         by = ", ".join(f"{one} {direction}" for one in order.split(", "))
         statement = f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}"  # noqa: S608 - our own words
@@ -302,7 +289,6 @@ def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iter
 
 
 def _owners_of_records(source: apsw.Connection) -> Iterator[tuple[str, str]]:
-    """Yield the sessions that have records, jumping from one to the next, from both ends."""
     for bound, order in ((">", "ASC"), ("<", "DESC")):
         key: tuple[str, str] | None = None
         with suppress(*_UNREADABLE):

@@ -1,8 +1,4 @@
-"""Tables of `SqliteStore`, their version, and upgrades from older versions. Knows no sessions or records.
-
-The header of a file has its identity: `APPLICATION_ID`, and the table version as SQLite's `user_version`. Both
-    are in the main file and never only in its log, so they can be read without changing anything.
-"""
+"""Tables of `SqliteStore`, their version (`user_version`), and upgrades from older versions."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -84,10 +80,7 @@ SCHEMA: Final = StoreSchema(version=2, tables=_TABLES, steps={1: add_owners})
 
 
 def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms: int) -> None:
-    """Create the tables in an empty file, in one transaction, and write its header.
-
-    This happens before the switch to a separate log, so that the header is in the file itself.
-    """
+    """Create the tables in an empty file and write its header, before the switch to a separate log."""
     # No rollback here: after some errors SQLite has already rolled back, and a connection with an error is
     # closed in any case.
     connection.execute("BEGIN IMMEDIATE")

@@ -1,7 +1,6 @@
 """Writes of `SqliteStore`, each within a transaction of its caller, including the fence. Reads no clock.
 
-A session's row repeats number, epoch and hash of its last record. One statement advances it, under the
-condition that number and epoch precede the new records. An owner that was replaced therefore advances nothing.
+A session's row repeats its last record and is advanced only from number and epoch before the new records.
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,7 +85,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
 
 
 def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
-    """Refuse a child whose tree was taken over: its owner has lost it, and the new one would not know the child."""
+    """Refuse a child whose tree was taken over."""
     first = opening.records[0]
     if opening.root != first.session:
         top = known(connection, first.scope, opening.root)
@@ -95,7 +94,7 @@ def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
 
 
 def _are_there(connection: apsw.Connection, records: Sequence[Record], there: StoredSession) -> bool:
-    """Whether all these records are stored. Trimmed ones cannot be compared; their numbers were used once."""
+    """Whether all these records are stored. Trimmed ones cannot be compared."""
     if records[-1].seq > there.tail.seq:
         return False
     kept = tuple(record for record in records if record.seq >= there.first_seq)
@@ -119,10 +118,7 @@ def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None
 def append_batch(
     connection: apsw.Connection, batch: Sequence[Append], now: int, known: Standings
 ) -> tuple[Fenced | None, ...]:
-    """Append records of many sessions. See `Store.append`.
-
-    Appends that continue their journal are written together. Each of the others is handled alone.
-    """
+    """Append records of many sessions. See `Store.append`."""
     for one in batch:
         check_dense(one.records)
     answers: list[Fenced | None] = [None] * len(batch)
@@ -150,7 +146,6 @@ def _by_session(batch: Sequence[Append]) -> list[list[int]]:
 
 
 def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
-    """Join the appends of a session into one, or return None if they are not consecutive."""
     if len(places) == 1:
         return batch[places[0]]
     records: list[Record] = []
@@ -241,7 +236,6 @@ def take_over_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     now: int,
     lease: int,
 ) -> Taken:
-    """Transfer a tree to a node as its owner. See `Store.take`."""
     top = known_root(connection, scope, root)
     if top.node not in ("", node) and not force:
         check_not_held(connection, root, top.node, now=now, lease=lease)
@@ -269,7 +263,7 @@ def take_over_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
 def take_over_trees(
     connection: apsw.Connection, wanted: Sequence[TakeOver], *, now: int, lease: int
 ) -> tuple[Taken | AgentrailError, ...]:
-    """Transfer many trees, each completely or not at all. See `ManyTaker.take_many`."""
+    """Transfer many trees, each completely or not at all."""
     answers: list[Taken | AgentrailError] = []
     for one in wanted:
         try:
@@ -306,14 +300,12 @@ def check_not_held(connection: apsw.Connection, root: SessionId, owner: str, *, 
 
 
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
-    """Remove the owner of a tree, if it is this node."""
     connection.execute(
         "UPDATE session SET node = '' WHERE root = ? AND scope = ? AND node = ?", (root, scope, node)
     )
 
 
 def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) -> None:
-    """Record that a node is alive. Expired nodes that own nothing are removed."""
     connection.execute(
         "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, 0)",
         (node.id, node.address, node.version, node.pid, node.boot, now),
@@ -326,7 +318,7 @@ def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) ->
 
 
 def forget_earlier_nodes(connection: apsw.Connection) -> None:
-    """Mark the nodes of earlier processes as dead: this process has the lock, which ends with its holder."""
+    """Mark the nodes of earlier processes as dead."""
     connection.execute("UPDATE node SET is_gone = 1 WHERE is_gone = 0")
 
 
@@ -334,7 +326,7 @@ def forget_earlier_nodes(connection: apsw.Connection) -> None:
 
 
 def keep_snapshot(connection: apsw.Connection, snapshot: StoredSnapshot) -> None:
-    """Store a snapshot, unless its session was deleted or erased meanwhile. Each session keeps its last two."""
+    """Store a snapshot, unless its session was deleted or erased. Each session keeps its last two."""
     key = (snapshot.scope, snapshot.session)
     if fetch_session(connection, *key) is None:
         return

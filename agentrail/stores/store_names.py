@@ -1,4 +1,4 @@
-"""Stores by name: `memory:`, `sqlite:`, `sqlite:PATH`. The environment is passed in, not read."""
+"""Stores by name: `memory:`, `sqlite:`, `sqlite:PATH`."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,6 @@ NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
 
 
 def path_of_store(name: str, data_directory: Path) -> Path | None:
-    """Return the file of a store name, or None for `memory:`, which has none."""
     scheme, colon, rest = name.partition(":")
     if name == "memory:":
         return None
@@ -35,7 +34,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
 
 
 def open_store(name: str, data_directory: Path | None, *, read_only: bool = False) -> Store:
-    """Open the store of a name. The caller closes it. Blocks on disk access."""
+    """Open the store of a name, which the caller closes. Blocks."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
     if path is None:
         if read_only:
@@ -130,10 +129,7 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
 async def opened_store(
     store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> AsyncIterator[Store | None]:
-    """Open a named store in a worker thread, for a block.
-
-    Cancellation: A store that is being opened is still opened and then closed, shielded.
-    """
+    """Open a named store in a worker thread, for a block."""
     if not isinstance(store, str):
         yield store
         return

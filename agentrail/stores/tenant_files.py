@@ -1,8 +1,4 @@
-"""One SQLite file per tenant, in a directory: creating, checking, reading and writing it. Names no table.
-
-Unlike the session store, several processes may write a file: each transaction is short and waits for the
-previous one. Data of two tenants never mixes, not even in the statistics used for ranking.
-"""
+"""One SQLite file per tenant, in a directory. Several processes may write it in short transactions."""
 
 import hashlib
 import os
@@ -58,7 +54,6 @@ class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
 def cut_index_again(
     connection: apsw.Connection, *, table: str, columns: Sequence[str], kept: Sequence[str] = ()
 ) -> None:
-    """Rebuild the index `words` with the current stemming, from the words in it. Version 3 of both schemas did this."""
     connection.execute("CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, words, instance)")
     statement = "SELECT doc, col, term FROM temp.instances ORDER BY doc, col, offset"
     found: list[Any] = connection.execute(statement).fetchall()
@@ -76,7 +71,7 @@ def cut_index_again(
 
 
 def file_name(tenant: str) -> str:
-    """Return the file name of a tenant: a hash, because a name may be any text and some file systems ignore case."""
+    """Return the file name of a tenant: a hash, because a name may be any text."""
     if not tenant:
         return "default.db"
     return f"{hashlib.blake2b(tenant.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}.db"
@@ -96,7 +91,6 @@ class TenantFile:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection | None]:
-        """Lend a reading connection, or None if nothing was ever stored."""
         if not self.path.exists():
             yield None
             return
@@ -112,7 +106,7 @@ class TenantFile:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """Lend the writing connection, within a transaction. The file is created if it does not exist."""
+        """Lend the writing connection, within a transaction. Creates the file."""
         with self._turn, self._said():
             try:
                 with translated(self.path):
@@ -133,7 +127,6 @@ class TenantFile:
                 raise
 
     def _upgrade(self) -> None:
-        """Upgrade the tables before a query that needs the current ones."""
         with (
             self._turn,
             suppress(AgentrailError),
@@ -142,7 +135,7 @@ class TenantFile:
             self._connected()
 
     def empty_log(self) -> bool:
-        """Move the log into the file and truncate it, so that deleted data is gone. Waits some seconds for readers."""
+        """Move the log into the file and truncate it. Waits some seconds for readers."""
         with self._turn, self._said(), translated(self.path):
             if not self.path.exists():
                 return True
@@ -160,7 +153,7 @@ class TenantFile:
             self._drop()
 
     def close(self) -> None:
-        """Close the file. Can be called repeatedly. Running reads and writes finish first."""
+        """Close the file. Can be called repeatedly. Running calls finish first."""
         with self._turn:
             writer, self._writer = self._writer, None
             if writer is not None:
@@ -264,7 +257,6 @@ class TenantFiles:
     """Files of all tenants, in one directory."""
 
     def __init__(self, directory: Path, schema: TenantSchema) -> None:
-        """Create the object without opening files. The directory is created with the first file."""
         check_sqlite(apsw.sqlite_lib_version())
         self.directory: Path = directory
         keep_private(directory)

@@ -1,7 +1,4 @@
-"""Collections of rows with vectors, in tenant files: their tables, missing vectors, and the nearest ones.
-
-numpy is loaded when the first vectors are compared.
-"""
+"""Collections of rows with vectors, in tenant files. numpy is loaded with the first comparison."""
 
 import importlib
 import importlib.util
@@ -23,7 +20,7 @@ MAX_CACHED_BYTES: Final = 128 << 20
 
 
 def vector_tables(rows: str) -> str:
-    """Return the tables for the vectors of another table. Deleting a row also deletes its vector."""
+    """Return the tables for the vectors of another table, whose deletions they follow."""
     return f"""
 CREATE TABLE vector (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, data BLOB NOT NULL) STRICT;
 -- Says whether vectors in memory are still those of the file, which any process may write.
@@ -52,7 +49,7 @@ class _Loaded:
 
 
 class VectorCache:
-    """Vectors as matrices, one for each searched part of a file. Threads may share it."""
+    """Vectors as matrices, one for each searched part of a file. Thread-safe."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -68,7 +65,7 @@ class VectorCache:
         limit: int,
         allowed: Sequence[int] | None = None,
     ) -> list[tuple[float, int]]:
-        """Return the nearest rows of a part with their similarity, from 1 down to 0 exclusive, the nearest first."""
+        """Return the nearest rows of a part with their similarity, from 1 down to 0 exclusive."""
         found = self._of(connection, part, rows, len(vector))
         if found is None:
             return []

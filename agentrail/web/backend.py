@@ -1,8 +1,4 @@
-"""The only place that connects to addresses chosen by strangers.
-
-It resolves a name once, judges all results, and connects to a judged IP. TLS still verifies names and certificates. No
-library resolves a name a second time, so the judged address is the one reached.
-"""
+"""The only place that connects to addresses chosen by strangers: it resolves once and connects to a judged IP."""
 
 import ipaddress
 import ssl
@@ -24,8 +20,6 @@ _MAX_PLACES: Final = 4
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Network backend for an httpcore connection pool. Connects only to judged addresses."""
-
     def __init__(self, judge: JudgePlaces, resolve: LookUp) -> None:
         self._judge = judge
         self._resolve = resolve

@@ -1,8 +1,4 @@
-"""Implementation of `WebClient`: connections, redirects, bodies.
-
-Redirects are followed here and each is judged again. Bodies are counted while they arrive. No cookies are stored and no
-environment variables read.
-"""
+"""Implementation of `WebClient`: connections, redirects, bodies. Each redirect is judged again."""
 
 import ssl
 import zlib
@@ -80,7 +76,7 @@ class BoundedBody:
         self.content: bytearray = bytearray()
 
     def take(self, chunk: bytes) -> Iterator[None]:
-        """Process a chunk in pieces. Iterate to the end, and let other tasks run after each piece."""
+        """Process a chunk in pieces, letting other tasks run after each."""
         self._taken += len(chunk)
         if self._inflater is None:
             self._keep(chunk)
@@ -242,7 +238,6 @@ class Fetching:
 async def _exchange(
     transport: httpx.AsyncBaseTransport, address: WebAddress, request: WebRequest, max_bytes: int
 ) -> _Answer:
-    """Send a request and read its answer. For a failure, only the head is read."""
     headers = {
         "host": address.host_header,
         "user-agent": AGENT,
@@ -268,11 +263,7 @@ async def _exchange(
 
 @asynccontextmanager
 async def _open_raw(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Return a body in raw chunks. Leaving early closes the connection.
-
-    The library nests generators that do not close each other: after an early exit, the inner ones would wait for the
-    garbage collector, which may run at any time and in any task. Reading from a closed connection ends them at once.
-    """
+    """Return a body in raw chunks. Closes the connection, because nested generators would wait for the collector."""
     raw = response.aiter_raw()
     try:
         yield raw

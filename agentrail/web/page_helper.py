@@ -1,13 +1,9 @@
-"""Helper process that extracts text from untrusted bytes. One process per document, which ends with its call.
+"""Helper process that extracts text from untrusted bytes, one per document. Imports nothing of agentrail.
 
-Parsers of HTML and PDF can take minutes and gigabytes for malicious documents, and a thread cannot be stopped. This
-file imports nothing of agentrail, so that it starts fast and alone. It reads one line of JSON, then the document to its
-end, and answers with one JSON document:
+Reads one line of JSON, then the document to its end, and answers with one JSON document:
 
     {"kind": "html" | "pdf" | "text", "charset": "", "url": "", "max_characters": 50000}
     {"title": "", "pages": ["…"], "left_out": 0, "reader": "trafilatura" | "plain" | "pypdf" | "text", "fault": null}
-
-Nothing in the document is fetched, opened or run: the process has no network and starts no other process.
 """
 
 import codecs
@@ -73,7 +69,7 @@ class UnreadableBytes(Exception):
 
 
 def confine() -> None:
-    """Limit memory and time, and drop network and processes, before the first byte is read."""
+    """Limit memory and time, and drop network and processes."""
     with contextlib.suppress(ImportError):
         import resource  # noqa: PLC0415 - not on every system
 
@@ -118,7 +114,7 @@ _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
 def _filter_calls() -> None:
-    """Install a classic BPF filter (seccomp(2)), so that the kernel refuses calls from native libraries too."""
+    """Install a BPF filter (seccomp(2)), so that the kernel refuses calls from native libraries too."""
     import ctypes  # noqa: PLC0415 - only here
 
     column, architecture = _ARCHITECTURES[os.uname().machine]
@@ -147,7 +143,6 @@ def _filter_calls() -> None:
 
 
 def decoded(content: bytes, charset: str) -> str:
-    """Decode bytes: by the byte order mark, the server's charset, the page's charset, or else as UTF-8."""
     for mark, name in _MARKS:
         if content.startswith(mark):
             return content.decode(name, "replace")
@@ -185,7 +180,6 @@ def read_text(content: bytes, job: dict[str, str]) -> dict[str, object]:
 
 
 def read_html(content: bytes, job: dict[str, str]) -> dict[str, object]:
-    """Convert a page to Markdown, or to plain text if that yields nothing."""
     text = decoded(content, job["charset"]).replace("\0", "")
     found = _TITLE.search(text[:200_000])
     title = " ".join(unescape(found[1]).split()) if found else ""
@@ -258,7 +252,7 @@ _INLINE = frozenset(
 
 
 class _Plain(HTMLParser):
-    """Collects the visible text of a page, one line per block. Builds no tree, so nesting depth does not matter."""
+    """Collects the visible text of a page, one line per block. Nesting depth does not matter."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,8 +1,4 @@
-"""Text extraction from untrusted HTML, PDF and text, in a separate process per document (`page_helper.py`).
-
-The process ends after ten seconds of CPU time, at 768 MiB, or with the call that waits for it. It has no network. There
-are two ways to wait: in the loop, and in a thread that may block.
-"""
+"""Text extraction from untrusted HTML, PDF and text, in a limited process per document (`page_helper.py`)."""
 
 import contextlib
 import subprocess
@@ -70,7 +66,7 @@ _PAGES: Final = decoder_of(PageText)
 
 
 def document_kind_of(media_type: str, content: bytes) -> ForeignDocumentKind | None:
-    """Return the kind of a document, from its media type or else from its first bytes. None: it cannot be read."""
+    """Return the kind of a document, from its media type or first bytes. None: it cannot be read."""
     head = content[:1_024].lstrip().lower()
     if media_type in ("", "application/octet-stream", "binary/octet-stream"):
         if head.startswith(b"%pdf-"):
@@ -107,10 +103,6 @@ _TEXTS: Final = frozenset(
 
 
 async def read_document(content: bytes, job: ReadJob) -> PageText:
-    """Extract the text of a document, and wait for it in the loop.
-
-    Cancellation: The process is killed and reaped before the cancellation propagates.
-    """
     answer = b""
     with trio.move_on_after(HELPER_SECONDS):
         answer = await _ask_helper(content, job)
@@ -160,7 +152,7 @@ async def _talk(process: trio.Process, content: bytes, job: ReadJob) -> bytes:
 
 
 def read_document_blocking(content: bytes, job: ReadJob) -> PageText:
-    """Extract the text of a document and block until it is available. For threads, or code outside of a loop."""
+    """Extract the text of a document and block until it is available."""
     # Files rather than pipes: no simultaneous writing and reading is needed, and the kernel limits the size.
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answers:
         asked.write(_line_of(job))

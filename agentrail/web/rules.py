@@ -179,7 +179,6 @@ def _plain_url(text: str) -> str:
 
 
 def _host_and_port(place: str) -> tuple[str, str]:
-    """Split at the last colon, unless it belongs to an IPv6 address."""
     host, colon, port = place.rpartition(":")
     return (host, f":{port}") if colon and not port.endswith("]") else (place, "")
 

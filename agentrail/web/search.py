@@ -47,16 +47,13 @@ class SearchEngine(Protocol):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port of the service, such as `https://api.example`. Set by an operator, so it may be private."""
+        """Scheme, host and port of the service, such as `https://api.example`. May be private."""
         ...
 
     def request(self, query: str, max_results: int) -> WebRequest: ...
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Yield the hits of an answer, best first.
-
-        They are mappings with `title`, `url`, `snippet` and `published`, of any type or missing.
-        """
+        """Yield the hits of an answer, best first: mappings with `title`, `url`, `snippet` and `published`, all untrusted."""
         ...
 
 

@@ -1,8 +1,4 @@
-"""`GuardedTransport`: carries httpx requests over connections of `GuardedBackend`.
-
-httpx accepts no network backend, so this replaces its `AsyncHTTPTransport`, based on httpcore's public pool. It
-supports no proxy, environment variables, unix sockets or HTTP/2.
-"""
+"""`GuardedTransport`: carries httpx requests over connections of `GuardedBackend`."""
 
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -42,19 +38,13 @@ def _translated() -> Iterator[None]:
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """A connection pool, for `httpx.AsyncClient(transport=…)` or alone.
-
-    As an async context manager, it closes all connections.
-    """
+    """A connection pool for `httpx.AsyncClient(transport=…)`."""
 
     def __init__(self, backend: GuardedBackend, tls: ssl.SSLContext) -> None:
         self._connections = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request, and return the answer after its head. The caller must close the answer.
-
-        Cancellation: Closes the connection.
-        """
+        """Return the answer after its head. The caller must close it."""
         url = request.url
         sent = httpcore.Request(
             method=request.method,

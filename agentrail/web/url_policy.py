@@ -1,8 +1,4 @@
-"""Web addresses: parsed once into parts, and judged by their text and their resolved IP addresses. Pure.
-
-Strangers choose addresses, and an address may point behind our own firewall. This module resolves no names. The code
-that does connects only to judged addresses.
-"""
+"""Web addresses: parsed once, and judged by their text and their resolved IP addresses. Pure."""
 
 import ipaddress
 import re
@@ -51,17 +47,13 @@ _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def plain_ip(ip: IpAddress) -> IpAddress:
-    """Return the IPv4 address of a mapped IPv6 address, and drop the zone."""
     if isinstance(ip, ipaddress.IPv6Address):
         return ip.ipv4_mapped or ipaddress.IPv6Address(int(ip))
     return ip
 
 
 def is_public(ip: IpAddress) -> bool:
-    """Return whether an address is a public address of a single machine.
-
-    An IPv4 address inside an IPv6 address is judged as such.
-    """
+    """Return whether an address is a public one of a single machine, also inside an IPv6 address."""
     plain = plain_ip(ip)
     if isinstance(plain, ipaddress.IPv6Address):
         if plain in _TRANSLATED:
@@ -73,7 +65,7 @@ def is_public(ip: IpAddress) -> bool:
 
 
 def carries_another(ip: IpAddress) -> bool:
-    """Return whether an IPv6 address contains an IPv4 address that an intermediary may unpack, so that it means two addresses."""
+    """Return whether an IPv6 address contains an IPv4 address that an intermediary may unpack."""
     if isinstance(ip, ipaddress.IPv4Address):
         return False
     number = int(ip)
@@ -236,7 +228,6 @@ def split_url(url: str) -> WebAddress:
 
 
 def read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
-    """Return the canonical form of a host, and its IP address if it is one."""
     host = text.lower().removesuffix(".")
     try:
         if host.startswith("["):
@@ -268,7 +259,7 @@ def is_home(host: str) -> bool:
 def judge_found(
     address: WebAddress, found: Iterable[str], allowed: AllowedPlaces, *, is_strict: bool = False
 ) -> tuple[str, ...]:
-    """Judge all resolved addresses of a name. All must pass: a stranger who mixes public and private addresses chose both."""
+    """Judge all resolved addresses of a name. All must pass."""
     is_trusted = address.host in allowed.hosts or address.origin in allowed.origins
     judged: dict[str, None] = {}
     for one in found:

@@ -1,8 +1,4 @@
-"""`WebClient`: fetches an address within limits, and reaches only judged addresses.
-
-`fetcher.py` does the work. It is imported on the first fetch, because the import takes 0.1 s that most programs never
-need.
-"""
+"""`WebClient`: fetches an address within limits, and reaches only judged addresses."""
 
 import ssl
 from typing import TYPE_CHECKING, Final
@@ -39,10 +35,7 @@ class WebClient:
         return await (await self._opened()).fetch(url, max_bytes, stays_on_host=stays_on_host)
 
     async def send(self, request: WebRequest, *, max_bytes: int = MAX_BODY_BYTES) -> Fetched:
-        """Send one request and return its answer. A redirect is an error, because it might leak a key.
-
-        Cancellation: Closes the connection.
-        """
+        """Send one request and return its answer. A redirect is an error, because it might leak a key."""
         return await (await self._opened()).send(request, max_bytes)
 
     async def _opened(self) -> "Fetching":
