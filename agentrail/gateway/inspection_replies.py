@@ -143,7 +143,7 @@ class CostDayBudget(CallReply, frozen=True, kw_only=True):
 
     Attributes:
         of: Kind of the budget's owner: `user` or `tenant`.
-        name: Id of the user or the tenant.
+        name: User or tenant id.
         used_usd: Cost since the last UTC midnight, counting only known prices. A few seconds old.
         limit_usd: Limit of the budget.
         resets_at_ms: Next UTC midnight, in milliseconds since 1970.
@@ -279,10 +279,10 @@ class CallDetails(CallReply, frozen=True, kw_only=True):
     """All known facts about one call.
 
     Attributes:
-        call_id: Id of the call.
+        call_id: Call id.
         name: Tool of the call.
         arguments: Arguments written by the model, or None if they are not a JSON object.
-        effective_arguments: Arguments that ran or were refused, or None before they are known.
+        effective_arguments: Arguments that ran or were refused, or None if not yet known.
         arguments_text: The effective arguments as canonical JSON text, with numbers in the form that is hashed.
         arguments_hash: SHA-256 of that text, hexadecimal, or None before the arguments are known.
         gates: Decisions about the call, in order.
@@ -433,7 +433,7 @@ class InspectedMessages(CallReply, frozen=True, kw_only=True):
     Attributes:
         messages: Messages in order.
         next: `after` of the next page, or None on the last page.
-        usage: Token usage of the whole session. The journal has the usage of each response.
+        usage: Usage of the whole session. The journal has the usage of each response.
     """
 
     messages: tuple[Message, ...]

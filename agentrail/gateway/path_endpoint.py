@@ -1,12 +1,6 @@
-"""One URL path as an ASGI app: authenticate, validate, run the handler, write the response. Also defines how routes are added.
+"""One URL path as an ASGI app: authenticate, validate, run the handler, write the response.
 
-This module decides only the order of these checks. Each check lives in a module of its own.
-
-To add a route, write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it into the
-tuple `ROUTES` of a module that `app` lists. The requirements of the route are checked before the handler runs,
-in the order of docs/explanation/host.md: headers, preflight, Host, Origin and token, scope, ids in the path,
-query, content type and body, user, limits, and the place of a stream. The handler gets a `RouteCall` that has
-passed them, and does one thing:
+To add a route, put a `CallRoute` with its handler into `ROUTES` of a module that `app` lists:
 
     async def rename(call: RouteCall) -> WholeAnswer:
         session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
@@ -14,16 +8,8 @@ passed them, and does one thing:
 
     ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name", body=NameBody),)
 
-- `call.params` has the parts of the path. Those with a name ending in `_id` were checked as ids, a
-  `{path:path}` was not.
-- `call.query` has the query parameters. Only names listed in `query` are allowed, each once. Values are not
-  parsed, see `request_parser`.
-- `call.body` is the struct of `body`, decoded strictly.
-- Exceptions are answered by the table of `answers`: a public exception as itself, `refuse_call(code, …)` with
-  that code, and any other as 500 `internal`, whose cause is in the log under a `request_id`.
-- If the client disconnects, the handler is cancelled, and `call.on_left` is awaited, shielded.
-- A `HandledResponse` of an interceptor may be returned as it is. A `StreamAnswer` is written by `streams`, and
-  its route sets `is_stream`.
+The requirements of the route were checked, in the order of docs/explanation/host.md. Parts of the path that do
+not end in `_id` and query values are not parsed. Exceptions are answered by the table of `error_responses`.
 """
 
 import math
@@ -123,11 +109,7 @@ class StreamAnswer:
 
 @frozen(kw_only=True)
 class OwnStream:
-    """A stream in a protocol's own format, instead of a complete response. Its route sets `is_stream`.
-
-    Attributes:
-        write: Writes it to its end. Exceptions before the first byte are answered like those of a handler.
-    """
+    """A stream in a protocol's own format, instead of a complete response. Its route sets `is_stream`."""
 
     write: Callable[["RouteCall"], Awaitable[None]]
 

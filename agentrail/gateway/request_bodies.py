@@ -91,7 +91,7 @@ class SteerBody(Value, frozen=True, kw_only=True):
 
     Attributes:
         message: Text of the message.
-        client_id: Same as in `ChatBody`.
+        client_id: See `ChatBody`.
     """
 
     message: str
@@ -103,8 +103,8 @@ class AbortBody(Value, frozen=True, kw_only=True):
 
     Attributes:
         reason: Reason shown to users.
-        kill_tools: Same as in `Session.abort`.
-        clear_queue: Same as in `Session.abort`.
+        kill_tools: See `Session.abort`.
+        clear_queue: See `Session.abort`.
         call_id: Call to stop in place of the cycle.
     """
 
@@ -118,7 +118,7 @@ class ApproveBody(Value, frozen=True, kw_only=True):
     """Approves a call.
 
     Attributes:
-        approval_id: Id of the approval.
+        approval_id: Approval id.
         arguments_hash: Hash of the arguments that were shown. The call is refused if its arguments differ.
         arguments: Arguments to run the call with instead.
         kind: `once`, or `always` to create a rule.

@@ -56,7 +56,7 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
         decided: The decision on an approval or a question, with its source and time.
         arguments_hash: Hash of the call's current arguments.
         last_seq: Number of the last event.
-        agent_id: Profile of the session.
+        agent_id: Session profile.
         root_id: Root session that this session works for.
         node: Node that has the session.
         address: Address of that node.
@@ -68,7 +68,7 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
         cause: Code of the error in the cycle.
         text: Model output up to that point.
         reason: Reason for aborting the cycle.
-        session_id: Id of the session.
+        session_id: Session id.
         request_id: Id of the request. For a server error, operators find it in the log by this id.
         body: Reply of a host plugin in place of the session's. Only in a socket.
         retry_after: Value of the `Retry-After` header. Only in a socket.
@@ -117,9 +117,9 @@ class ChatReply(CallReply, frozen=True, kw_only=True):
 
     Attributes:
         session_id: Session that handled the message.
-        request_id: Id of the request.
+        request_id: Request id.
         text: The model's answer.
-        usage: Token usage of the cycle, or None if no model was called.
+        usage: Usage of the cycle, or None if no model was called.
         cost_usd: Cost of the cycle, or None if a price is unknown.
         stop_reason: Why the cycle finished.
         seq: Number of the event that ended the cycle.
@@ -212,8 +212,8 @@ class SessionCreated(CallReply, frozen=True, kw_only=True):
     """A created session.
 
     Attributes:
-        session_id: Id of the session.
-        agent_id: Profile of the session.
+        session_id: Session id.
+        agent_id: Session profile.
     """
 
     session_id: str
@@ -224,9 +224,9 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
     """A session in a list. Fields that only an awake session knows are omitted for others.
 
     Attributes:
-        session_id: Id of the session.
+        session_id: Session id.
         user_id: User that the session belongs to. Shown only to callers that inspect.
-        agent_id: Profile of the session.
+        agent_id: Session profile.
         phase: One of the four phases, or `asleep`, or `ended`.
         created_at_ms: Time of creation in milliseconds since 1970.
         waits_for: Number of pending approvals, questions and client calls.
@@ -236,7 +236,7 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
         turn: Turn of the running cycle, from 1, or 0 when idle.
         queued: Number of queued prompts.
         messages: Number of messages in the conversation.
-        usage: Token usage of the whole session.
+        usage: Usage of the whole session.
         restarts: Number of restarts after a crash.
         suspended: Whether the cycle waits only for users.
         first_words: First message to the session, up to 80 characters, or None if unknown.
@@ -392,7 +392,7 @@ class ModelReply(CallReply, frozen=True, kw_only=True):
     """The model for the next requests.
 
     Attributes:
-        session_id: Id of the session.
+        session_id: Session id.
         model: Model string.
     """
 
@@ -404,7 +404,7 @@ class SessionForked(CallReply, frozen=True, kw_only=True):
     """A fork of a session.
 
     Attributes:
-        session_id: Id of the fork.
+        session_id: Fork id.
         parent: Session that it was forked from.
         at: Number of the record after which it was forked.
     """
@@ -418,7 +418,7 @@ class SessionRewound(CallReply, frozen=True, kw_only=True):
     """A rewound session.
 
     Attributes:
-        session_id: Id of the session.
+        session_id: Session id.
         at: Number of the record after which the session continues.
         calls: Calls since then whose external effects are not undone.
         files: Result of restoring the files. Omitted if not requested.
@@ -436,7 +436,7 @@ class SessionResumed(CallReply, frozen=True, kw_only=True):
     """A resumed session.
 
     Attributes:
-        session_id: Id of the session.
+        session_id: Session id.
         phase: Phase of the session.
     """
 
@@ -448,7 +448,7 @@ class CompactionAsked(CallReply, frozen=True, kw_only=True):
     """An accepted request to summarise the conversation.
 
     Attributes:
-        session_id: Id of the session.
+        session_id: Session id.
     """
 
     session_id: str
@@ -504,7 +504,7 @@ class CallStopped(CallReply, frozen=True, kw_only=True):
     """A stopped call.
 
     Attributes:
-        call_id: Id of the call.
+        call_id: Call id.
     """
 
     call_id: str
@@ -526,7 +526,7 @@ class ApprovalDecided(CallReply, frozen=True, kw_only=True):
     """A decided approval.
 
     Attributes:
-        approval_id: Id of the approval.
+        approval_id: Approval id.
     """
 
     approval_id: str
@@ -562,8 +562,8 @@ class ShownApproval(CallReply, frozen=True, kw_only=True):
     """All facts about a call that waits for an approval.
 
     Attributes:
-        approval_id: Id of the approval.
-        call_id: Id of the call.
+        approval_id: Approval id.
+        call_id: Call id.
         tool: Tool of the call.
         arguments: Arguments with which it runs once approved.
         arguments_hash: SHA-256 of their canonical JSON, hexadecimal.
@@ -604,7 +604,7 @@ class QuestionAnswered(CallReply, frozen=True, kw_only=True):
     """An answered question.
 
     Attributes:
-        ref: Id of the question.
+        ref: Question id.
     """
 
     ref: str
@@ -614,15 +614,15 @@ class RequestReply(CallReply, frozen=True, kw_only=True):
     """Status of a request. Fields that are unknown or do not apply are omitted.
 
     Attributes:
-        request_id: Id of the request.
+        request_id: Request id.
         session_id: Session that handles the request.
-        agent_id: Profile of the session.
+        agent_id: Session profile.
         kind: Requested form of the answer, or None if no longer known.
         status: `queued`, `running`, `waiting`, or its outcome.
         seq: Number of its first event.
         end_seq: Number of the event that ended it, or None before.
         text: Answer of an ended request, or the part produced before it failed.
-        usage: Token usage of its cycle so far.
+        usage: Usage of its cycle so far.
         cost_usd: Cost of that usage.
         stop_reason: Why its cycle finished.
         error: Why it failed.
@@ -650,7 +650,7 @@ class CancelReply(CallReply, frozen=True, kw_only=True):
     """A request that is being cancelled.
 
     Attributes:
-        request_id: Id of the request.
+        request_id: Request id.
     """
 
     request_id: str

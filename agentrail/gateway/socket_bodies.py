@@ -23,8 +23,8 @@ class AbortCommandBody(AbortBody, frozen=True, kw_only=True):
     """Stops running work as in the HTTP route, with more options.
 
     Attributes:
-        children: Same as in `Session.abort`.
-        ref: Same as in `Session.abort`.
+        children: See `Session.abort`.
+        ref: See `Session.abort`.
     """
 
     children: bool = True
@@ -35,7 +35,7 @@ class AnswerBody(Value, frozen=True, kw_only=True):
     """The result of a call that the client ran.
 
     Attributes:
-        ref: Id of the call.
+        ref: Call id.
         text: Result shown to the model.
         is_error: Whether the call failed.
         details: JSON for events and user interfaces.
@@ -72,9 +72,9 @@ class RewindCommandBody(Value, frozen=True, kw_only=True):
         to: Number of the record after which to continue.
         turn: Number of a turn, in place of `to`: continue after that turn.
         event: Number of an event, in place of `to`: continue after its record.
-        files: Same as in `Session.rewind`.
-        force: Same as in `Session.rewind`.
-        dry: Same as in `Session.rewind`.
+        files: See `Session.rewind`.
+        force: See `Session.rewind`.
+        dry: See `Session.rewind`.
     """
 
     to: int | None = None

@@ -68,8 +68,8 @@ class Subscribe(Value, frozen=True, kw_only=True):
     """Starts a subscription to a session.
 
     Attributes:
-        id: Id of the frame.
-        session_id: Id of the session.
+        id: Frame id.
+        session_id: Session id.
         after: Number of the last committed event that the client has, or None to start with a snapshot.
         kinds: Event kinds, or None for all.
         deltas: Whether to include ephemeral events.
@@ -90,8 +90,8 @@ class Unsubscribe(Value, frozen=True, kw_only=True):
     """Ends a subscription to a session.
 
     Attributes:
-        id: Id of the frame.
-        session_id: Id of the session.
+        id: Frame id.
+        session_id: Session id.
     """
 
     id: FrameId
@@ -137,7 +137,7 @@ class CommandFrame(Value, frozen=True, kw_only=True):
 
     Attributes:
         name: Name of the method.
-        id: Id of the frame.
+        id: Frame id.
         session_id: Id of the session, or None if none was named.
         fields: All remaining fields.
         size: Size of the frame in bytes.

@@ -80,10 +80,10 @@ class StreamEnd(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         reason: Reason for the end.
-        session_id: Id of the session.
+        session_id: Session id.
         seq: Number of the last committed event in the stream, with which a reader resumes.
         request_id: Request that ended the stream, or None if none did.
-        usage: Token usage of the request's cycle.
+        usage: Usage of the request's cycle.
         context: Context use after the request's cycle.
         error: Why the request failed.
         detail: Why it was aborted or refused, in words.

@@ -40,14 +40,10 @@ class FrameSource(Protocol):
 
 
 class StreamReader(WatchedStream):
-    """One stream: an async iterator over the bytes to write, which ends after the `done` frame.
-
-    Created by `Hubs.open_reader`, and read by one task, which writes each piece before it requests the next.
+    """One stream: an async iterator over the bytes to write, read by one task, which ends after the `done` frame.
 
     Attributes:
-        hub: Source of its frames.
-        is_followed: Whether a request ends the stream. The end of a request has more information than that of
-            the session, which may come first.
+        is_followed: Whether a request ends the stream. The session's end, which may come first, has less information.
         seq: Number of the last committed event that it returned, from which the reader can resume.
     """
 

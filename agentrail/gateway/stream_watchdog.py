@@ -20,8 +20,6 @@ class WatchedStream(ABC):
         reason: How it ended, or None while it continues.
         last_at: Time of the last piece, on Trio's clock.
         overdue_since: Time since which it should have ended, or None.
-        scope: Cancel scope around the block of its task.
-        on_cut: Closes the connection if necessary, because a blocked write may ignore cancellation.
     """
 
     __slots__ = ("_beats", "_since_yield", "last_at", "on_cut", "overdue_since", "reason", "scope")

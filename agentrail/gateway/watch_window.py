@@ -1,9 +1,4 @@
-"""Rows of one watcher, and the next ones to report.
-
-Changes are merged by key, so a slow reader gets fewer updates, but never old ones. Pure: rows are read from a
-source without waiting. Pending updates are only keys. A row is read when its frame is built, so a replaced row
-is never reported. Frames are bounded, and so is the number of rows.
-"""
+"""Rows that one watcher of a list has, and the next ones to report."""
 
 from collections.abc import Callable
 from itertools import islice

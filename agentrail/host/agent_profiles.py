@@ -112,12 +112,9 @@ class AgentProfiles:
     """The validated profiles of a host. Created by `check_agent_profiles`.
 
     Attributes:
-        by_id: The given profiles by id, in order.
         default_id: Profile used if none is named. Empty if `resolve` decides.
-        session_plugins: Added to the stack of every session of every profile, before its own.
         plugin_names: Their names. A profile's plugin with one of these names is dropped: the host's plugins apply in
             every profile.
-        context_providers: Called in every session of every profile, before its own.
         is_for_several: Whether users are told apart, so that two of them must not share a workspace by default.
     """
 

@@ -33,7 +33,6 @@ class DiffPreview(Value, frozen=True, kw_only=True, tag_field="kind", tag="diff"
     """A file that the call would write.
 
     Attributes:
-        path: Path as in the call.
         before: Current content. Empty for a missing file. None if not shown.
         after: Content after the call. None if not shown, or if the call would write nothing.
         before_sha256: SHA-256 of the current file, hexadecimal. None if there is no file or it was not read.
@@ -53,7 +52,6 @@ class CommandPreview(Value, frozen=True, kw_only=True, tag_field="kind", tag="co
     Attributes:
         argv: The program and its arguments, if the line is one plain command whose words are known in advance.
             Otherwise None.
-        line: The line for the shell.
         cwd: Working directory relative to the workspace. None if the tool does not state it.
     """
 
@@ -66,14 +64,7 @@ ApprovalPreview: TypeAlias = DiffPreview | CommandPreview
 
 
 class ApprovalPage(Value, frozen=True, kw_only=True):
-    """Everything shown to the user who decides.
-
-    Attributes:
-        form: The session's facts about the call.
-        path: Path from the root to the session of the call.
-        first_words: First message to the root. None if unknown.
-        preview: Effect of the call. None if unknown.
-    """
+    """Everything shown to the user who decides."""
 
     form: ApprovalForm
     path: tuple[RowStep, ...]

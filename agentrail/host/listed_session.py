@@ -22,21 +22,10 @@ class ListedSession:
     """A session in a list.
 
     Attributes:
-        session_id: Id of a root session.
-        user_id: Id of its owner.
-        agent_id: Id of its profile.
-        phase: One of `SESSION_PHASES`.
         created_at_ms: Time of its start, in milliseconds since 1970.
-        waits_for: Number of pending approvals, questions and client calls.
-        title: Its title. Empty if it has none.
-        has_metadata: Whether a session that is only in the store has metadata.
         session: Its handle. None if it is only in the store.
-        status: Its status. None if it is not awake.
         row: Its row. None before it is shown in a list.
-        metadata: Metadata set by its creator.
-        stored: Its entry in the store. None if no store keeps it.
         changed_at_ms: Time of its last event according to the store. 0 if unknown.
-        parent: The session that it was forked from. Empty if none.
     """
 
     session_id: SessionId

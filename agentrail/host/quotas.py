@@ -298,11 +298,7 @@ class DayUse:
 
 @frozen(kw_only=True)
 class DayBudget:
-    """A daily budget and its usage.
-
-    Attributes:
-        resets_at_ms: Next midnight in UTC, in milliseconds since 1970.
-    """
+    """A daily budget and its usage."""
 
     of: BudgetOf
     name: str

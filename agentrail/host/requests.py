@@ -96,15 +96,8 @@ class RequestStanding(Value, frozen=True, kw_only=True):
     """Standing of a request. A struct, because each event of a cycle creates another one.
 
     Attributes:
-        ref: Its prompt or steer, as in its receipt.
         seq: Number of the last event that changed it. 0 before any.
         pending: Approvals and questions of its cycle, oldest first. Empty unless it is `waiting`.
-        is_kept: Whether it added to the history, or made the session do so.
-        messages: Messages of its cycle, after an end other than an abort or a failure.
-        usage: Usage of its cycle so far, or the total after an end that states it. None before the first response.
-        last_usage: Usage of the last response in its cycle. None before the first.
-        stop_reason: Why its cycle finished. None for any other end.
-        reason: Reason of the abort or refusal, as given.
         cycle: The session's running cycle, its own or another's, as of the last event read.
         is_joined: Whether a cycle that its own prompt did not start handles it: it was taken as a decision, or steered.
         is_given_up: Whether the session was given up. Prompts dropped after that have failed.

@@ -17,11 +17,7 @@ class ClosingPlan:
     """Deadlines for the phases of a close. Time that a phase does not use is left to the others.
 
     Attributes:
-        cycles_by: Deadline for running cycles, including `drain_delay`.
-        stream_seconds: Time for streams to read their last message.
         served_by: Deadline for a server to wait for requests' hooks, so that it can close its connections in time.
-        requests_by: Deadline for requests' hooks. Then they are cancelled.
-        done_by: Deadline for sessions and plugins.
     """
 
     cycles_by: float

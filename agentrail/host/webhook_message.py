@@ -60,12 +60,7 @@ class WebhookMessage:
 
 @frozen(kw_only=True)
 class WebhookNews:
-    """Effect of a request's change on its receivers.
-
-    Attributes:
-        message: The message to send. None for none.
-        watch: The remaining watch. None after the end.
-    """
+    """Effect of a request's change on its receivers."""
 
     message: WebhookMessage | None
     watch: WebhookWatch | None

@@ -31,9 +31,7 @@ class WorkspaceEntry:
     """A file or a directory.
 
     Attributes:
-        path: Path from the root of the workspace, with `/`.
         size: Size of a file in bytes. 0 for a directory.
-        is_dir: Whether it is a directory.
     """
 
     path: str
@@ -43,13 +41,7 @@ class WorkspaceEntry:
 
 @frozen(kw_only=True)
 class WorkspaceFile:
-    """A complete file.
-
-    Attributes:
-        path: Path from the root of the workspace.
-        content: The complete content.
-        sha256: SHA-256 of the content, hexadecimal.
-    """
+    """A complete file."""
 
     path: str
     content: bytes = field(repr=False)

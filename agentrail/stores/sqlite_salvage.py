@@ -49,8 +49,6 @@ class SalvagedSession(msgspec.Struct, frozen=True, kw_only=True):
     """Saved parts of one session.
 
     Attributes:
-        scope: Scope of the session.
-        session: Id of the session.
         last_good: Number of the last record before a gap or change, counted from the first kept record; 0 for
             none.
         last_known: Highest record number known to have existed.
@@ -73,7 +71,6 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         damaged: New path of the damaged file. A text file of the same name plus `.report` has this report.
-        sessions: Saved sessions, ordered by scope and id.
         lost_snapshots: Snapshots that were found but could not be kept. They are created again.
         lost_blobs: References from a session to a large value that is lost or changed.
     """

@@ -64,8 +64,6 @@ class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Tables of a file.
 
     Attributes:
-        version: Version of the tables, from 1.
-        tables: Statements that create them in an empty file.
         steps: For each older version, the statements or the function that upgrade it by one. They remove
             nothing, so older readers keep working.
     """

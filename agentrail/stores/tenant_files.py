@@ -38,9 +38,6 @@ class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: Plural name of its contents, for messages.
-        application_id: Application id in the header of the file.
-        version: Version of the tables, from 1.
-        tables: Statements that create them.
         upgrades: Upgrades from version 1, 2 and so on to the next.
     """
 

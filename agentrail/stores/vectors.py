@@ -125,10 +125,7 @@ class SqliteCollection:
     """The columns whose text is embedded."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Create the object without opening files. A tenant's file is created with its first entry.
-
-        Args:
-            directory: Directory of the files. It is created, for its owner only, if it does not exist.
+        """Create the object without opening files, which come with the first entry.
 
         Raises:
             StoreUnavailable: The installed SQLite is too old to be safe.

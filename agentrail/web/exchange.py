@@ -28,10 +28,7 @@ class WebRequest:
     """One request to a service, without redirects.
 
     Attributes:
-        method: HTTP method.
-        url: Target address.
         headers: Headers in addition to our own. They may hold a key.
-        content: The body.
     """
 
     method: str = "GET"

@@ -120,11 +120,7 @@ class WebAddress:
     """A web address, parsed once into parts, so that no second parser can read it differently.
 
     Attributes:
-        scheme: `https`, or `http` where allowed.
         host: A name in lower case, or an IP address without brackets.
-        port: Port of the server.
-        target: Path and query, beginning with `/`.
-        ip: The host if it is an IP address.
     """
 
     scheme: str
