@@ -94,19 +94,10 @@ class ActorCell:
     """The internal state of one instance.
 
     Attributes:
-        id: Id from its child spec.
-        incarnation: The number of this instance.
-        handle: Its only handle.
         owner: Its supervisor. `None` at the root.
-        token: Identifies the instance to its supervisor.
         mailbox: `None` for a worker.
-        trap_exits: Whether exit signals arrive as notices.
-        exit_reason: Set once it has ended.
-        stop_reason: Why it must stop.
-        is_laddered: Whether the stopper (its supervisor or `TaskHandle.shutdown`) kills it when its shutdown time is over.
+        is_laddered: Whether the stopper kills it when its shutdown time is over.
         killed: Whether it was killed, without any grace time.
-        scope: Cancels it.
-        task: The Trio task that it runs in.
     """
 
     __slots__ = (

@@ -291,7 +291,7 @@ class Registry:
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` once for each change, in order. A listener that raises is logged and stays registered.
 
-        A listener may itself make a change. Listeners are notified of it after all of them have received the current change.
+        A change made by a listener is reported after the current one.
         """
         self._check_open(listener)
         self._listeners.append(listener)

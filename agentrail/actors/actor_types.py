@@ -86,8 +86,8 @@ def _count(value: object) -> object:
 class Behaviour(Generic[S, D]):
     """The behaviour of a machine actor. `init` and `handle` are required. The rest has defaults.
 
-    `handle`, `enter`, `format_status` and `code_change` are plain functions without I/O. Work is an effect: return it in
-    `Perform`, and `perform` carries it out.
+    `handle`, `enter`, `format_status` and `code_change` do no I/O: return work in `Perform`, and `perform` carries it
+    out.
     """
 
     state_enter: bool = False
@@ -115,10 +115,9 @@ class Behaviour(Generic[S, D]):
     async def perform(self, effect: object, context: ActorContext) -> object:
         """Carry out an effect. Its result arrives as `Info(value)`, in the order of the mailbox.
 
-        With a tag, `Perform(effect, tag)`, exactly one `Info(value, tag)` arrives, even if the value is `None`. So a machine
-        can tell two results apart and notice the end of an effect without a value. Without a tag, `None` sends no message,
-        and a returned `Info` arrives unchanged: `return Info(None)` means "done". An exception of any class ends the actor
-        with that reason.
+        With a tag, `Perform(effect, tag)`, exactly one `Info(value, tag)` arrives, even if the value is `None`. Without a tag,
+        `None` sends no message, and a returned `Info` arrives unchanged. An exception of any class ends the actor with that
+        reason.
 
         Cancellation: Cancelled at the end of the actor. An error in its clean-up is then logged; it neither changes the
             reason nor prevents `terminate`.

@@ -26,8 +26,6 @@ class Wait:
 
     Attributes:
         subscribe: Registers a callback for every possible change, under a key, so that it is idempotent.
-        unsubscribe: Removes it.
-        ending: The instance whose end is awaited, if any.
     """
 
     subscribe: Callable[[object, OnChange], None]

@@ -269,10 +269,10 @@ def watch(
 
     For a child: `ChildUp`, then alternating `ChildDown` and `ChildRestarted`. `ChildGone` follows when its spec is removed (a
     temporary child or an instance ended for good, `delete_child`) or its supervisor has ended. A child without a process
-    whose spec stays is not gone: a call or its group may start it again. `ChildDown.comes_back` is true if its supervisor will.
+    whose spec stays is not gone: a call or its group may start it again.
 
-    For a name: an actor that registers is up. One that ends or unregisters is down, whichever supervisor it has. The name is
-    gone when the registry is closed.
+    For a name: an actor that registers is up. One that ends or unregisters is down. The name is gone when the
+    registry is closed.
 
     Args:
         where: The supervisor, or a registry of unique keys.

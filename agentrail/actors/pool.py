@@ -70,16 +70,10 @@ class JobRecord:
     """A pool's record of one job.
 
     Attributes:
-        number: Its number.
         payload: Argument for the work. `None` once the job is over.
         placed: Set when the job was accepted or refused.
         over: Set when the job has its result, or can no longer get one.
-        is_accepted: Whether it got a place.
-        value: Result of the work.
-        error: Declared error that the work raised.
-        traceback: Traceback of that error at the edge of the work.
-        make_error: Builds the error of a job without a result. Builds a new one for each caller: an error that is raised
-            twice collects the frames of both callers.
+        make_error: Builds the error of a job without a result, a new one for each caller.
     """
 
     __slots__ = (
@@ -419,8 +413,8 @@ class Pool(Generic[J, R]):
         """Run a job and return its result.
 
         Args:
-            job: Argument for the work. Built-in containers in it are copied here and for each attempt, so an attempt does not
-                see the changes of the previous one. All other objects are shared on purpose.
+            job: Argument for the work. Built-in containers in it are copied here and for each attempt. All other
+                objects are shared.
 
         Raises:
             Exception: One of the declared `errors` of the work, unwrapped.
@@ -440,7 +434,7 @@ class Pool(Generic[J, R]):
             entry.cancel()
 
     async def submit(self, job: J) -> PoolJob[R]:
-        """Put a job into the queue and return once it has its place. Use `result` of the returned job to wait for its result.
+        """Put a job into the queue and return once it has its place.
 
         Args:
             job: Argument for the work, copied as in `run`.
@@ -544,8 +538,8 @@ def open_pool(  # noqa: PLR0913 - a block has no other place for its options
     Args:
         work: Async function that does one job. Its arguments are the resource, if there is one, and then the job.
         flags: Numbers of workers and jobs, and the retry policy for a job whose worker died.
-        resource: Creates the resource that each worker holds for its lifetime, as an async context manager: a connection, a
-            process. A restarted worker gets a new one. The old one is closed before its job is tried again.
+        resource: Creates the resource that each worker holds for its lifetime, as an async context manager: a
+            connection, a process. A restarted worker gets a new one.
         errors: Exception classes that are answers: they are raised at the waiting caller, and the worker continues. Any
             other exception brings the worker down, and the job is tried again.
         observer: Receives the reports of the workers' supervisor. By default they go to the logger `agentrail.actors`.

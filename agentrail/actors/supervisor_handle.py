@@ -236,8 +236,7 @@ class Supervisor(ActorHandle):
     def start_child_soon(self, spec: Spec) -> None:
         """Add a child like `start_child`, without waiting. It starts after the calls that are already queued.
 
-        Use it where a stopping supervisor is the only expected failure: it drops the child without notifying the caller.
-        Any failed start is reported as usual.
+        A stopping supervisor drops the child without notifying the caller. Any failed start is reported as usual.
 
         Args:
             spec: A child spec, or a mapping with the same keys.

@@ -27,8 +27,7 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
 ) -> AsyncIterator[RemoteSession]:
     """Use a session on a server within the block, like a local one.
 
-    Lost connections are reopened as long as the block lasts: after a quarter of a second, then after twice as long each time,
-    up to ten seconds. Calls wait meanwhile. Wrap them in a timeout if needed.
+    Lost connections are reopened as long as the block lasts, after 0.25 to 10 seconds. Calls wait meanwhile.
 
     Args:
         url: Address of the server: `https://agents.example`, with the path that it is mounted at. With `http`, anyone on the

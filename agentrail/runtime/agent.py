@@ -35,7 +35,7 @@ class Agent:
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`, unique in a session. The model chooses the agent by it.
         description: Description for the model.
-        system_prompt: Placed before its conversations.
+        system_prompt: Its system prompt.
         model: A model string.
         tools: Tools that it can call.
         plugins: Plugins in addition to the session's guards (priority below 100). Guards always stay, with their
@@ -53,7 +53,7 @@ class Agent:
         budget: Spending limit of each of its background cycles. None: a share of the remainder.
         skills: `SkillUse(skills=read_skills(…))`: its own skills, in place of the session's. If it does not set tools,
             or plugins, it then gets the session's original ones.
-        user_data: Data for its tools, when it works for the session and not in its place. None: the session's. It must
+        user_data: Data for its tools, when it works for the session and not in its place. None: the session's. Must
             not contain the owner (`tenant_id`, `user_id`, `agent_id`, `metadata`), which stays the same.
         deps: Dependencies of its tools, as in `SessionOptions`, when it works for the session and not in its place.
             None: the session's.

@@ -90,13 +90,11 @@ class CycleCalls:
                 model, a builtin or container, or a union of them. None: text. The model gets its JSON Schema, and one
                 turn to correct a wrong answer. On a server, that turn checks only the schema: an answer that the type's
                 own code refuses raises `CycleFailed` immediately.
-            client_id: Your own name for this message. On a server, one is generated if missing. Calling again with the
-                same name and content, after `ReplyTimeout`, `StoreUnavailable` or a restart, sends nothing and waits
-                for the same answer. Names are remembered as in `prompt`.
+            client_id: Your own name for this message. On a server, one is generated if missing. Calling again with
+                the same name and content sends nothing and waits for the same answer.
             timeout_seconds: How long to wait, in seconds. None: no limit.
             wait_for_people: Whether to keep waiting while only users can let the cycle continue and no subscriber is
-                listening. Another of your tasks must then answer. A session on a server has a host, so it always waits
-                for users.
+                listening. Another task must then answer. A session on a server always waits for users.
 
         Returns:
             The visible text of the model's last response, or, in a session with `response_format`, the JSON document.
@@ -107,15 +105,12 @@ class CycleCalls:
             CycleFailed: The cycle failed. `error` has the cause. Its code is `response_format` if the second answer was
                 wrong too. `text` is that answer.
             CycleWaiting: The cycle waits for users, without a deadline, and no user can answer: the program has not
-                subscribed, and the session has no host. `pending` lists the open requests. The cycle stays as it is:
-                answer them, then call `collect_reply`.
-            ReplyTimeout: The time limit expired. The cycle continues. `collect_reply` waits for its answer, as does the
-                same `client_id`.
+                subscribed, and the session has no host. Answer those in `pending`, then call `collect_reply`.
+            ReplyTimeout: The time limit expired. The cycle continues.
             EventMissed: This `client_id` was answered, and its events are no longer kept.
-            StoreUnavailable: The store has accepted no records for longer than its patience. Accepted messages continue
-                when it is back.
+            StoreUnavailable: The store has accepted no records for longer than its patience.
             OptionError: Your move: the time is out of range.
-            TypeFault: Your move: no JSON Schema describes `output`. The message names the field and an alternative.
+            TypeFault: Your move: no JSON Schema describes `output`.
             CallingSelf: Your move: a tool of this session made the call.
             ClientIdReused: Your move: the name was used for another message.
             PromptError, PromptQueueFull, MailboxFull, SessionDown: See `prompt`.
@@ -204,8 +199,7 @@ class CycleCalls:
     ) -> Any:
         """Wait for the first matching event of the running cycle, even if it was published before this call.
 
-        In idle, this searches the events of the last cycle and does not wait. For events outside a cycle, use
-        `subscribe`.
+        In idle, search the events of the last cycle without waiting.
 
         Args:
             what: An event class, or a function that takes an event and returns whether it matches.

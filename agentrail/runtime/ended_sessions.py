@@ -43,9 +43,8 @@ class LastWords:
         incarnation: The last one: the number of restarts plus one.
         last_seq: Number of its last event.
         ended_at_ms: Time, in milliseconds since 1970.
-        session: Its handle, for five minutes, unless 1,000 others ended meanwhile. In that case None. Its published events can be
-            read
-            with `subscribe(after=…)`. All other calls raise `SessionDown`.
+        session: Its handle, for five minutes, unless 1,000 others ended meanwhile. In that case None. Only
+            `subscribe(after=…)` works on it.
         rested: Its final state, as long as there is a handle: for a caller of `rest` that was cancelled meanwhile.
     """
 

@@ -121,7 +121,7 @@ NOTHING_EARLIER: Final = Earlier((), 0)
 class EventBus:
     """All subscribers of one session, and its last committed events. Publishing is synchronous and never waits.
 
-    It survives a crash of the actor, so a crash changes neither the subscribers nor their positions.
+    It survives a crash of the actor.
     """
 
     # Slots, a tuple and a list: ten thousand idle sessions have a bus each, and an empty deque alone takes 600

@@ -112,8 +112,8 @@ class Subscription:
     def snapshot(self) -> Snapshot | None:
         """The session's state when the block was entered. None before.
 
-        Taken atomically with the registration: it reflects all events up to its `last_seq`, and no later ones. After
-        `EventsLost`, it is the state to start over from. This includes a rewind, which publishes `EventsLost` later.
+        It reflects all events up to its `last_seq`, and no later ones. After `EventsLost`, it is the state to start
+        over from.
         """
         if self._taken is not None:
             taken, self._taken = self._taken, None
@@ -181,7 +181,7 @@ class Subscription:
     async def __aenter__(self) -> Self:
         """Register and load the replay in one step, without even a checkpoint in between.
 
-        Before that, events that are no longer buffered are read from the journal, which may take a while.
+        Before that, events no longer buffered are read from the journal.
 
         Raises:
             CursorAhead: Your move: `after` is beyond the last number.
@@ -227,10 +227,10 @@ class Subscription:
             SubscriberTooSlow: Your move: the buffer was full. Its events have been returned. Resume from
                 `resume_after`.
             YourMove: The block was not entered, so no event would ever arrive.
-            trio.BusyResourceError: Your move: another task is already waiting here. Create one subscription per task.
+            trio.BusyResourceError: Your move: another task is already waiting here.
 
-        Cancellation: Always a checkpoint for cancellation. Nothing is lost. Other tasks get a turn whenever it waits,
-            and at least once in 64 events.
+        Cancellation: Always a checkpoint for cancellation. Nothing is lost. Other tasks get a turn at least once in
+            64 events.
         """
         if not (self._buffer or self._ended or self._replay):
             self._check_entered()
@@ -250,7 +250,7 @@ class Subscription:
         return event
 
     def next_nowait(self) -> Event:
-        """Return the next event if one is buffered. For callers that write all buffered events in one go.
+        """Return the next event if one is buffered.
 
         Raises:
             trio.WouldBlock: The buffer is empty. `anext` waits for an event.

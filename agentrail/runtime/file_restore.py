@@ -69,8 +69,7 @@ class Rewound:
 
     Attributes:
         number: The record after which the session continues.
-        calls: External effects since then, which are not undone: calls whose tools do not promise that running them twice is
-            harmless, or that had a child session.
+        calls: Calls since then with external effects, which are not undone.
         files: Outcome for the files written by its tools since. None if `files` was not requested.
     """
 

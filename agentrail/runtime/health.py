@@ -98,7 +98,7 @@ class Health:
     def fault_of_model(self, options: SessionOptions) -> str | None:
         """Return why no session with these options could use its model, such as a missing key. None if no fault is found.
 
-        No connection is made: only the first request shows whether a key is valid.
+        No connection is made.
 
         Args:
             options: Options of a session that has not started. Only the first of its models is checked.
@@ -120,8 +120,7 @@ class Health:
         """Return the spending of awake sessions against their money budgets, those nearest to their limits first.
 
         Args:
-            scope: Only sessions of this scope, `""` for those without one. Child sessions are left out: they spend a lent
-                budget.
+            scope: Only sessions of this scope, `""` for those without one. Child sessions are left out.
 
         Raises:
             OptionError: Your move: an invalid scope.

@@ -352,18 +352,19 @@ class Hibernation:
     ) -> Session:
         """Resume a stored session and its children, and return its handle.
 
-        Its state comes from its journal, its code does not. Tools, plugins and a model object are given here, or by the `revive`
-        callback of `open_supervisor`. A model string is looked up again, and a plugin is imported from where its class was defined. The
-        core decides about each effect that was open when the process stopped, and reports it in `SessionRecovered`.
+        Its state comes from its journal. Tools, plugins and a model object are given here, or by the `revive`
+        callback of `open_supervisor`. A model string is looked up again, and a plugin is imported from where its
+        class was defined. `SessionRecovered` reports the effects that were open.
 
         Args:
             session_id: Id of a root session.
             options: All options as one object. Values in the journal take precedence.
             force: Whether to take it from an owner that the store considers alive. That owner then ends it.
-            on_drift: What happens if the code here folds its journal to different operations. `park` leaves it unchanged and raises
-                `JournalDrifted`. `go_on` continues it with the state of the code here. In that case, each `once` or `reconcilable`
-                call that had begun without an end in that state is answered as unknown. So is an equal call until the next
-                prompt begins. `pure` and `idempotent` calls run again. None for the setting of the supervisor.
+            on_drift: What happens if the code here folds its journal to different operations. `park` leaves it
+                unchanged and raises `JournalDrifted`. `go_on` continues it with the state of the code here. In that
+                case, `once` and `reconcilable` calls that had begun are answered as unknown, and so are equal calls
+                until the next prompt. `pure` and `idempotent` calls run again. None for the setting of the
+                supervisor.
             model: Same as `start_session`. None for the model string that it was started with.
             **given: Other options of `start_session`, such as `tools`, and `scope`, the scope that it was started in.
 
@@ -378,7 +379,7 @@ class Hibernation:
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: Before it is taken over, nothing was done. After that it is released and has no owner.
+        Cancellation: Nothing was done, or it was released and has no owner.
         """
         chosen: dict[str, Any] = dict(given)
         scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)

@@ -81,21 +81,15 @@ class LookingBackHandle(AskingHandle):
     ) -> Self:
         """Start a session that continues from a record of this one, in a journal of its own. This one continues unchanged.
 
-        The fork has the conversation, the plugin state and the spending of that point. Work that was open there ends in the
-        fork as
-        not in this branch. Queued prompts stay behind. Its code is that of this session, by name. Its files are those of the
-        same
-        working directory, in their current state. With `files` it gets a copy of the directory, in which later writes by
-        tools of this
-        session are undone. Later writes by commands stay in the copy.
+        The fork has the conversation, the plugin state and the spending of that point, and this session's code and
+        files. Open work ends in it, and queued prompts stay behind. With `files` it gets a copy of the working
+        directory, in which later writes by tools are undone, but not those by commands.
 
         Args:
             at: Record number after which to fork. None for the last durable one.
             turn: Turn after which to fork, counted from 1 over all cycles, instead of a number.
-            files: Whether it works in a copy of the working directory: in `working_dir`, which must not exist or must be
-                empty. Otherwise
-                next to the directory of this session, with the same name followed by the id of the fork. The copy is never
-                removed.
+            files: Whether it works in a copy of the working directory: in `working_dir`, which must not exist or must
+                be empty, otherwise next to that of this session. The copy is never removed.
             model: Same as `start_session`. None for the model at that point.
             **options: Options of `start_session` that differ from this session, such as `tools`, `budget` or `session_id`.
 

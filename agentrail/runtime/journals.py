@@ -209,7 +209,7 @@ class Journals:
         Args:
             session_id: Its id.
             scope: Scope that it was started in.
-            plugins: Code of its plugins, same as `resume_session`. Others are imported from where they were defined.
+            plugins: Code of its plugins, same as `resume_session`.
 
         Returns:
             The state after its last record, and its conversation.
@@ -467,8 +467,7 @@ class Journals:
             OptionError: Your move: there is no store, or an invalid scope.
             StoreUnavailable: The store cannot be read now.
 
-        Cancellation: At once. Usage read by then is cached. The work runs in a thread, one call at a time. A later call reads only
-            records written since the previous one.
+        Cancellation: At once. Usage read by then is cached. The work runs in a thread, one call at a time.
         """
         refuse(fault_of_scope("scope", scope) if scope else None)
         await trio.lowlevel.checkpoint()
@@ -500,9 +499,9 @@ class Journals:
 
         Args:
             session_id: Its id.
-            format: `jsonl` is complete, includes child sessions, and can be imported. `markdown` is the conversation, for people.
-                `otlp` is OpenTelemetry spans, one line of JSON per session, in the format of its file exporter: for cycles, requests,
-                calls and children. The same journal results in the same spans.
+            format: `jsonl` is complete, includes child sessions, and can be imported. `markdown` is the conversation,
+                for people. `otlp` is OpenTelemetry spans, one line of JSON per session, in the format of its file
+                exporter: for cycles, requests, calls and children.
             content: Whether to include the content of messages. Otherwise only kinds, numbers, times and sizes.
             scope: Scope that it was started in.
 
@@ -606,10 +605,9 @@ class Journals:
         Args:
             session_id: Id of a root session that is not live here.
             scope: Scope that it was started in.
-            purge: Whether to leave no trace in any file. Deleted data is overwritten in place. Copies in pages of a file disappear when
-                the file is rewritten: half a minute after the last purge, and at the latest when the supervisor closes. Sessions
-                wait for that as for any commit, one second for a few hundred MB. The store remembers a pending purge: after a crash,
-                the next process completes it.
+            purge: Whether to leave no trace in any file. Deleted data is overwritten in place. Copies in pages of a
+                file disappear when it is rewritten: half a minute after the last purge, at the latest when the
+                supervisor closes, or by the next process after a crash. Sessions wait meanwhile.
 
         Returns:
             The number of deleted bytes.

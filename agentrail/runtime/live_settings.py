@@ -60,7 +60,7 @@ class ChangingHandle(AskingHandle):
     async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
         """Add tools for the model, all at once. A tool replaces an existing one of the same name.
 
-        The next request includes them. Running calls keep the tools they started with.
+        Running calls keep the tools they started with.
 
         Args:
             *tools: Tools that the model can call from now on.
@@ -106,8 +106,7 @@ class ChangingHandle(AskingHandle):
     ) -> None:
         """Publish the status of a source of tools: a server, a process, or a plugin system.
 
-        For authors of such adapters. It changes no tools (see `attach_tools` and `detach_tools`). Each call publishes
-        an event, so call it once per change of state.
+        It changes no tools. Each call publishes an event, so call it once per change of state.
 
         Args:
             source: Name of the source, 1 to 200 characters, the same in all its reports.
@@ -132,7 +131,7 @@ class ChangingHandle(AskingHandle):
 
         `deny` and `ask` rules for permissions apply to the sessions below immediately, before their next call.
 
-        If two updates are waiting, the last value of a field wins. `PluginOptsUpdated` reports the outcome.
+        The last waiting value of a field wins. `PluginOptsUpdated` reports the outcome.
 
         Args:
             plugin: Name of the plugin.
@@ -190,8 +189,7 @@ class ChangingHandle(AskingHandle):
         Args:
             plugin: The new code. Without options, the present ones are kept.
 
-        The new code is rehearsed on the last 40 messages of the conversation, without carrying out its answers. It is
-        accepted only if it never fails.
+        The new code is rehearsed on the last 40 messages of the conversation, without carrying out its answers.
 
         Raises:
             PluginError: Your move: there is no plugin of this name, it cannot be loaded, `migrate` refused, it failed

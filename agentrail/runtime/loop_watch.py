@@ -36,8 +36,8 @@ class SlowStep:
     Attributes:
         task: Name of the Trio task: for a session's actor its id, for a call the name of its tool.
         seconds: How long all other tasks waited.
-        cpu_seconds: CPU time of the thread in that time. If it is much less, the step waited for something, such as a file or
-            a lock, or the machine was busy with other programs. Up to two milliseconds of it may belong to earlier steps.
+        cpu_seconds: CPU time of the thread in that time. If it is much less, the step waited, or the machine was
+            busy.
         where: The stack while it was blocked, innermost last. Empty if the step ended before a sample.
     """
 

@@ -10,13 +10,7 @@ from agentrail.outside import Outside
 
 
 class InstructionsAbove(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Reads the instruction files above a working directory. The port is created on demand, as few sessions need it.
-
-    Attributes:
-        find: Returns the port for a working directory.
-        working_dir: The working directory.
-        outside: Runs blocking functions.
-    """
+    """Reads the instruction files above a working directory. The port is created on demand."""
 
     find: FindInstructions
     working_dir: str

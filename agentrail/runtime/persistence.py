@@ -73,13 +73,7 @@ class Keeping:
     """A store, and the services that keep sessions in it.
 
     Attributes:
-        store: The store.
-        writer: Its writer.
         node: Owner of the sessions started here. New at each start.
-        on_drift: What happens to a session that the code here folds to different operations.
-        retention: Deletes sessions that are too old or too many. None if all are kept.
-        overwriter: Overwrites purged or expired data in files.
-        past_events: Returns pages of published events.
     """
 
     def __init__(

@@ -44,18 +44,7 @@ NOTHING_STOPPED: Final = AbortReceipt()
 
 @frozen(kw_only=True)
 class ReadyAgent:
-    """An agent whose references have been resolved.
-
-    Attributes:
-        spec: Description of the agent for the core.
-        max_turns: Model calls in one of its cycles. None for the limit of the session.
-        tools: Its own by name. None for those of the session.
-        plugins: Its own, in addition to the guards of the session. None for those of the session.
-        result: Schema of its answer to a call. None: any text.
-        user_data: Data for its tools. None for that of the session.
-        deps: Dependencies of its tools. None for those of the session.
-        replace_sections: Texts that replace sections of its prompt. None for those of the session.
-    """
+    """An agent whose references have been resolved. None in a field: that of the session."""
 
     spec: AgentSpec
     max_turns: int | None = None
@@ -88,30 +77,13 @@ class Ports:
     """Adapters and environment of a session.
 
     Attributes:
-        session_id: Id of the session.
         providers: By model string.
         tools: By name, and by the change of the session's tools that added them. 0 for those of the start.
-        find_provider: Turns a model string and provider options into a provider.
-        spec_of: Returns the checked description of a tool for an audience.
-        run_child: Runs a child session for a call, or for a running tool.
-        run_agent: Runs an agent in the background, until its session has ended.
-        resume_child: Continues a resumed child session for a call.
-        workspace: Provides the place where files are read and commands run.
-        working_dir: The root of the file tools.
         user_data: The application's own data, frozen. Visible to every tool, plugin and child.
-        deps: Dependencies that the application gave its tools.
         own: Memories, notes and knowledge of its owner. Shared with its children.
         above: Reads the instruction files above its working directory. None if it has only its sandbox.
         provider_opts: By model string, newest last: options for providers that are not in `providers`.
-        tool_timeout_seconds: For tools without their own timeout.
         event_buffer_size: Number of committed events kept for returning subscribers.
-        group_id: Its group, or None. Its children are in the same group.
-        scope: Namespace of its id. Its children are in the same scope.
-        threads: Threads for tools that are plain functions.
-        context_providers: Providers that add to the requests of a turn, in the order of their calls.
-        outside: The machine, or its replacement when the supervisor was opened.
-        agents: Agents that may work for it, by name, without the general one.
-        host: Called about its calls. `SessionConfig.host_hooks` has the same setting for the core.
         withheld: The secrets that it knows, shared with its children.
         key: Unique name among the sessions of all scopes.
     """

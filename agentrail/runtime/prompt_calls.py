@@ -149,8 +149,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             content: Text or content blocks, 1 byte to 1 MB of UTF-8 in total.
             client_id: Your own name for this message. Sending it again with the same content, after a reply was lost,
                 returns the first receipt. A session remembers the last 256 names.
-            via: The entry point it came through, such as `http`. Included in `PromptReceived` and `PromptQueued`, for
-                audits and telemetry.
+            via: The entry point it came through, such as `http`. Included in `PromptReceived` and `PromptQueued`.
             request_id: Your name for the request that carries it. Included in these events and in `AgentStart`, also
                 after a restart.
             digest: SHA-256, in hexadecimal, of the sender's own input, for prompts that you prefix with other text.
@@ -272,8 +271,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
         Returns:
             An async context manager to iterate over. Entering it sends the prompt and waits for its acceptance. The
-            first event is `PromptReceived`, or `PromptQueued` if the prompt has to wait. Events of the cycles before it
-            are left out. Afterwards, `reply` is the outcome.
+            first event is `PromptReceived`, or `PromptQueued` if the prompt has to wait. Afterwards, `reply` is the
+            outcome.
 
         Raises:
             OptionError: Your move: an argument is out of range.

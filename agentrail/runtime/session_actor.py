@@ -119,15 +119,6 @@ class Waking:
 
 
 class Sleep:
-    """Hibernation state of one session.
-
-    Attributes:
-        stage: The current stage.
-        waking: The pending wake-up. None without one.
-        row: The part that stays in memory while hibernated. None while awake.
-        was_asleep: Whether it was ever woken here.
-    """
-
     __slots__ = ("_wake", "row", "stage", "waking", "was_asleep")
 
     def __init__(self, wake: "Callable[[SleepingCell], None]", row: SleepingSession | None = None) -> None:
@@ -311,25 +302,11 @@ class SessionCell(SleepingCell):
     """The part of a session that survives a crash of its actor: state, mailbox, subscribers, callers.
 
     Attributes:
-        state: The last result of `step`.
-        ports: Its adapters.
         mailbox: Unread messages. An accepted message is never lost.
-        bus: Its subscribers.
-        pending_calls: Its callers.
         undone: Effects of the last step that were not executed when the actor crashed, last one first.
-        scrub: Removes the secrets of the session from a text.
         crash: One line about the crash of the last incarnation. `None` without one.
-        ending: Reason for the end of the session, as sent to callers and subscribers. `None` before.
         is_gone: Whether all work of the session has ended.
-        journal: Its records, and effects that wait for them. `None` without a store.
         late_ephemeral: Number of ephemeral signals that came too late. The state counts the others.
-        interpreter: Executes the effects of this incarnation. `None` before the first.
-        find: Finds another session of the same supervisor by its scope and id.
-        resting: The pending request to rest. `None` without one.
-        rested: The state it left when it was put to rest. `None` otherwise.
-        readers: Decoders of answers for callers that want values. Empty for most sessions.
-        branching: Reads its journal and starts its forks. `None` without a store.
-        options: Options that it was started with, for its forks. `None` without a store and for child sessions.
         sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
     """
 

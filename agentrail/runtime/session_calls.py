@@ -194,9 +194,8 @@ class SessionCalls:
             clear_queue: Whether to discard queued prompts. If false, they run afterwards.
             wait: Whether to wait until the stopped work has ended, at most five seconds.
             children: Whether to stop background agents too. If false, they keep working.
-            ref: The prompt whose cycle to stop, as in its receipt, and no other cycle. A queued prompt is removed from
-                the queue. If its cycle has ended, nothing is stopped, even if another cycle is running. None: the
-                running cycle.
+            ref: The prompt whose cycle to stop, as in its receipt, and no other cycle. A queued prompt leaves the
+                queue. None: the running cycle.
 
         Returns:
             Lists the stopped work, the work that did not stop, and the work that keeps running. `settled` is false if
@@ -239,8 +238,7 @@ class SessionCalls:
         """Replace the beginning of the conversation with a summary: now if idle, otherwise before the next request.
 
         The model writes the summary, the full text is saved to a file of the workspace, and `CompactEnd` reports the
-        outcome. The last messages are kept. If there are no other messages, `CompactSkipped` is published. A compaction
-        that is already running serves this request too.
+        outcome. The last messages are kept. If there are no others, `CompactSkipped` is published.
 
         Args:
             reason: Human-readable. Included in `CompactStart`.
@@ -267,7 +265,7 @@ class SessionCalls:
     async def revoke_rule(self, rule_id: str) -> None:
         """Revoke a rule in this session and in each session below that has it.
 
-        Calls already allowed by the rule continue to run. The next call requires an approval.
+        Calls already allowed continue to run.
 
         Args:
             rule_id: Id of a rule from `rules()`.
@@ -290,8 +288,8 @@ class SessionCalls:
         Switching to the current model changes nothing and publishes nothing.
 
         Args:
-            model: A model string, or a provider object, which a server does not accept. A session keeps the last object
-                it was switched to, in addition to those still in use. It does not close them: an object remains yours.
+            model: A model string, or a provider object, which a server does not accept. An object remains yours to
+                close.
             provider_opts: See `start_session`. None: no options, or, for the current model, its present options.
 
         Raises:
@@ -313,8 +311,8 @@ class SessionCalls:
     ) -> PromptReceipt:
         """Continue without a new prompt: the model responds to the end of the conversation.
 
-        The conversation must end with results or a user's message. Examples are results passed in with `messages`, and the prompt of a failed cycle. It is a normal cycle, except
-        that no `PromptReceived` precedes its `AgentStart` and no prompt hook of a plugin is called. It is never queued.
+        The conversation must end with results or a user's message. No `PromptReceived` precedes its `AgentStart`, and
+        no prompt hook of a plugin is called. It is never queued.
 
         Args:
             client_id: See `prompt`.
@@ -346,8 +344,7 @@ class SessionCalls:
     ) -> PromptReceipt | SteerReceipt | None:
         """Return the receipt of an earlier message with this name, or None if none is remembered.
 
-        Lets a caller skip expensive preparation of a prompt that was already sent. Every message sent before this call
-        is considered.
+        Every message sent before this call is considered.
 
         Args:
             client_id: As passed to `prompt` or `steer`.
@@ -454,22 +451,20 @@ class SessionCalls:
     ) -> Rewound:
         """Stop running work and return the session to its state after a record.
 
-        Nothing is deleted: a later rewind can move forward again. The cycle is aborted with all its tools, and queued prompts are discarded. Event numbers continue, and spending
-        is kept. Subscribers get `EventsLost` for events that no longer count, and start over from `snapshot`. External
-        side effects are not undone. The result lists them.
+        Nothing is deleted. The cycle is aborted with all its tools, and queued prompts are discarded. Event numbers
+        continue, and spending is kept. Subscribers get `EventsLost` for events that no longer count, and start over
+        from `snapshot`. External side effects are listed, not undone.
 
         Args:
             to: Number of the record to return to. The state after it is restored.
             turn: Number of the turn to return to, counted from 1 over all cycles. Used in place of `to`.
-            files: Whether to restore the files that tools of the session have written since. Other files are not
-                touched. A file that has since been changed otherwise is a conflict and is not touched either.
-            force: Whether to overwrite conflicts too. Their content is kept, so that a later rewind can bring it back.
-            dry: Whether to only report the present effect of the rewind. Nothing is stopped and no file is touched.
-                Errors are raised as usual.
+            files: Whether to restore the files that tools of the session have written since. A file that has since
+                been changed otherwise is a conflict and is not touched.
+            force: Whether to overwrite conflicts too. A later rewind can bring their content back.
+            dry: Whether to only report the present effect of the rewind. Nothing is stopped or touched.
 
         Returns:
-            The new position (with `dry`, the position it would have), the later calls that may have changed something,
-            and the outcome for the files.
+            The new position, the later calls that may have changed something, and the outcome for the files.
 
         Raises:
             OptionError: Your move: there is no store, no such record, or no such turn. Or the session works for another

@@ -272,16 +272,9 @@ class SessionJournal:
 
     Attributes:
         first: The first signal of a resumed session. None after it, and for a new session.
-        gone_tools: Names of tools that a resumed session no longer has. Its first signal removes them.
-        seen_up_to: Number of the last event published before it resumed.
-        outbox: Waiting effects.
         durable: Number up to which its records are durable.
-        files: Notes of the files that its tools are about to write.
-        old_events: Rebuilds events that are no longer kept. None if there is nothing to rebuild.
         recorded_at: Time of its last record, on Trio's clock. 0 before the first.
-        refusal: Why no more records are accepted. None while they are.
         tail: End of the journal, including records handed over.
-        writer: Writer of the records.
     """
 
     __slots__ = (

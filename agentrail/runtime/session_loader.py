@@ -126,7 +126,7 @@ def _made_at(record: PluginRecord) -> Any:
 def found_at(origin: str) -> Any:
     """Return the object at `package.module:NAME`. None if it does not exist or cannot be imported.
 
-    An origin may come from a foreign journal. The standard library defines no plugins, so none of it is imported.
+    Nothing of the standard library is imported.
     """
     module, _, name = origin.partition(":")
     if not name or "<" in name or module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:

@@ -134,12 +134,10 @@ class SessionOptions:
             of one to create for the session. `local` (the default) works on `working_dir`, and `local:/path` on a
             directory. The following ones start empty and are deleted with the session: `memory`, `http://host:port` or
             `https://…` of `agentrail sandbox serve`, and `container:IMAGE`.
-        messages: Initial history, from any source. Messages that no provider would accept are repaired, which
-            `PatchToolCalls` reports.
+        messages: Initial history, from any source. Invalid ones are repaired, which `PatchToolCalls` reports.
         user_data: The application's own data, visible to tools.
-        deps: Dependencies of the tools, such as a pool or a client, for `ctx.deps`. A live object, which remains yours
-            and is shared with children. It is not in any state, journal, event or text. For a restored session, the
-            supervisor's `deps_for` provides it.
+        deps: Dependencies of the tools, such as a pool or a client, for `ctx.deps`. A live object, which remains
+            yours, is shared with children and never stored. For a restored session, `deps_for` provides it.
         provider_opts: `base_url`, `api_key`, `timeout` and other options of the provider.
         max_turns: Maximum number of model calls in one cycle. The last one has no tools.
         on_max_turns: `answer`: the last turn has no tools and is informed of it. `abort`: the cycle is aborted if it

@@ -45,14 +45,7 @@ class Rested:
 
 
 class RestRequest:
-    """A pending request to rest, from the first caller until the session has stopped, or no caller wants it any more.
-
-    Attributes:
-        callers: Number of callers.
-        is_due: Whether the time is over, so that the session stops wherever it is.
-        settled: Set when it has stopped, ended, or could not stop.
-        error: Why it could not.
-    """
+    """A pending request to rest, until the session has stopped or no caller wants it any more."""
 
     __slots__ = ("callers", "error", "is_due", "settled")
 

@@ -27,12 +27,7 @@ def is_unconfined(sandbox: Sandbox) -> bool:
 
 
 class Workspace:
-    """Sandbox of one session: a given one, or one of its own, opened by the first tool that uses it.
-
-    Otherwise ten thousand sessions without file access would hold ten thousand directories open, and most systems allow a
-    tenth
-    of that.
-    """
+    """Sandbox of one session: a given one, or one of its own, opened by the first tool that uses it."""
 
     __slots__ = ("_given", "_holders", "_is_closed", "_make", "_name", "_opened", "_working_dir")
 

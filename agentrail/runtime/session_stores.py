@@ -362,13 +362,7 @@ NO_STORES: Final = SharedStores()
 
 @frozen(kw_only=True, eq=False)
 class OwnStores:
-    """Additional stores of one session, shared with its children.
-
-    Attributes:
-        memories: Memories of its owner. None without memories.
-        notes: Its working notes. None without notes.
-        knowledge: Knowledge that its owner may read. None without knowledge.
-    """
+    """Additional stores of one session, shared with its children. None: there is none."""
 
     memories: Memories | None = None
     notes: Notes | None = None

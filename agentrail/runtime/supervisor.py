@@ -323,15 +323,15 @@ class SessionSupervisor:
     ) -> Ok | Error:
         """Call a tool as a session would, without a model.
 
-        A session is started for the call and stopped after it. The call passes the session's gates, plugins, approvals and budget,
-        and appears in its events. With `session_id` in the options, the call can be followed and its pending approvals listed.
+        A session is started for the call and stopped after it. The call passes its gates, plugins, approvals and
+        budget, and appears in its events.
 
         Args:
             name: Name of a tool in the options.
             arguments: Arguments of the call. Arguments that its schema rejects result in an `Error`, as they do for a model. None
                 for no arguments.
-            options: Same as `start_session`. The model and its options are ignored. A tool or plugin that requests one is
-                refused. A crash of the session ends the call, which is never repeated.
+            options: Same as `start_session`. The model and its options are ignored. A crash of the session ends the
+                call, which is never repeated.
             **given: The same options as keywords.
 
         Returns:
@@ -485,8 +485,8 @@ class SessionSupervisor:
     async def rest(self, session_id: str, within: float = 10.0, *, scope: str = NO_SCOPE) -> Rested:
         """Put a session to rest: it stops without ending, and its state is returned as bytes.
 
-        It stops while idle, also if a cycle waits for users, or between two turns. Messages sent until then are accepted. After
-        that, callers get `SessionRested`, and subscriptions end with `is_rested`. No `SessionEnd` is published.
+        It stops while idle, also if a cycle waits for users, or between two turns. After that, callers get
+        `SessionRested`, and subscriptions end with `is_rested`. No `SessionEnd` is published.
 
         Args:
             session_id: Id of a root session. Children rest with the calls that they work for.
@@ -544,8 +544,8 @@ class SessionSupervisor:
 
         Args:
             scope: Only reports about sessions of this scope, `""` for those without one. None for all.
-            buffer: Reports that may wait for the reader. When it is full the oldest are dropped, and `dropped` counts them. No
-                session ever waits.
+            buffer: Reports that may wait for the reader. When it is full the oldest are dropped, and `dropped` counts
+                them.
 
         Returns:
             An async context manager to iterate over. Iteration ends when the supervisor closes. `last_words` already has a

@@ -35,9 +35,7 @@ class ThreadStatistics:
 class ToolThreads:
     """Threads for tools that are plain functions.
 
-    They have a limiter of their own, not Trio's default one. Tools that block for minutes would starve all other users of
-    threads,
-    such as name resolution. A thread that is left behind keeps its slot until it really ends.
+    They have a limiter of their own. A thread that is left behind keeps its slot until it ends.
     """
 
     __slots__ = ("_jobs", "_limiter")

@@ -53,15 +53,10 @@ class UserErasure:
     async def forget_user(self, user_id: str, *, tenant_id: str = "") -> ForgottenUser:
         """Erase a user: end their sessions, erase the sessions' content, and delete the user's memories. Safe to repeat.
 
-        The `user_data` of a session names its user, as for memories. This covers the journals of the user's sessions, their
-        child
-        sessions and all forks. Each record is replaced by one with its kind, length and hash. Snapshots and large values are
-        deleted.
-        A journal can still be verified but no longer read. Memories are deleted with their words in the index, and working
-        notes with their
-        files. Then the files are rewritten, so that no unused part of them holds erased data. Other sessions continue. While
-        a file is
-        copied they wait for the store.
+        The `user_data` of a session names its user. Each record of the user's sessions, their child sessions and all
+        forks is replaced by one with its kind, length and hash: a journal can still be verified but no longer read.
+        Snapshots, large values, memories and working notes are deleted. Then the files are rewritten. Other sessions
+        continue, and wait for the store meanwhile.
 
         Args:
             user_id: The user. 1 character or more.
