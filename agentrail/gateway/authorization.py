@@ -239,7 +239,6 @@ def is_fetched_from_elsewhere(headers: Mapping[str, str]) -> bool:
 
 
 def is_origin(given: str) -> bool:
-    """Return whether a text is an origin as browsers send it."""
     scheme, separator, host = given.partition("://")
     if not separator or scheme not in {"http", "https"} or _HOST.fullmatch(host) is None:
         return False

@@ -208,7 +208,6 @@ def lead_to_console() -> WholeAnswer:
 
 
 def wants_page(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser opens this address as a page."""
     return "text/html" in headers.get("accept", "").lower()
 
 

@@ -61,7 +61,6 @@ def _rows(status: int, codes: str, **told: Any) -> dict[str, AnswerRow]:
 
 
 def _ours(codes: str) -> dict[str, AnswerRow]:
-    """Return rows of errors that callers cannot fix."""
     return _rows(
         500,
         codes,

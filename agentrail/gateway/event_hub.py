@@ -191,7 +191,6 @@ class Hub:
                 await trio.lowlevel.checkpoint()
 
     async def wait_level(self) -> None:
-        """Wait until the hub follows the session, or has ended."""
         await self._is_level.wait()
 
     def begin_reader(self, own: Subscription, after: int | None) -> StreamReader | None:

@@ -37,7 +37,6 @@ class FrameRing:
 
     @property
     def size_bytes(self) -> int:
-        """Size of its frames in bytes."""
         return self._size
 
     def append(self, frame: RingFrame) -> None:
@@ -59,7 +58,6 @@ class FrameRing:
         return frame
 
     def drop_before(self, position: int) -> None:
-        """Drop frames before a position, which no reader needs."""
         for place in range(self.first, min(position, self.end)):
             self._size -= len(self.at(place).data)
             self._frames[place % self._capacity] = None

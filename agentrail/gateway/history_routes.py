@@ -38,7 +38,6 @@ async def _trace(call: RouteCall) -> WholeAnswer:
 
 
 async def _state(call: RouteCall) -> WholeAnswer:
-    """Return the state of a session after a record."""
     made = await calls.inspect_state(
         call.host,
         call.principal,

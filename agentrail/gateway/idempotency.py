@@ -58,7 +58,6 @@ class CommandMemory:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all stored results in bytes."""
         return self._bytes
 
     async def do_once(

@@ -280,7 +280,6 @@ class BodyBytes:
     __slots__ = ("_held", "_limit")
 
     def __init__(self, limit: int, *, announced: str | None = None) -> None:
-        """Create an empty body, and check the announced length."""
         self._limit = limit
         # Extended in place: a list of pieces would take forty bytes per piece, and a piece may be one byte
         # long.

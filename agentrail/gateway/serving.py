@@ -420,7 +420,6 @@ class _Lifespan:
             self._is_over.set()
 
     async def end(self) -> None:
-        """End the lifespan and wait until it has ended."""
         self._to_end.set()
         await self._is_over.wait()
 

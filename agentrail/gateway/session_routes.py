@@ -403,7 +403,6 @@ async def _prompt(call: RouteCall) -> Result:
 
 
 async def _receipt_of(call: RouteCall) -> WholeAnswer:
-    """Return the receipt of a message that was sent before."""
     body: ReceiptBody = call.body
     return WholeAnswer(
         body=encode_receipt_found(await (await _asked_session(call)).receipt_of(body.client_id))
@@ -452,7 +451,6 @@ async def _fork_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _rewind_exactly(call: RouteCall) -> WholeAnswer:
-    """Rewind a session, including its files if requested."""
     body: RewindCommandBody = call.body
     session = await _asked_session(call, only_root=True)
     place = await record_of_place(session, "to", body.to, body.event)

@@ -229,7 +229,6 @@ class OpenSocket:
     # --- out
 
     async def _send_all(self) -> None:
-        """Send queued frames in order, until the socket is closed."""
         sent = 0
         while True:
             frame = self.queue.take()
@@ -298,7 +297,6 @@ class OpenSocket:
     # --- in
 
     async def _receive_all(self, nursery: trio.Nursery) -> None:
-        """Handle frames of the client until it leaves."""
         try:
             while True:
                 message = await self.receive()

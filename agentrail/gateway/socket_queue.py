@@ -49,7 +49,6 @@ class SendQueue:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the queued frames in bytes."""
         return self._bytes
 
     @property

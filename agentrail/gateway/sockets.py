@@ -238,7 +238,6 @@ class _EventFrames(MemoryOfFrames):
         return found
 
     def age(self) -> None:
-        """Drop frames that were not used recently."""
         self._memory.age()
 
 

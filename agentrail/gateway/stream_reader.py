@@ -24,9 +24,7 @@ class FrameSource(Protocol):
     def session_id(self) -> SessionId: ...
 
     @property
-    def ring(self) -> FrameRing:
-        """Frames that some readers have not read."""
-        ...
+    def ring(self) -> FrameRing: ...
 
     @property
     def ended(self) -> DoneReason | None:
@@ -155,7 +153,6 @@ class StreamReader(WatchedStream):
         return self._position
 
     def wake(self) -> None:
-        """Wake its task if it waits."""
         if self._task is not None:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)

@@ -34,7 +34,6 @@ class WatchedStream(ABC):
         self.on_cut: Callable[[], object] | None = None
 
     def __aiter__(self) -> Self:
-        """Return itself: a stream has only one position."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -71,7 +70,6 @@ class WatchedStream(ABC):
         """End it with a final frame, unless it has ended."""
 
     def beat(self) -> None:
-        """Write a comment, unless there is something else to write."""
         self._beats = True
         self.wake()
 
@@ -89,7 +87,7 @@ class WatchedStream(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Wake its task if it waits."""
+        pass
 
     @abstractmethod
     def _next_piece(self) -> bytes:
@@ -97,4 +95,4 @@ class WatchedStream(ABC):
 
     @abstractmethod
     async def _wait(self) -> None:
-        """Wait until there may be more."""
+        pass

@@ -1,4 +1,4 @@
-"""Rows that one watcher of a list has, and the next ones to report."""
+"""Rows of one watcher, and the next ones to report. A row is read when its frame is built."""
 
 from collections.abc import Callable
 from itertools import islice

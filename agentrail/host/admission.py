@@ -176,7 +176,6 @@ class Intake:
         self._is_closed = True
 
     async def quiet(self) -> None:
-        """Wait until no request is open, including hooks."""
         while self._runs:
             await self._run_ended.wait()
 
@@ -310,7 +309,6 @@ class Intake:
         return track
 
     async def follow_awaited(self) -> None:
-        """Follow the requests of earlier processes with outstanding notifications."""
         for watch in () if self._parts.delivery is None else self._parts.delivery.awaited:
             try:
                 await self._follow_watched(watch)
@@ -405,7 +403,6 @@ class Intake:
             raise PromptError(message)
 
     def _check_webhook(self, webhook: str | None) -> None:
-        """Refuse an address that is visibly not allowed."""
         if webhook is None:
             return
         if self._parts.delivery is None:
@@ -458,7 +455,6 @@ class Intake:
         return SessionOwner.of(principal)
 
     def check_sender(self, request: ChatRequest, principal: Principal) -> SessionOwner:
-        """Return the owner of a message after checking its sender."""
         owner = self.owner_of(principal)
         if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
             message = "the message names another tenant or user than its sender; omit both"

@@ -286,7 +286,6 @@ def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: Session
 
 
 def name_of_entry(entry: PluginEntry) -> str:
-    """Return the name of a session plugin entry once loaded."""
     given, options = entry if isinstance(entry, tuple) else (entry, {})
     return sound_plugin(given, options, call_handler).name
 
@@ -375,7 +374,6 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
 
 
 def _is_one_place(options: SessionOptions) -> bool:
-    """Return whether two sessions with these options share files."""
     return not (isinstance(options.sandbox, str) and is_alone(options.sandbox))
 
 
@@ -410,7 +408,6 @@ def check_metadata(metadata: object, limits: Limits) -> None:
 
 
 def _levels_of(value: Any) -> int:
-    """Return the nesting depth of a value without cycles."""
     match value:
         case Mapping():
             return 1 + max((_levels_of(one) for one in value.values()), default=0)

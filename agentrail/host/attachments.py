@@ -122,7 +122,6 @@ def clean_name(name: str, max_characters: int = 100) -> str:
 
 
 def _cut(name: str, mark: str, room: int) -> str:
-    """Insert a mark before the extension, and truncate the stem."""
     stem, dot, ending = name.rpartition(".")
     ending = f".{ending}" if stem and dot and len(ending) <= _MAX_ENDING else ""
     if len(mark) + len(ending) >= room:

@@ -259,7 +259,6 @@ class Consolidation(HostPlugin):
         memories: Memories,
         lines: Sequence[ProfileLine],
     ) -> None:
-        """Write a profile without lines from sessions deleted meanwhile."""
         lines = await self._still_there(sessions, owner, lines)
         self._have_profiles[owner] = None
         await _write(memories, lines)

@@ -114,7 +114,6 @@ class HostOptions:
 
     @checked_plugins.default
     def _check(self) -> tuple[HostPlugin, ...]:
-        """Validate the options before use."""
         faults = [*_faults_of(self)]
         if faults:
             raise OptionError(faults)

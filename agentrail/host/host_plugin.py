@@ -123,7 +123,6 @@ def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
 
 
 def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
-    """Yield all faults of a plugin, with remedies."""
     given: Any = plugin  # mypy takes the annotations at their word, and those are in doubt here
     if not isinstance(given.name, str) or not given.name.strip():
         yield f"name is {given.name!r:.80}: set `name` to a text that no other plugin of the host has"

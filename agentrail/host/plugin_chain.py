@@ -112,7 +112,6 @@ class Blaming(Chain[Any]):
         self._scrub = scrub
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Return no arguments."""
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
@@ -151,7 +150,6 @@ class Intercepting(Chain[ChatRequestContext]):
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Accept an answer, which ends the chain, or None."""
         if value is None:
             return
         if not isinstance(value, HandledResponse):
@@ -160,7 +158,6 @@ class Intercepting(Chain[ChatRequestContext]):
         self.end()
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
-        """Refuse the request if the plugin is critical."""
         if plugin.critical:
             self.refusal = decide_request_refusal(plugin, error)
             self.end()
@@ -204,7 +201,6 @@ class Attaching(Chain[tuple[AttachmentFile, ...]]):
             self.texts = (*self.texts, text)
 
     def message(self, said: str) -> str:
-        """Put the texts before a message."""
         if not self.texts:
             return said
         return "\n\n".join(self.texts) + f"\n\n---\n\n{said}"
@@ -278,7 +274,6 @@ class Judging(Chain[BeforeToolCall]):
 
     @property
     def verdict(self) -> HostVerdict:
-        """The verdict on the call after the chain has ended."""
         if self._deny is not None:
             by, reason = self._deny
             return HostVerdict(deny=reason, by=by)
@@ -345,7 +340,6 @@ class Stopping(Chain[Any]):
         super().__init__("stop", [one for one in reversed(started) if overrides(one, "stop")])
 
     def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
-        """Return no arguments."""
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
@@ -428,7 +422,6 @@ class HookRunner:
 
     @property
     def stuck(self) -> Mapping[str, str]:
-        """Hooks that do not return, by plugin name."""
         return {walk.plugin.name: walk.chain.hook for walk in self._stuck}
 
     @property
@@ -466,7 +459,6 @@ class HookRunner:
         await self._go(Blaming(hook, scrub), plugin, error)
 
     def report_soon(self, plugin: HostPlugin, hook: str, error: BaseException) -> None:
-        """Report such a failure without waiting."""
         self._nursery.start_soon(self.report, plugin, hook, error, name=f"a failure of {hook}")
 
     async def _go(self, chain: Chain[Any], plugin: HostPlugin | None, blame: BaseException | None) -> None:
@@ -678,7 +670,7 @@ ReaderOf: TypeAlias = Callable[[str, SessionId], SessionReader | None]
 
 
 def _no_reader(_tenant_id: str, _session_id: SessionId) -> None:
-    """Return None."""
+    pass
 
 
 def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = _no_reader) -> HostHooks:

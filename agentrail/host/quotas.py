@@ -37,7 +37,6 @@ class Pace:
 
     @property
     def interval_seconds(self) -> float:
-        """Time until one more token."""
         return self.window_seconds / self.count
 
 
@@ -89,7 +88,6 @@ class Allowance(Generic[K]):
         return len(self._full_at)
 
     def take(self, key: K, now: float) -> Draw:
-        """Take one token, if there is one."""
         return self._draw(key, now, take=True)
 
     def look(self, key: K, now: float) -> Draw:

@@ -128,12 +128,10 @@ class RequestStanding(Value, frozen=True, kw_only=True):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the running cycle is its own."""
         return not self.has_ended and (self.is_joined or self.cycle == self.ref)
 
 
 def stand_behind(standing: RequestStanding, event: Event) -> RequestStanding:
-    """Return the standing after the next event of its session."""
     if standing.has_ended:
         return standing
     after = _of_prompts(standing, event)
@@ -376,7 +374,6 @@ class RequestTrack:
                 self._tell()
 
     def learn_window(self, tokens: int | None) -> None:
-        """Set the context window if the profile does not."""
         self._record = evolve(self.record, context_window=tokens)
 
     def end(self, text: str) -> None:
@@ -389,7 +386,6 @@ class RequestTrack:
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
-        """Wait until the record satisfies a condition or has ended."""
         while not (self.record.has_ended or is_enough(self.record)):
             await self._changed.wait()
         return self.record
@@ -406,7 +402,6 @@ class SessionReading:
         self._session = session
 
     async def messages(self, after: int = 0) -> Sequence[Message]:
-        """Return the conversation after the first `after` messages."""
         return (await self._session.messages())[after:]
 
     async def status(self) -> Status:
@@ -614,7 +609,6 @@ class RequestBook:
 
     @property
     def open_tracks(self) -> tuple[RequestTrack, ...]:
-        """All requests that have not ended."""
         return tuple(track for tracks in self._open.values() for track in tracks.values())
 
     def open(self, key: str, track: RequestTrack) -> None:
@@ -636,7 +630,6 @@ class RequestBook:
             self._forget(*next(iter(self._order)))
 
     def find(self, key: str, request_id: str) -> RequestTrack | None:
-        """Return a known request, or None."""
         tracks = self._open.get(key)
         if tracks is not None and request_id in tracks:
             return tracks[request_id]

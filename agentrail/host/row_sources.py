@@ -48,7 +48,6 @@ class ChangeLog:
         parked.set()
 
     async def wait(self) -> None:
-        """Wait until there may be changes."""
         await self._parked.wait()
 
 
@@ -80,7 +79,6 @@ class RowSource(ABC):
         """Update the rows, at most four times a second per watcher. If cancelled, the next call does the rest."""
 
     async def wait_newer(self, version: int) -> None:
-        """Wait until there may be changes after a version."""
         if self.log.version == version and not self.is_marked:
             await self.log.wait()
         else:
@@ -130,7 +128,6 @@ class TakenRows(RowSource, RowFeed):
         await trio.sleep_forever()
 
     async def settle(self) -> None:
-        """Poll all rows, unless that was done just now."""
         async with self._taking:
             if trio.current_time() < self._taken_at + self._every:
                 return

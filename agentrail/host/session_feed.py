@@ -59,10 +59,6 @@ class SessionFeed(RowFeed):
     # --- following
 
     async def run(self, up: trio.Event) -> None:
-        """Follow the sessions until the supervisor closes.
-
-        Cancellation: Immediate.
-        """
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look_always, up)
@@ -278,7 +274,6 @@ class SessionSource(RowSource):
             self.log.note(row.session_id)
 
     def drop(self, session_id: str) -> None:
-        """Remove a row, if it exists."""
         if self.rows.pop(session_id, None) is not None:
             self.log.note(session_id)
 
@@ -336,7 +331,6 @@ class WaitingSource(RowSource):
         return self._rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Return whether a user may decide it."""
         row = self._rows.get(key)
         if row is None:
             return False

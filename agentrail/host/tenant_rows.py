@@ -150,7 +150,6 @@ class TreeFeed(TakenRows):
         self._tenant_id = tenant_id
 
     async def run(self, up: trio.Event) -> None:
-        """Follow crashes until cancelled or until the supervisor closes."""
         async with self._supervisor.reports(scope=self._tenant_id) as reports:
             up.set()
             async for _ in reports:

@@ -301,7 +301,6 @@ class WebhookDelivery:
             await self._supervisor.change_owed([encode_awaited(watch)])
 
     def forget(self, key: tuple[str, str, str, str]) -> None:
-        """Unregister a request that was not accepted."""
         if key in self._watches:
             self._change(self._end_watch(key))
 

@@ -54,7 +54,6 @@ def decide_again(
 
 
 def on_time(message: WebhookMessage, now_ms: int) -> WebhookMessage:
-    """Adapt a message of an earlier process to this process's clock."""
     pause = RETRY_SECONDS[min(message.tries, len(RETRY_SECONDS)) - 1] if message.tries else 0
     return evolve(message, due_at_ms=min(message.due_at_ms, now_ms + pause * 1000))
 

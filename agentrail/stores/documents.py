@@ -75,12 +75,10 @@ class _Block:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is only a heading."""
         return self.is_heading and self.first == self.last
 
     @property
     def size(self) -> int:
-        """Size in bytes, including the separator from the previous block."""
         return len(self.text.encode()) + _JOINED_BYTES
 
 

@@ -27,7 +27,6 @@ MEMORY_NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
 
 
 def faults_of_memories(memories: object) -> list[str]:
-    """Return the faults in the option `memories`."""
     if isinstance(memories, str):
         scheme, colon, rest = memories.partition(":")
         is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
@@ -63,7 +62,6 @@ NOTES_NAMES: Final = "'memory:' or 'files:DIRECTORY'"
 
 
 def faults_of_notes(notes: object) -> list[str]:
-    """Return the faults in the option `notes`."""
     if isinstance(notes, str):
         scheme, _, rest = notes.partition(":")
         is_name = notes == "memory:" or (scheme == "files" and bool(rest))
@@ -74,7 +72,6 @@ def faults_of_notes(notes: object) -> list[str]:
 
 
 def faults_of_embedder(embedder: object) -> list[str]:
-    """Return the faults in the option `embedder`."""
     if embedder is None:
         return []
     name, dimension = getattr(embedder, "name", None), getattr(embedder, "dimension", None)
@@ -119,7 +116,6 @@ KNOWLEDGE_DIRECTORY: Final = "knowledge"
 
 
 def faults_of_knowledge(knowledge: object) -> list[str]:
-    """Return the faults in the option `knowledge`."""
     if isinstance(knowledge, str):
         fault = f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY'"
         return [] if knowledge.startswith("sqlite:") else [fault]

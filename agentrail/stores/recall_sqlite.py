@@ -245,7 +245,6 @@ def _vectors_of(connection: apsw.Connection, own: str, kind: str) -> Sequence[tu
 
 
 def _matches_of(own: str, tags: TagFilter) -> list[str]:
-    """Return the match expressions of a tag filter, if any."""
     matches = []
     if tags.any_of:
         matches.append(any_of("labels", own, [*map(label_of, tags.any_of)]))

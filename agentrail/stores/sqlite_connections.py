@@ -88,7 +88,6 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return connection
 
     def to_read(self) -> apsw.Connection:
-        """Open an existing file for reading only."""
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = self.connect(self._uri("mode=ro"), flags, self.vfs)
         try:
@@ -149,7 +148,6 @@ def forget(connection: apsw.Connection) -> None:
 
 @contextmanager
 def forgotten_after(connection: apsw.Connection) -> Iterator[apsw.Connection]:
-    """Close a reading connection after the block."""
     try:
         yield connection
     finally:

@@ -123,7 +123,6 @@ class WriteLock:
 
 
 def lock_path(store: Path) -> Path:
-    """Return the path of a store's lock file."""
     return store.with_suffix(".lock") if store.suffix != ".lock" else store.with_name(f"{store.name}.lock")
 
 

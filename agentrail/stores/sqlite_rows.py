@@ -154,7 +154,6 @@ def opened_row(opening: Opening, now: int) -> SqliteRow:
 
 
 def fetch_session(connection: apsw.Connection, scope: str, session: str) -> StoredSession | None:
-    """Return a session, or None."""
     row = connection.execute(_GET_SESSION, (scope, session)).fetchone()
     return None if row is None else session_of(row)
 

@@ -85,7 +85,6 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
 
 
 def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
-    """Refuse a child whose tree was taken over."""
     first = opening.records[0]
     if opening.root != first.session:
         top = known(connection, first.scope, opening.root)
@@ -318,7 +317,6 @@ def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) ->
 
 
 def forget_earlier_nodes(connection: apsw.Connection) -> None:
-    """Mark the nodes of earlier processes as dead."""
     connection.execute("UPDATE node SET is_gone = 1 WHERE is_gone = 0")
 
 

@@ -62,7 +62,6 @@ def faults_of_keeping(
     on_drift: object,
     hibernate_after: object = None,
 ) -> list[str]:
-    """Return the faults in the persistence options."""
     faults: list[str] = []
     if isinstance(store, str):
         try:
@@ -104,7 +103,6 @@ MAX_KEEP_DAYS: Final = 36_500
 
 
 def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> list[str]:
-    """Return the faults in the retention limits."""
     faults: list[str] = []
     is_number = isinstance(keep_days, int | float) and not isinstance(keep_days, bool)
     if keep_days is not None and not (is_number and 1 <= keep_days <= MAX_KEEP_DAYS):  # type: ignore[operator]  # a number by then
@@ -129,7 +127,6 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
 async def opened_store(
     store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> AsyncIterator[Store | None]:
-    """Open a named store in a worker thread, for a block."""
     if not isinstance(store, str):
         yield store
         return

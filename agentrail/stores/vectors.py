@@ -37,7 +37,6 @@ def has_numpy() -> bool:
 
 
 def no_numpy() -> str:
-    """Return the message for an embedder without numpy."""
     return f"an embedder needs numpy to compare vectors: {install_command('embeddings')}"
 
 

@@ -290,7 +290,6 @@ def plain_text(html: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Remove insignificant spaces, and repeated empty lines."""
     was_empty = True
     for line in text.split("\n"):
         words = " ".join(line.split())

@@ -94,7 +94,6 @@ def _hit(found: Mapping[str, Any]) -> SearchHit | None:
 
 
 def _plain(said: object, max_characters: int) -> str:
-    """Return a text in one line, without tags and entities."""
     text = html.unescape(_TAG.sub("", said[: 4 * max_characters])) if isinstance(said, str) else ""
     words = " ".join(text.split())
     return words if len(words) <= max_characters else f"{words[: max_characters - 1]}…"

@@ -28,7 +28,6 @@ from agentrail.wire.plain import encode_plain
 
 
 def check_may_inspect(principal: Principal) -> None:
-    """Refuse a principal without the scope `inspect`."""
     refused = require_scope(principal, "inspect")
     if refused is not None:
         raise CallRefused(refused)

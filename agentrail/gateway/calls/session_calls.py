@@ -215,7 +215,6 @@ class AskedSessions:
     async def find(
         self, host: Host, principal: Principal, *, of_tenant: bool = False
     ) -> Sequence[ListedSession]:
-        """Return the sessions, and one more if there are more."""
         wanted = self.wanted
         check_filter(wanted)
         if wanted.ended is None and wanted.phase is None:

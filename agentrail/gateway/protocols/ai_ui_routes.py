@@ -221,7 +221,6 @@ class UiReader(WatchedStream):
         return b"".join([*parts, text_frame(LAST_FRAME.encode())])
 
     def wake(self) -> None:
-        """Wake its task if it waits."""
         if self._wait_scope is not None:
             self._wait_scope.cancel(reason="there is something to write")
 

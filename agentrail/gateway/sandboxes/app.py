@@ -297,7 +297,6 @@ class SandboxApp:
 
 
 async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
-    """Run work for a caller until the caller disconnects."""
     results: list[T] = []
     refusals: list[CallRefused] = []
 

@@ -69,7 +69,6 @@ async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperatio
 
 
 def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
-    """Decode a request from all of its bytes."""
     kind, head = SANDBOX_OPERATIONS[name].request, body
     contents: list[bytes] = []
     boundary = boundary_of(content_type)

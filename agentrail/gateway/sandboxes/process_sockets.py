@@ -84,7 +84,6 @@ class _Talk:
         return dict(message)
 
     async def close(self) -> None:
-        """Close the WebSocket, unless the client has done so."""
         if not self._has_left:
             await self._give({"type": "websocket.close", "code": 1000})
 
@@ -123,7 +122,6 @@ async def _run(lease: Lease, operation: OpenOperation, request: OpenRequest, tal
 
 
 async def _talk_with(process: ToolProcess, talk: _Talk) -> None:
-    """Forward data in both directions, until the client disconnects."""
     await talk.say(ProcessOpened(pid=process.pid))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_pass_out, process, talk)
