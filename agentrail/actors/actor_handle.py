@@ -173,7 +173,6 @@ class ActorCell:
             shield.deadline = -math.inf
 
     def add_shield(self, shield: trio.CancelScope) -> None:
-        """Register a library shield that the instance has entered. A kill cancels it."""
         if self._shields is None:
             self._shields = {}
         self._shields[shield] = None

@@ -199,7 +199,6 @@ class Address:
 
 
 def _refuse(event: Sent, error: Exception, why: str) -> None:
-    """Raise an error at the caller of a call. Any other message becomes a dead letter."""
     if isinstance(event, Call) and isinstance(event.to, ReplyTo):
         event.to.fail(error)
     else:

@@ -41,8 +41,6 @@ _NORMAL: Final = Normal()
 
 
 class WorkerCell(ActorCell):
-    """The cell of a worker. A stop cancels it."""
-
     __slots__ = ()
 
     def ask(self, reason: ExitReason) -> None:
@@ -80,8 +78,6 @@ class Watcher(Protocol):
 
 
 class ChildRun:
-    """One instance, as kept by its supervisor."""
-
     __slots__ = (
         "_call",
         "cell",

@@ -81,8 +81,6 @@ ChildEvent: TypeAlias = ChildUp | ChildDown | ChildRestarted | ChildGone
 
 @frozen(kw_only=True)
 class LastTold:
-    """The last events that a watcher received."""
-
     handle: ActorHandle | None = None
     is_up: bool = False
     reason: ExitReason | None = None
@@ -90,8 +88,6 @@ class LastTold:
 
 @frozen(kw_only=True)
 class Glimpse:
-    """The current status of a child."""
-
     handle: ActorHandle | None = None
     comes_back: bool | None = False
     gone: ExitReason | None = None
@@ -143,7 +139,6 @@ class _Recorder:
         return not now.is_gone
 
     def end(self) -> None:
-        """Stop recording. Recorded events can still be read."""
         self._is_over = True
         self.send.close()
 

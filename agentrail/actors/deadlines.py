@@ -16,8 +16,6 @@ _SLACK: Final = 32
 
 
 class Deadlines(Generic[K]):
-    """Deadlines by key. Replaced and cancelled entries are removed when they outnumber the others."""
-
     __slots__ = ("_due", "_heap", "_number")
 
     def __init__(self) -> None:
@@ -134,7 +132,6 @@ class MachineTimers:
 async def take_in_turn(
     mailbox: Mailbox[object], timers: MachineTimers | None, *, suspended: bool = False
 ) -> object:
-    """Take the next message of a machine. A due timer is such a message, `TimerDue`."""
     await mailbox.give_way()
     while True:
         item = mailbox.take_nowait(control_only=suspended)

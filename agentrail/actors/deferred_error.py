@@ -5,8 +5,6 @@ from typing import Self
 
 
 class Kept:
-    """A block whose error `release` raises later, after the necessary clean-up."""
-
     __slots__ = ("error",)
 
     def __init__(self) -> None:

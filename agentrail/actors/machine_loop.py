@@ -55,7 +55,6 @@ from agentrail.otp.supervision_types import Report, Token
 def reason_of_raised(
     error: BaseException, redact: Redact, interrupt: Callable[[BaseException], None]
 ) -> tuple[ExitReason | None, trio.Cancelled | None]:
-    """Split an exception that was caught at the edge of an actor."""
     parts = leaves(error)
     for part in parts:
         if isinstance(part, KeyboardInterrupt | SystemExit):

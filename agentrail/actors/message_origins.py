@@ -22,7 +22,6 @@ class Origins:
         self._postponed: Sequence[MachineEvent] = ()
 
     def note(self, event: object, via: object, engine: Engine[Any, Any]) -> None:
-        """Record the address of the event that the machine just received, if it postponed the event."""
         before, self._postponed = self._postponed, engine.postponed
         if engine.stopped is not None:  # `hand_back` collects the rest
             self._add(event, via)
@@ -40,7 +39,6 @@ class Origins:
         return self.came
 
     def hand_back(self, unhandled: Iterable[object], waiting: Iterable[tuple[object, object]]) -> None:
-        """Hand back to each address its events, in order of arrival, and forget the rest."""
         left = {id(event) for event in unhandled}
         came = [entry for key, entry in (self.came or {}).items() if key in left]
         by_address: dict[Any, list[object]] = {}

@@ -138,8 +138,6 @@ class SupervisorCell(ActorCell):
 
 @define(eq=False)
 class Tree:
-    """State shared by all supervisors of one tree."""
-
     make_handle: Callable[[SupervisorCell], ActorHandle]
     observer: Observer | None = None
     redact: Redact = keep
@@ -180,8 +178,6 @@ def log_report(report: Report) -> None:
 
 
 class Core:
-    """A running supervisor."""
-
     def __init__(
         self,
         cell: SupervisorCell,
@@ -318,7 +314,6 @@ class Core:
         self.mailbox.put_control(self._make(StopRequested, reason=reason))
 
     def tell(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> None:
-        """Put a message from a child after all earlier messages, calls included."""
         self.mailbox.put_notice(self._make(kind, **fields))
 
     def force_stop(self) -> None:
@@ -604,8 +599,6 @@ class Core:
         )
 
     def wait_for_child(self) -> Wait:
-        """Return the wait for an address: it looks again after each step."""
-
         def unsubscribe(key: object) -> None:
             self.on_children.pop(key, None)
 

@@ -60,7 +60,6 @@ class _Root:
         tree.interrupt = self._on_interrupt
 
     async def run(self) -> None:
-        """Run the task of the supervisor."""
         self.cell.enter()
         with trio.CancelScope(shield=True):
             self.reason = await self.core.run(self._on_up)
@@ -72,7 +71,6 @@ class _Root:
         self._watching.cancel(reason="its supervisor has ended")
 
     async def watch(self) -> None:
-        """Turn a cancellation from outside into an ordered stop with a time limit."""
         with self._watching:
             try:
                 await trio.sleep_forever()

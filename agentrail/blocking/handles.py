@@ -503,7 +503,6 @@ def _sessions(thread: SupervisorThread, handles: tuple[AsyncSession, ...]) -> tu
 
 
 async def _with_twin(thread: SupervisorThread, work: Awaitable[R]) -> R:
-    """Replace the handle in an error by one that is usable where the error is raised."""
     try:
         return await work
     except AlreadyStarted as error:

@@ -113,7 +113,6 @@ class SupervisorThread:
             raise
 
     def close(self, *, tell: bool = True) -> None:
-        """End all sessions in order, wait for the end of the thread, and raise the error of its run, once."""
         if self in _RUNS_IN.get(()):
             message = "a tool that closes the supervisor which runs it would wait for itself: return, and close it outside"
             raise CallingSelf(message)

@@ -79,7 +79,6 @@ class RemoteLink:
     # --- interface for callers
 
     async def call(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
-        """Send a command and return its result as JSON."""
         answered = await self.ask(name, session_id, fields)
         if answered.error is not None:
             raise answered.error
@@ -202,7 +201,6 @@ class RemoteLink:
         return free
 
     def _frame_of(self, frame_id: int) -> bytes | None:
-        """Return the frame of a command or subscription, or None if its caller was cancelled."""
         owed = self._owed.get(frame_id)
         if owed is not None:
             owed.sends += 1
@@ -215,7 +213,6 @@ class RemoteLink:
     # --- a connection
 
     async def run(self) -> None:
-        """Keep the connection open as long as retries make sense."""
         attempt = 0
         try:
             while self.fault is None:
@@ -399,7 +396,6 @@ class Links:
         nursery.start_soon(self.first.run, name="remote link")
 
     async def link_for(self, session_id: str) -> RemoteLink:
-        """Return a connection without a subscription to this session."""
         while True:
             links = [self.first, *(link for link, _ in self._more)]
             free = next((link for link in links if link.place_of(session_id) is None), None)
@@ -436,7 +432,6 @@ async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:
 
 @asynccontextmanager
 async def open_links(dial: Dial) -> AsyncIterator[Links]:
-    """Keep the connections of a client open within the block."""
     try:
         async with trio.open_nursery() as nursery:
             yield Links(dial, nursery)

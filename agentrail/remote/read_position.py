@@ -21,8 +21,6 @@ DrawnSnapshot: TypeAlias = Callable[[], Snapshot]
 
 
 class RemoteReading:
-    """One subscription to one session."""
-
     def __init__(
         self,
         session_id: str,
@@ -75,7 +73,6 @@ class RemoteReading:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether a paused subscription should resume, because half of its queue has been read."""
         return self.standing == "paused" and 2 * len(self._waiting) <= self._limit
 
     def ask_again(self) -> None:

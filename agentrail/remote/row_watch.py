@@ -27,8 +27,6 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WatchedRows(Generic[R]):
-    """The current rows of a server."""
-
     def __init__(self, dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter) -> None:
         self._dial = dial
         self._what = what
@@ -48,11 +46,9 @@ class WatchedRows(Generic[R]):
 
     @property
     def rows(self) -> Mapping[str, R]:
-        """A read-only view of the current rows, by key."""
         return MappingProxyType(self._rows)
 
     async def wait_changed(self, version: int) -> None:
-        """Wait until something has changed since a version."""
         await trio.lowlevel.checkpoint()
         while self.version == version and self.fault is None:
             await self._changed.wait()
@@ -75,7 +71,6 @@ class WatchedRows(Generic[R]):
             attempt += 1
 
     def _has_lasted(self) -> bool:
-        """Return whether the last connection lasted long enough to reset the retry delay."""
         welcomed = self._welcomed_at
         return welcomed is not None and trio.current_time() - welcomed >= STEADY_SECONDS
 
@@ -162,7 +157,6 @@ class WatchedRows(Generic[R]):
 async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one waits
     dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter, *, connect_seconds: float | None = 30.0
 ) -> AsyncIterator[WatchedRows[R]]:
-    """Watch rows of a server within the block."""
     watched = WatchedRows(dial, what, kind, key, wanted)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watched.run)

@@ -66,7 +66,6 @@ def make_ready(
     find: Callable[[str], ModelFacts],
     stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
-    """Resolve everything that agents name, so that a missing part is reported before anything starts."""
     ready: dict[str, ReadyAgent] = {}
     for agent in agents:
         _check_narrowing(agent, stack)
@@ -112,7 +111,6 @@ def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], T
 
 
 def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str | None:
-    """Return a warning that names the agents without a tool to start them, or None."""
     unused = [name for name, agent in agents.items() if not (agent.spec.background or agent.spec.handoff)]
     boxes = [tools, *(agent.spec.tools for agent in agents.values() if agent.spec.handoff)]
     specs = [spec for box in boxes if box is not None for spec in box.specs]
@@ -129,7 +127,6 @@ _SKILL: Final = "skill"
 
 
 def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
-    """Register the agents' plugins where the step of a handoff finds them."""
     for name, agent in agents.items():
         for plugin, _ in agent.plugins or ():
             watch.keep(change_of_agent(name, plugin.name), plugin)
@@ -218,8 +215,6 @@ _NAME: Final[dict[str, Any]] = {
 
 @frozen(kw_only=True, eq=False)
 class AgentTool:
-    """A tool whose calls the session answers from its own state."""
-
     name: str
     description: str | Callable[[ToolListing], str]
     parameters: JsonObject
@@ -326,8 +321,6 @@ LOGGER: Final = Logger("agentrail.runtime")
 
 @frozen(kw_only=True)
 class Dependencies:
-    """Dependencies that a supervisor shares between its sessions."""
-
     resolve_provider: ResolveProvider
     make_sandbox: MakeSandbox
     specs: ToolSpecs
@@ -542,7 +535,6 @@ def _agents_of(
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:
-    """Return the plugins' reason for refusing a session, or None."""
     if not state.data.stack.listeners(SessionStarted):
         return None
     watch = state.data.stack.ask

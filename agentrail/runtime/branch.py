@@ -70,7 +70,6 @@ class Branch:
         self._task_group = None
 
     async def start_child(self, spec: Spec) -> Started:
-        """Start a child after the actor and all earlier children."""
         if self.supervisor is None and self._task_group is not None:
             opening = self._open(self._task_group) if self._opening is None else self._opening
             await opening.wait()

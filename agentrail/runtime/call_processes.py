@@ -79,7 +79,6 @@ class Processes:
         return bool(self._opened)
 
     async def aclose(self) -> None:
-        """End all of them, and wait for that. At once if there were none."""
         if not self._opened:
             return
         self.stop()

@@ -12,8 +12,6 @@ from agentrail.runtime.session_handle import Session
 
 
 class OwnPrompts(Session):
-    """A handle for one call. Prompts sent through it can be taken back."""
-
     __slots__ = ("_sent",)
 
     def __init__(self, session: Session) -> None:

@@ -80,8 +80,6 @@ async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver)
 
 @frozen(kw_only=True)
 class SeenOfChild:
-    """The range of events to read from a restored session that works for a call."""
-
     after: int
     heard: int
     is_over: bool
@@ -90,7 +88,6 @@ class SeenOfChild:
 async def resume_for_call(
     effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
-    """Continue a restored child for a call, and return its last text as the result."""
     last_text, sources = "", WITHOUT_SOURCES
     with trio.move_on_after(timeout_seconds):
         async with child.subscribe(after=seen.after) as events:
@@ -243,7 +240,6 @@ def _tools_of(
 
 
 def first_provider(model: str, providers: Mapping[str, Provider]) -> dict[str, Provider]:
-    """Put the provider of a model first: it is the default where no model is named."""
     if model not in providers:
         return dict(providers)
     return {model: providers[model], **{name: one for name, one in providers.items() if name != model}}

@@ -250,7 +250,6 @@ def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
 
 
 def is_untouched(cell: SessionCell) -> bool:
-    """Return whether a session was never prompted, as far as is known: it has no cycle and no pending prompt."""
     data = cell.state.data
     return is_idle(cell) and data.last is None and not any(type(event) in TERMINAL for event in cell.bus.kept)
 

@@ -58,7 +58,6 @@ class ContextGatherer:
         self._read: Sequence[Message] = ()
 
     async def gather(self, effect: GatherContext) -> ContextGathered:
-        """Call all providers, and keep their messages under the id of the effect. The previous result is dropped."""
         messages = tuple(effect.messages)
         known = self._known(effect.messages)
         front: list[UserMessage] = []

@@ -60,8 +60,6 @@ class PortCrashed(Exception):
 
 
 class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
-    """Context manager around port code: unexpected exceptions become `PortCrashed`."""
-
     __slots__ = ("_about", "_decide", "_known", "_scrub")
 
     def __init__(
@@ -101,7 +99,6 @@ def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scr
 
 
 def log_crash(what: str, error: BaseException, scrub: Scrub) -> None:
-    """Log a crash with its traceback, which no model reads. Control characters are replaced, as a log may be a terminal."""
     LOGGER.error(_harmless(what), exception=_harmless(traceback_of(error, scrub)))
 
 
@@ -123,7 +120,6 @@ def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
 
 
 def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
-    """Describe a sandbox exception for a file. Sandboxes refuse by return value, so an exception is a bug in the sandbox."""
     message = (
         f"the sandbox crashed over {path!r} ({describe_bug(error)}): "
         "this is a bug in the sandbox, please report it"
@@ -173,19 +169,16 @@ class TaskGroup:
         self._gone: trio.Event | None = None
 
     def deliver(self, item: object) -> None:
-        """Send a task's result to the actor."""
         if self._gone is None:
             self._mailbox.put_notice(item)
 
     def deliver_first(self, item: object) -> None:
-        """Send the actor a message ahead of its mailbox: its last decision failed."""
         if self._gone is None:
             self._mailbox.put_control(item)
 
     def start_soon(
         self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
     ) -> None:
-        """Start a task, like a nursery. A dismissed group starts none."""
         if self._gone is None:
             if not self._working:
                 self._working = {}
@@ -193,7 +186,6 @@ class TaskGroup:
             self._nursery.start_soon(self._work, scope, function, args, name=name)
 
     async def dismiss(self) -> None:
-        """Cancel all tasks, and wait until they have ended."""
         self._gone = trio.Event()
         for scope in tuple(self._working):
             scope.cancel(reason="the session has ended, or crashed")

@@ -76,8 +76,6 @@ class TurnsApart:
 
 
 def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
-    """Return why an answer cannot be read, worded for the model, or None if it can be read."""
-
     def read(text: str) -> str | None:
         try:
             reader.decode_text(text)

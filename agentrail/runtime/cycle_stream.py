@@ -252,7 +252,6 @@ class CycleStream:
 
     @property
     def _is_kept_waiting(self) -> bool:
-        """Whether the stream ended because of the store. The cycle has not ended."""
         return self._call is not None and isinstance(self._call.error, StoreUnavailable)
 
     def _raise_failure(self) -> None:

@@ -35,8 +35,6 @@ _PAGE: Final = 1_000
 
 @frozen(kw_only=True)
 class UserTrees:
-    """The session trees that contain a user's conversations."""
-
     trees: tuple[TreeKey, ...]
     unread: Mapping[TreeKey, str]
 

@@ -158,7 +158,6 @@ class EventBus:
         """Called once, when the session has ended."""
 
     def empty(self) -> None:
-        """Release the kept events: the session hibernates, and its journal has them. Subscribers stay and miss nothing."""
         self._kept = []
         self._first = self._last.seq + 1
 
@@ -203,7 +202,6 @@ class EventBus:
     async def read_earlier(
         self, after: int, read: ReadEarlier, known: Earlier = NOTHING_EARLIER, *, at_most: int | None = None
     ) -> Earlier:
-        """Read the events after a number that are no longer kept."""
         if known.times_anew != self._times_anew:
             known = Earlier((), self._times_anew)
         reach = _number_of(known.events[-1]) if known.events else after
@@ -299,7 +297,6 @@ class EventBus:
         )
 
     def faults_of(self, after: int | None) -> list[str]:
-        """Return why no subscriber can resume after this number. Empty if it can."""
         if after is None or after <= self.last_seq:
             return []
         fault = f"after is {after}: expected at most {self.last_seq}, the last event of session {self.session_id!r}"

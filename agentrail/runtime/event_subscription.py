@@ -347,8 +347,6 @@ class Gate(Protocol):
 
 
 class HeldStream:
-    """The chunks of a provider's stream, passed on only while a gate is open."""
-
     __slots__ = ("_chunks", "_gate", "_is_held", "_opened_at")
 
     def __init__(self, chunks: AsyncIterator[Chunk], gate: Gate) -> None:
@@ -369,7 +367,6 @@ class HeldStream:
         return self
 
     async def __anext__(self) -> Chunk:
-        """Return the next chunk, once the gate is open."""
         if not self._gate.is_available:
             self._is_held = True
             try:

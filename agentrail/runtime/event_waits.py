@@ -61,7 +61,6 @@ def decide_wait(what: object) -> MeantEvent:
 
 @contextmanager
 def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
-    """End a subscription when its caller is refused."""
     with cell.pending_calls.waiting(events.end) as call:
         _refuse_if_held_up(cell, call)
         yield call
@@ -117,7 +116,6 @@ class EventWait:
         raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
     async def _find_beginning(self) -> int | None:
-        """Return the number before the last cycle, if its events are kept or can be rebuilt."""
         bus = self._cell.bus
         events: Sequence[Event] = bus.kept
         before = bus.last_seq - len(events) + 1

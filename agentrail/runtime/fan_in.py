@@ -99,7 +99,6 @@ class FanIn:
     async def read_earlier(
         self, subscription: "ManySubscription", after: Mapping[str, int]
     ) -> dict[EventBus, Earlier]:
-        """Read the events after a subscriber's positions that are no longer buffered."""
         found: dict[EventBus, Earlier] = {}
         in_vain: set[EventBus] = set()
         room = MAX_OLD_EVENTS

@@ -102,7 +102,6 @@ def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
 async def put_files_back(
     cell: SessionCell, sandbox: VersionedSandbox, behind: FilesBehind, content: GetContent, *, force: bool
 ) -> RestoredFiles:
-    """Restore the files of a live session."""
     journal = cell.journal
     if journal is None or not behind.wanted:
         await trio.lowlevel.checkpoint()
@@ -143,7 +142,6 @@ class FilesOfFork:
         self.sandbox: Sandbox = sandbox
 
     async def place_for(self, known: Sandbox | str | None) -> Sandbox | str:
-        """Return the sandbox of the fork: the same kind as that of its parent."""
         if known is not None and not isinstance(known, str):
             await trio.lowlevel.checkpoint()
             return self.sandbox
@@ -178,7 +176,6 @@ def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_d
 async def copy_files(
     sandbox: VersionedSandbox, directory: Path, behind: FilesBehind, content: GetContent, fork: str
 ) -> FilesOfFork:
-    """Copy a workspace, and restore all known files of the copy to their earlier contents."""
     copied = await sandbox.copy_to(directory)
     files = FilesOfFork(directory, copied)
     is_done = False
@@ -196,8 +193,6 @@ async def copy_files(
 
 
 class _NoNotes:
-    """Records nothing: a fork starts with its current files. See `FileKeeper`."""
-
     async def keep(self, changes: object, contents: object) -> Refusal | None:
         await trio.lowlevel.checkpoint()
         return None

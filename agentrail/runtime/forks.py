@@ -76,7 +76,6 @@ class Forks:
         return await self._journals.look_back(cell, read)
 
     async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
-        """Restore the files of a session to their contents after a record."""
         keeping, sandbox = self._shared.store_of("rewind"), versioned_of(cell, "rewind")
         behind = await self.look_back(cell, lambda journal: journal.files_behind(number))
         return await put_files_back(cell, sandbox, behind, keeping.store.blob, force=force)

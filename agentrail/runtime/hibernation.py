@@ -146,7 +146,6 @@ class Hibernation:
             self._is_sooner.set()
 
     async def _run_timers(self) -> None:
-        """Suspend idle sessions, and wake those whose timer is due."""
         while True:
             self._is_sooner = trio.Event()
             self._waits_until = self._deadlines.next_seconds()
@@ -214,7 +213,6 @@ class Hibernation:
         self._shared.nursery.start_soon(self._wake, cell, name="wake")
 
     async def _wake(self, cell: SessionCell) -> None:
-        """Wake a session, and publish the result to its waiters. Its messages are in its mailbox."""
         key = cell.ports.key
         try:
             async with self._shared.beginnings.reserve(key):
@@ -235,7 +233,6 @@ class Hibernation:
             self._stay_asleep(cell, InternalError(crashed.error.message))
 
     def _stay_asleep(self, cell: SessionCell, error: AgentrailError) -> None:
-        """Keep a session in the store after a failed wake-up. Its waiters get the error, and the next message tries again."""
         LOGGER.warning("session %s could not be woken: %s", cell.ports.session_id, error)
         key, sleep = cell.ports.key, cell.sleep
         cell.mailbox.drain()  # none of these messages was acknowledged
@@ -266,7 +263,6 @@ class Hibernation:
             self._close_hollow(cell, RESTED)
 
     async def close(self) -> None:
-        """Release the resources of hibernated sessions when their supervisor closes."""
         self.close_hollow()
         rows, self._shared.asleep = tuple(self._shared.asleep.values()), {}
         async with trio.open_nursery() as nursery:
@@ -487,7 +483,6 @@ class Hibernation:
         self._shared.nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
 
     async def _keep_resuming_due(self) -> None:
-        """Check regularly, so that each timer finds its session awake."""
         while True:
             await trio.sleep(TIMERS_EVERY_SECONDS)
             try:

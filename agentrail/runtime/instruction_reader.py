@@ -61,7 +61,6 @@ async def _read_into(reads: "dict[str, _Read]", path: str, sandbox: Sandbox, scr
 
 
 def decide_found(paths: Sequence[Sequence[str]], reads: "dict[str, _Read]") -> InstructionsFound:
-    """Choose the first file with content in each directory. Unreadable files before it are reported."""
     files: list[InstructionFile] = []
     unread: list[UnreadInstructions] = []
     for of_one in paths:

@@ -144,7 +144,6 @@ async def ask_host(
 
 
 async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scrub: Scrub = keep) -> None:
-    """Report the outcome of a call to the host. An exception is logged, and the result stays."""
     hook = ports.host.after_tool
     assert hook is not None  # noqa: S101 - a session reports only if there is a hook
     decide = partial(_decide_crash, f'the host failed over the end of a call of "{effect.name}"')
@@ -212,8 +211,6 @@ TEARDOWN_SECONDS: Final = 5.0
 
 
 class SignsOfLife(msgspec.Struct, frozen=True):
-    """Activity of a stream that its session has not been notified of."""
-
     chunks: object
     buffer: ChunkBuffer
 
@@ -674,7 +671,6 @@ class Interpreter:
 
 
 def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
-    """Return the outcome of a call stopped before it began. Its result was set when it was stopped."""
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms

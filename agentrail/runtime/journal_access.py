@@ -199,7 +199,6 @@ def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms:
 
 
 def options_of_root(cell: SessionCell, call: str) -> SessionOptions:
-    """Return the options that a root session was started with. Only a root can fork and rewind."""
     path, options = cell.bus.path, cell.options
     if len(path) > 1 or options is None:  # a child session has none
         fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"

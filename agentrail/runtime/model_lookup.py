@@ -37,8 +37,6 @@ _LONGEST_SECONDS: Final = 1e9  # thirty years
 
 @frozen
 class Choice:
-    """The model of a session from now on."""
-
     name: str
     provider: Provider
     opts: Mapping[str, Any]
@@ -76,7 +74,6 @@ def decide_switch(
 
 
 def is_object(model: str) -> bool:
-    """Return whether a model string stands for a provider object, which only its session can find."""
     return _OBJECT.search(model) is not None
 
 
@@ -138,7 +135,6 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
 
 
 def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsage:
-    """Return a usage with its cost, for a provider that states a price and reports tokens only."""
     if usage.cost_usd != 0.0 or not usage.total or provider is None:
         return usage
     try:
@@ -234,7 +230,6 @@ def _is_plain_block(block: object) -> bool:
 
 
 def check_chunk(chunk: Chunk) -> None:
-    """Reject a chunk that could not be recorded. Chunks that are never recorded are not checked."""
     # By hand rather than through its bytes: there is one chunk per word of a model, mostly plain text or a piece of a call.
     if (type(chunk) is TextDelta and type(chunk.text) is str) or type(chunk) in _NEVER_RECORDED:
         return

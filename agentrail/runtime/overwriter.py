@@ -103,7 +103,6 @@ class Overwriter:
         self._become_due()
 
     async def run(self) -> None:
-        """Overwrite data owed from earlier runs, and data deleted from now on."""
         if await self._was_owed():
             self._become_due()
         pause = OVERWRITE_AFTER_SECONDS
@@ -126,7 +125,6 @@ class Overwriter:
             self._is_resting = False
 
     async def finish(self) -> None:
-        """Overwrite pending data before the store closes, unless that took long recently."""
         if self._is_due and not self._is_resting:
             await self._overwrite()
 

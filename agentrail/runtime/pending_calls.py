@@ -57,8 +57,6 @@ _INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this
 
 @define(eq=False)
 class PendingCall:
-    """A call that waits for its reply."""
-
     answered: trio.Event = field(factory=trio.Event)
     value: object = None
     error: AgentrailError | None = None
@@ -136,7 +134,6 @@ class PendingCalls:
     def open(
         self, signal: Asked, send: Callable[[Asked], None], *, on_answered: Callable[[], None] | None = None
     ) -> PendingCall:
-        """Send a signal without waiting for its reply here. Call `drop` when the reply is no longer wanted."""
         if self._down is not None:
             raise self._gone()
         call = self._register(signal.signal_id, PendingCall(on_answered=on_answered, asked=signal))
@@ -149,7 +146,6 @@ class PendingCalls:
 
     @contextmanager
     def waiting(self, on_answered: Callable[[], None]) -> Iterator[PendingCall]:
-        """Register a caller that reads events instead of a reply."""
         name = self.mint()
         call = self._register(name, PendingCall(on_answered=on_answered))
         if self._down is not None:

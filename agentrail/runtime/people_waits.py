@@ -18,7 +18,6 @@ Pending: TypeAlias = Approval | Question | PendingClientCall
 
 
 async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *, is_begun: bool = False) -> T:
-    """Run a call that waits for the cycle of a session."""
     wait = _PeopleWait(cell)
     with trio.CancelScope() as wait.scope, cell.bus.watched(wait.look):
         if is_begun:
@@ -29,7 +28,6 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
 
 
 def waiting_error(cell: SessionCell) -> CycleWaiting | None:
-    """Return the error for a cycle that waits for users while no user can answer. None for any other."""
     if cell.bus.is_listened_to or cell.ports.host is not NO_HOST:
         return None
     pending = pending_of(cell)

@@ -137,12 +137,10 @@ class Keeping:
         self._may_sweep.set()
 
     def forget_processes(self) -> None:
-        """Record that the run ends in order, so that no other run has to look for its processes."""
         if self._processes is not None:
             self._processes.close()
 
     async def close(self) -> None:
-        """Wait until all records are written. Retention stops."""
         if self.retention is not None:
             self.retention.stop()
         await self.writer.wait_empty()
@@ -207,7 +205,6 @@ class Keeping:
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
 
     def leave(self, cell: SessionCell) -> None:
-        """Release a session whose work has ended. A tree has no owner once all its records are written."""
         journal = cell.journal
         if journal is not None and cell.rested is not None:
             journal.put_last_snapshot(cell.state)

@@ -30,7 +30,7 @@ _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
 
 
 class PluginCrashed(Exception):
-    """A plugin's exception, re-raised in a form that may propagate."""
+    pass
 
 
 class PluginWatch:
@@ -96,7 +96,6 @@ class PluginWatch:
         return found
 
     def find_others(self, find: Callable[[PluginRecord], Any]) -> None:
-        """Set the source of plugins that no caller adds: those of a resumed session, which were added in another process."""
         self._others = find
 
     @contextmanager
@@ -193,8 +192,6 @@ class PluginWatch:
 
 
 class QuietWatch(PluginWatch):
-    """Calls plugins again while a journal is folded. Nothing is measured or reported."""
-
     __slots__ = ()
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:

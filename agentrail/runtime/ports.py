@@ -123,8 +123,6 @@ class Ports:
 
 @frozen(kw_only=True)
 class ChildWork:
-    """The task of a child session, for a call or its tool."""
-
     effect: SpawnChild
     number: int | None = None
 
@@ -226,8 +224,6 @@ def finished_child(
 
 @define(eq=False)
 class AgentLine:
-    """Connection to an agent while its task runs."""
-
     prompt: Callable[[str, Budget | None], None] | None = None
     reason: str | None = None
     usage: ChildUsage = field(factory=ChildUsage)

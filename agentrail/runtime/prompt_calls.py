@@ -57,7 +57,6 @@ _BUFFER: Final = 4096
 
 
 async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
-    """Wait for the end of a prompt's cycle, which may have ended long ago."""
     ref, is_taken = receipt.ref, False
     await cell.awake()
     config = cell.state.data.config

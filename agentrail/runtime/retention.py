@@ -144,8 +144,6 @@ class SweepPlan:
 
 
 class Retention:
-    """Sweeps a store at intervals."""
-
     def __init__(  # noqa: PLR0913 - the collaborators of a sweep
         self,
         store: Store,
@@ -179,7 +177,6 @@ class Retention:
                 await trio.sleep(SWEEP_EVERY_SECONDS)
 
     def stop(self) -> None:
-        """End `run`. A tree that is being deleted is still deleted."""
         self._scope.cancel(reason="the supervisor is closing")
 
     async def sweep(self) -> None:

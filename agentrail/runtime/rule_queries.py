@@ -57,8 +57,6 @@ RulingT = TypeVar("RulingT", bound=RulingHandle)
 
 @frozen(kw_only=True)
 class WaitingCall(Generic[RulingT]):
-    """A call that waits for a user."""
-
     form: ApprovalForm
     tool: Tool | None
     session: RulingT

@@ -73,23 +73,17 @@ from agentrail.runtime.store_summary import stored_standing
 
 
 class SleepStage(Enum):
-    """Stage of a session: awake, about to suspend (it reads no more messages), or hibernated."""
-
     AWAKE = "awake"
     LEAVING = "leaving"
     ASLEEP = "asleep"
 
 
 class FallAsleep(Control):
-    """Control message: suspend the session if it has no running or pending work."""
-
     __slots__ = ()
 
 
 @frozen(kw_only=True)
 class HowToRead:
-    """Format of a session's answers."""
-
     has_format: bool
     has_tags: bool
 
@@ -382,7 +376,6 @@ class SessionCell(SleepingCell):
         return self if found is None or own_id not in found.state.data.config.path else found
 
     def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error in waiting callers, because the store is unavailable: here, and in waiting ancestors."""
         self.pending_calls.give_up(error, answered)
         for session_id in self.state.data.config.path[:-1]:
             above = self.find(self.ports.scope, session_id)
@@ -390,7 +383,6 @@ class SessionCell(SleepingCell):
                 above.pending_calls.give_up(error, ())
 
     def tool_of(self, call_id: CallId) -> Tool:
-        """Return the tool of an open call: the one that the call started with."""
         data = self.state.data
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
@@ -415,7 +407,6 @@ class SessionCell(SleepingCell):
         return parked
 
     def _begin(self, interpreter: Interpreter) -> str | None:
-        """Take the first step. Return the reason if it must be the last one, otherwise None."""
         gone = self._without_gone_tools()
         if gone is not None:
             self._advance(gone, interpreter)
@@ -461,7 +452,6 @@ class SessionCell(SleepingCell):
             self._gone.set()
 
     async def wait_down(self) -> str:
-        """Wait until all work of the session has ended, and return the reason for its end."""
         if self.is_gone:
             await trio.lowlevel.checkpoint()
         else:
@@ -716,7 +706,6 @@ class SessionCell(SleepingCell):
         return self.bus.first_seq if self.journal is None and self.sleep is None else 1
 
     def with_children(self, status: Status) -> Status:
-        """Add to the status of the core those of child sessions that have not ended, and the counters of the shell."""
         at_ms = now_ms()
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.visible)}
         return _with_late(_with_children(status, statuses), self.late_ephemeral)
@@ -748,7 +737,6 @@ class SessionCell(SleepingCell):
                 yield child_id, cell
 
     def _finish_last_step(self) -> None:
-        """Publish and answer the last step's results from before the crash."""
         while self.undone:
             self._tell(self.undone.pop())
 

@@ -65,8 +65,6 @@ _NO_DEADLINES: Final[dict[EffectId, float]] = {}
 
 
 class _Actor(Protocol[L_contra]):
-    """The receiver of messages and timers."""
-
     @property
     def is_idle(self) -> bool: ...
 
@@ -90,7 +88,6 @@ class SessionTimers:
         self._deadlines[effect_id] = now + max(at_ms - ms_of(now), 0) / 1000
 
     def watch(self, effect_id: EffectId, stream: object) -> None:
-        """Attach a stream to a timer, until it is cancelled: the timer reports the stream's last sign of life."""
         if self._streams is None:
             self._streams = {}
         self._streams[effect_id] = stream

@@ -30,7 +30,6 @@ class HeldCode:
     _tool_changes: int
 
     def add_tools(self, tools: Mapping[str, Tool]) -> int:
-        """Add tools by name, next to older ones with the same names that calls may be using."""
         self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
         self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
@@ -68,7 +67,6 @@ class HeldCode:
         self._forget_plugins(signal_id)
 
     def _forget_plugins(self, answered: SignalId) -> None:
-        """Release plugins whose changes are done: the answered one, and earlier ones whose callers had left."""
         watch = self.state.data.stack.ask
         if answered not in self._coming or not isinstance(watch, PluginWatch):
             return
@@ -88,7 +86,6 @@ class HeldCode:
         self.ports.withheld.learn_from(choice.provider)
 
     def forget_models(self, newest: str) -> None:
-        """Release older provider objects that are no longer used. Those from model strings can be created again."""
         data = self.state.data
         used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
         used |= {data.stream.model} if data.stream is not None else set()

@@ -71,7 +71,6 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
 
 
 def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
-    """Check an export for secrets before it leaves the process: some may have become known since it was recorded."""
     text = data.decode("utf-8", "replace")
     said = without_known(text)
     if said == text:

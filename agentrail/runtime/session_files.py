@@ -10,7 +10,6 @@ from agentrail.runtime.session_handle import Session
 
 @asynccontextmanager
 async def open_files(session: Session) -> AsyncIterator[Sandbox]:
-    """Open the sandbox of a session's tools if needed, and keep it open for the block."""
     cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
     if cell.ending is not None:
         raise SessionDown(cell.ports.session_id, cell.ending)

@@ -64,8 +64,6 @@ class Durable(Protocol):
 
 
 class HandedNote:
-    """A note on its way through the mailbox of its session into the journal."""
-
     __slots__ = ("contents", "is_handed", "number")
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
@@ -94,7 +92,6 @@ class FileNotes:
         return self._count
 
     def taken(self, signal: Signal) -> HandedNote | None:
-        """Return the note that belongs to a stepped signal, or None."""
         if not self._waiting or not isinstance(signal, ToolEmitted) or signal.name != FILES_EVENT:
             return None
         payload = signal.payload
@@ -126,7 +123,6 @@ class FileNotes:
         return None
 
     def _remember(self, digests: Iterable[str]) -> None:
-        """Remember the most recent contents in the store. Handing one over again is harmless."""
         self._known.update(dict.fromkeys(digests))
         while len(self._known) > _KNOWN_DIGESTS:
             del self._known[next(iter(self._known))]
@@ -236,7 +232,7 @@ _HARMLESS: Final[tuple[type[Asked], ...]] = (
 
 
 class MayLeave(Control):
-    """Control message: waiting effects may leave, or no more records are accepted."""
+    pass
 
 
 _MAY_LEAVE: Final = MayLeave()
@@ -342,7 +338,6 @@ class SessionJournal:
     def note_drift(
         self, drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
     ) -> None:
-        """Record first that the code here folds the journal differently, and the state that counts."""
         self._wants_snapshot = True
         self._record((drifted_draft(drift, state, begun, at_ms=at_ms, engine=engine),))
 
@@ -446,7 +441,6 @@ class SessionJournal:
             self._put(state)
 
     def put_last_snapshot(self, state: SessionState) -> None:
-        """Hand over a snapshot at a planned stop, even during work. It names the open effects."""
         if self.refusal is not None or self.first is not None or state.ended:
             return
         aside = self._recorder.flush()
@@ -472,7 +466,6 @@ class SessionJournal:
         return self.outbox.leaving(self.durable)
 
     async def wait_changed(self) -> None:
-        """Wait until effects may leave, or until it is known that none will for now."""
         self._changed = trio.Event()
         await self._changed.wait()
 
@@ -481,7 +474,6 @@ class SessionJournal:
         return not (self.writer.is_available or self.outbox.is_empty)
 
     def check_admission(self, signal: Asked) -> None:
-        """Refuse a signal that needs an acknowledgement while no records are accepted."""
         if not self.writer.is_available and not isinstance(signal, _HARMLESS):
             raise self.writer.unavailable_error()
 

@@ -114,7 +114,6 @@ class PluginFinder:
 
 
 def _made_at(record: PluginRecord) -> Any:
-    """Create a plugin from the class at its origin. None if the result has another name."""
     found = found_at(record.origin)
     if isinstance(found, type) and not (hasattr(found, "handle") and hasattr(found, "init")):
         return None  # a foreign journal may name any class, and creating one may have any effect
@@ -418,7 +417,6 @@ def _fold(
     begun: tuple[EffectId, ...],
     sources: Sources,
 ) -> tuple[Folded, tuple[Event, ...]]:
-    """Fold records, and keep the events of the last ones."""
     settled = max((number for number, record in enumerate(records, 1) if record.kind == DRIFTED), default=0)
     cut = max(settled, len(records) - REPLAYED_RECORDS)
     head = Folded(state=start, tail=tail, begun=begun)

@@ -256,7 +256,6 @@ _PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
 
 def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Return the given options object, or create one from keywords. Keywords override those of a blueprint."""
     if options is None:
         return make_options(given)
     if is_blueprint(options):
@@ -496,7 +495,6 @@ def _context_providers(name: str, value: object) -> list[str]:
 
 
 def fault_of_tool(value: object) -> str | None:
-    """Return which members of a tool the value lacks, or None for a tool."""
     if isinstance(value, type):
         return "a class is none: pass an instance"
     if _has_all(value, TOOL_MEMBERS):

@@ -66,8 +66,6 @@ _NUMBERED = re.compile(r"(:object)\d+$")
 
 @frozen(kw_only=True)
 class WantedSession:
-    """A session to resume, with its conditions."""
-
     session_id: SessionId
     scope: str
     cause: Cause = "start"
@@ -114,7 +112,6 @@ class Resumption:
         return await self._take(cell.ports, workspace, options, gathers_context=gathers)
 
     async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
-        """Read, take over, and prepare a session that is hibernated here: its code is available."""
         ports = row.ports
         await self._keeping.read(partial(self._look, self._wanted))
         self._watch = PluginWatch(
@@ -258,7 +255,6 @@ class Resumption:
 
 
 def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
-    """Log the plugins whose verdicts on calls were ignored, because the journal shows whether those ran."""
     plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
     LOGGER.info("session %s: executed calls follow its journal; overridden verdicts: %s", session_id, plugins)
 

@@ -20,7 +20,6 @@ ENDED: Final = "ended"
 
 
 def glance_at(session: Session) -> Status | None:
-    """Return the current status of a session. None if it is hibernated or has ended, and so not in memory."""
     cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
     return None if cell.is_asleep or cell.ending is not None else cell.status_at(now_ms())
 

@@ -50,7 +50,6 @@ class Workspace:
         return self._opened
 
     def take(self, sandbox: OwnSandbox) -> None:
-        """Own a sandbox that was created for this session elsewhere, and close it with the session."""
         self._given, self._opened = None, sandbox
 
     @property
@@ -70,7 +69,6 @@ class Workspace:
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[Sandbox]:
-        """Return the sandbox, and keep it open for the block, for uses outside of calls."""
         if self._is_closed:
             message = "the workspace was closed: its session has ended"
             raise trio.ClosedResourceError(message)

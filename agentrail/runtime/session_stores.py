@@ -383,14 +383,12 @@ class StoreDesks:
         return None if self._memories is None else OwnMemories(self._memories, owner)
 
     async def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Delete all memories of an owner. Does nothing without a memory store."""
         if self._memories is None:
             await trio.lowlevel.checkpoint()
             return Forgotten(entries=0, is_erased=True)
         return await OwnMemories(self._memories, owner).forget()
 
     async def forget_notes(self, owner: MemoryOwner) -> int:
-        """Delete the working notes of all sessions of an owner, and return their number."""
         if self._notes is None:
             await trio.lowlevel.checkpoint()
             return 0
@@ -410,5 +408,4 @@ class StoreDesks:
 
 
 def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
-    """Return the name of a session among those of its tenant. Its id alone if that is unique."""
     return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"

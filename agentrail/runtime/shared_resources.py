@@ -70,8 +70,6 @@ class SessionEntry:
 
 @define(eq=False, kw_only=True)
 class Shared:
-    """State that more than one part of a supervisor reads."""
-
     nursery: trio.Nursery
     keeping: Keeping | None
     dependencies: Dependencies = field(init=False)  # they refer to parts, which hold this object

@@ -35,7 +35,6 @@ CLOSE_WITHIN_SECONDS: Final = 2.0
 
 
 async def stop_quietly(cell: SessionCell, reason: str) -> None:
-    """Stop a session, and wait until none of its work is running. A session that has already ended is accepted."""
     with suppress(SessionDown):  # it ended first
         # Sent as a notice, which bypasses the mailbox limit. With many callers, the end must not depend on their order.
         stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
@@ -99,7 +98,6 @@ async def rest_session(cell: SessionCell, within: float) -> Rested:
 
 
 async def leave_quietly(cell: SessionCell, within: float) -> None:
-    """Suspend a session that its journal can restore, and wait until none of its work is running."""
     with suppress(SessionDown):  # it ended first
         try:
             await _leave(cell, within)

@@ -73,8 +73,6 @@ class WriterClient(Protocol):
 
 @define(eq=False)
 class WriterJob:
-    """Records of one session since its last batch was taken."""
-
     of: WriterClient
     records: list[Record]
     blobs: dict[str, bytes] = field(factory=dict)
@@ -413,8 +411,6 @@ _BEGINS: Final = frozenset(
 
 @frozen
 class Leaving:
-    """Effects that leave before the record of their step is durable."""
-
     at_once: tuple[Effect, ...] = ()
     taken_out: tuple[Effect, ...] = ()
 
@@ -442,8 +438,6 @@ class HeldStep:
 
 
 class Outbox:
-    """Waiting effects of one session, in order."""
-
     __slots__ = ("_by_id", "_ephemeral", "_steps", "ephemeral_bytes", "thrown_away")
 
     def __init__(self) -> None:
@@ -470,7 +464,6 @@ class Outbox:
                     yield effect
 
     def visible(self, now: SessionState) -> SessionState:
-        """Return the state of the session when the last effect left, which may be shown."""
         return self._steps[0].before if self._steps else now
 
     def put(

@@ -694,7 +694,6 @@ class SessionSupervisor:
     # --- the lifetime of a session
 
     async def _live_on(self, entry: SessionEntry) -> None:
-        """Run the actor of one incarnation. A crash propagates to its supervisor, which decides whether to restart it."""
         cell = entry.cell
         if cell.ending is not None:  # its sandbox failed to close: reported, not retried
             return
@@ -804,7 +803,6 @@ class SessionSupervisor:
             self._shared.ended.add(entry.cell)
 
     async def _retire(self, entry: SessionEntry, reason: str) -> None:
-        """Release everything that a session held, and record its end."""
         self._close(entry, reason)
         self._ended += 1
         if self._shared.keeping is not None and entry.cell.journal is not None:
@@ -890,7 +888,6 @@ def _fault_of_arguments(arguments: object) -> str | None:
 
 
 async def run_call(session: Session, name: str) -> Ok | Error:
-    """Make the call in a session, and return its result."""
     result: ToolResult | None = None
     async with session.subscribe(kinds=[ToolExecutionEnd, AgentEnd, AgentAbort, AgentError]) as events:
         await session.prompt(f"Call the tool {name}.")

@@ -110,7 +110,6 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     store: Store | None = None,
     options: StoreOptions = USUAL_OPTIONS,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor over the given adapters. Leaving the block always ends all its sessions."""
     keeping = (
         None
         if store is None

@@ -92,7 +92,6 @@ _RAISED: Final = object()
 async def refusal_of_links(
     known: SessionData, effect: RunTool, working_dir: str, open_sandbox: Callable[[], Sandbox]
 ) -> str | None:
-    """Return why a call must not run because its path leads elsewhere, or None."""
     for member in known.stack.following:
         path = _asked(known, member, "path_of", effect.name, effect.arguments)
         if path is None:
@@ -162,8 +161,6 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs of the runner in addition to the effect."""
-
     tool: Tool
     context: ToolContext
     timeout_seconds: float
@@ -171,7 +168,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Callable[[], Awaitable[str | None]] | None = None
 
     def without_secrets(self, text: str) -> str:
-        """Return a crash message without the secrets of its session, including short ones."""
         return without_secrets(self.withheld.replaced(text), self.context.user_data)
 
 
@@ -237,7 +233,6 @@ async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObjec
 
 
 def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
-    """Return the outcome that a tool found for its earlier attempt. None to run it again."""
     match found:
         case Done(result=result):
             return result
@@ -394,8 +389,6 @@ class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningCall:
-    """Requests and reports of one running call to its session. The core drops reports after its end."""
-
     __slots__ = (
         "_began_at_ms",
         "_calls",
@@ -506,7 +499,6 @@ class RunningCall:
         return await threads.run(self.effect.name, self._scope, function, abandonable=abandonable)
 
     def open_sandbox(self) -> Sandbox:
-        """Return the sandbox. In a session with a store it records the files written through it, if it can."""
         files = self._calls.files
         if files is None:
             return self.ports.workspace.open()
@@ -598,7 +590,6 @@ class RunningCall:
             self._progress.flush()
 
     async def end_sessions(self) -> None:
-        """End the child sessions that tasks outside the tool's own still run, and wait until they have ended."""
         for scope in self._sessions:
             scope.cancel(reason="the call has ended")
         with trio.move_on_after(_END_SESSIONS_WITHIN_SECONDS, shield=True):
@@ -652,7 +643,6 @@ class ContextOfCall(ToolContext):
         return context
 
     def __getattr__(self, name: str) -> Any:
-        """Look up a member on first use, and cache it. Python calls this only for missing attributes."""
         find = _MEMBERS.get(name)
         if find is None:
             message = f"{ToolContext.__name__!r} object has no attribute {name!r}"
@@ -709,8 +699,6 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
 
 
 class ToolCallRunner:
-    """Runs the calls of one incarnation."""
-
     __slots__ = ("_children", "_commands", "files", "pending_calls", "ports", "task_group")
 
     def __init__(
@@ -801,7 +789,6 @@ class ToolCallRunner:
             self.give_back(effect)
 
     def give_back(self, effect: SpawnChild) -> None:
-        """End a session that never started, because its tool stopped waiting."""
         outcome = Error(text="[Not started: nobody waited for it any more]")
         self.task_group.deliver_first(ChildWork(effect=effect).finished(outcome, ChildUsage(), now_ms()))
 

@@ -93,7 +93,6 @@ def _name_of(tool: Tool, home: str) -> str | None:
 
 
 def _is_plain(tool: Any, kind: type) -> bool:
-    """Return whether a tool's attributes have the defaults of their arguments."""
     wanted = call_guarded(lambda _: None, inspect.signature, kind)
     return wanted is not None and all(
         _is_same(_member(tool, name), _default_of(kind, parameter))

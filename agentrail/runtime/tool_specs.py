@@ -47,7 +47,6 @@ class ToolSpecs:
         return box, tuple([spec.name for spec in specs])
 
     def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
-        """Return the spec of a tool, as it describes itself to a session."""
         spec = _spec_of(tool, listing)
         # A tool without a hash, or with one that raises, is checked for each session.
         kept = call_guarded(lambda _: _NO_KEY, self._kept.get, tool)
@@ -82,7 +81,6 @@ _members_of: Final[Callable[[ToolSpec], tuple[object, ...]]] = attrgetter(
 
 
 def _content_of(spec: ToolSpec) -> _Content | None:
-    """Return a key that identifies a spec. None if its values have unusual classes."""
     members = _members_of(spec)
     kinds = tuple(map(type, members))  # a dictionary treats `True` as `1`, and `1` as `1.0`
     if not _EXACT.issuperset(kinds):
@@ -139,7 +137,6 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:
-    """Find the unreadable member, and reject the tool with the member and its name."""
     if isinstance(error, ToolDefinitionError):
         raise error
     who = call_guarded(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")

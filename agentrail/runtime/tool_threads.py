@@ -26,8 +26,6 @@ class _Job:
 
 @frozen(kw_only=True)
 class ThreadStatistics:
-    """Threads of a supervisor."""
-
     running: int = 0
     left_behind: tuple[str, ...] = ()
 
@@ -60,7 +58,6 @@ class ToolThreads:
         return await offload(work, abandon_on_cancel=abandonable, limiter=self._limiter)
 
     def is_abandoned(self, scope: trio.CancelScope) -> bool:
-        """Return whether the thread of a stopped call keeps running without a waiting caller."""
         return any(job.scope is scope and job.abandonable and scope.cancel_called for job in self._jobs)
 
     @property

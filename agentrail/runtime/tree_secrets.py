@@ -124,7 +124,6 @@ def handles_in(value: Any) -> Any:
 
 
 def has_handle(value: object) -> bool:
-    """Return whether stored data contained a `Secret`, of which only the handle is left."""
     match value:
         case str():
             return value == HANDLE

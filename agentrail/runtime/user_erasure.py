@@ -137,7 +137,6 @@ class UserErasure:
         raise StillNeeded(root, by=["this process, where it is alive" if why is None else str(why)])
 
     async def _end_unkept(self, owner: MemoryOwner) -> ForgottenUser:
-        """End the sessions of a user that have no store. Their data ends with them."""
         ended: list[TreeKey] = []
         for session in self._sessions():
             facts = session.facts

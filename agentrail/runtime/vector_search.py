@@ -39,7 +39,7 @@ StartTask = Callable[..., None]
 
 
 class NoMeaning(Exception):
-    """No vector of the query is available now. The message has the reason."""
+    pass
 
 
 class VectorSource(Protocol):
@@ -75,7 +75,6 @@ class Meanings:
         raise NoMeaning(message)
 
     async def vector_or_words(self, query: str, tell: Callable[[str], None] | None) -> bytes | None:
-        """Return the vector of a query. None to search by words only, with the reason reported."""
         try:
             return await self.vector_of(query)
         except NoMeaning as error:
@@ -93,7 +92,6 @@ class Meanings:
             self._start(self._fill, keeper, tenant, carry)
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        """Compute all missing vectors, and wait for them. Same arguments as `look_after`."""
         count = 0
         while made := await self._fill_some(keeper, tenant, carry):
             count += made
