@@ -58,7 +58,7 @@ class WatchedStream(ABC):
     @property
     @abstractmethod
     def is_waiting(self) -> bool:
-        pass
+        """Whether all pieces were written, and its task waits."""
 
     @property
     @abstractmethod
@@ -87,7 +87,7 @@ class WatchedStream(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        pass
+        """Wake its task if it waits."""
 
     @abstractmethod
     def _next_piece(self) -> bytes:
@@ -95,4 +95,4 @@ class WatchedStream(ABC):
 
     @abstractmethod
     async def _wait(self) -> None:
-        pass
+        """Wait until there may be more."""

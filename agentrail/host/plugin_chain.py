@@ -92,7 +92,7 @@ class Chain(ABC, Generic[Q]):
 
     @abstractmethod
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        pass
+        """Process the result of a hook."""
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Process a failed hook: it raised, timed out, or returned an invalid value."""
@@ -115,7 +115,7 @@ class Blaming(Chain[Any]):
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        pass
+        """Process the result of a hook."""
 
     def scrub(self, text: str) -> str:
         return self._scrub(text)

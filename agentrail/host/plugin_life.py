@@ -191,7 +191,7 @@ def decide_stuck(plugin: HostPlugin, seconds: float) -> HookTimeout:
 
 
 async def _no_background() -> None:
-    pass
+    """Never started."""
 
 
 _TEMPLATE: Final = ChildSpec("background", worker(_no_background), "temporary")

@@ -56,7 +56,7 @@ class RowFeed(ABC):
 
     @abstractmethod
     async def run(self, up: trio.Event) -> None:
-        pass
+        """Follow the subject until cancelled or until it ends."""
 
 
 class RowSource(ABC):
@@ -86,7 +86,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def keys(self) -> Iterable[str]:
-        pass
+        """Return all keys, the last changed one at the end."""
 
     @abstractmethod
     def row(self, key: str) -> msgspec.Struct | None:
