@@ -238,7 +238,8 @@ class SessionCalls:
         """Replace the beginning of the conversation with a summary: now if idle, otherwise before the next request.
 
         The model writes the summary, the full text is saved to a file of the workspace, and `CompactEnd` reports the
-        outcome. The last messages are kept. If there are no others, `CompactSkipped` is published.
+        outcome. The last messages are kept. If there are no others, `CompactSkipped` is published. A running
+        compaction serves this request too.
 
         Args:
             reason: Human-readable. Included in `CompactStart`.

@@ -330,8 +330,8 @@ class SessionSupervisor:
             name: Name of a tool in the options.
             arguments: Arguments of the call. Arguments that its schema rejects result in an `Error`, as they do for a model. None
                 for no arguments.
-            options: Same as `start_session`. The model and its options are ignored. A crash of the session ends the
-                call, which is never repeated.
+            options: Same as `start_session`. The model and its options are ignored, and a tool or plugin that
+                requests one is refused. A crash of the session ends the call, which is never repeated.
             **given: The same options as keywords.
 
         Returns:
