@@ -1,7 +1,6 @@
-"""The ports: interfaces between a session and its adapters. This package contains no adapter.
+"""The ports: interfaces between a session and its adapters.
 
-A provider turns a request into a stream of chunks. A tool turns arguments into a result. A sandbox reads and writes files and
-runs commands. `agentrail.testing` has a `check_…` function for each port, which tests any implementation.
+Test an implementation with the port's `check_…` function in `agentrail.testing`.
 """
 
 from agentrail.abc.background import (

@@ -1,8 +1,4 @@
-"""Background commands of one session: unread output and outcome of each.
-
-The session's call runner keeps them. A restart of the session ends its commands, and the new incarnation starts with none.
-This module handles no processes. The code that follows a process adds its output here.
-"""
+"""Background commands of a session, with unread output and outcome."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -31,12 +27,11 @@ class BackgroundCommand:
     Attributes:
         id: Id for the model, never reused for another command of the session.
         command: The command line, shortened.
-        scope: Cancel scope of the task that follows it. Cancelling it stops the command.
+        scope: Cancel scope of its task. Cancelling it stops the command.
         how: How it ended, or None while it runs.
     """
 
     def __init__(self, command_id: str, command: str) -> None:
-        """Start without output. Call inside a Trio run."""
         line, _, more = command.strip().partition("\n")
         is_short = not more and len(line) <= _MAX_COMMAND_CHARACTERS
         self.id: str = command_id
@@ -60,21 +55,18 @@ class BackgroundCommand:
         self._keep(self._text.read(bytes(piece)))
 
     def close(self, how: str) -> None:
-        """Record that it has ended, and how. The first call counts."""
+        """Record how it ended. Only the first call counts."""
         if self.how is None:
             self._keep(self._text.finish())
             self.how, self._ended_at = how, trio.current_time()
             self._gone.set()
 
     async def wait_gone(self) -> None:
-        """Wait until it has ended completely.
-
-        Cancellation: Only the wait is cancelled.
-        """
+        """Wait until it has ended completely."""
         await self._gone.wait()
 
     def read(self) -> str:
-        """Return the output since the last call, and the status. If output was dropped, the first line says how much."""
+        """Return unread output and the status. The first line reports dropped output."""
         unread, dropped = bytes(self._unread), self._dropped_bytes
         self._unread.clear()
         self._dropped_bytes = 0
@@ -114,7 +106,6 @@ class BackgroundCommands:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        """Start without commands."""
         self._known = _NO_COMMANDS
 
     @property
@@ -126,7 +117,7 @@ class BackgroundCommands:
         """Register another command. Call inside a Trio run.
 
         Args:
-            operation_id: Id of the call that starts it. The command's id is derived from it, so it is unique in the session.
+            operation_id: Id of the call that starts it. The command's id is derived from it.
             command: The command line.
 
         Returns:
@@ -151,7 +142,7 @@ class BackgroundCommands:
         return self._known.get(command_id)
 
     def explain_unknown(self, command_id: str) -> str:
-        """Return a message for an unknown command id, with possible reasons and the known ids."""
+        """Return a message that names possible reasons and the known ids."""
         running = ", ".join([f"{one.id} ({one.command})" for one in self.running]) or "none"
         return (
             f"No command {command_id!r:.80} is known here: it was never begun, it ended long ago, or it was stopped when the session was "

@@ -1,7 +1,6 @@
-"""The port of extra context for requests: context providers are called before the first request of a turn.
+"""The port of context providers, called before the first request of a turn.
 
-Their messages are sent with each attempt at that turn. They do not enter the history, the journal or a summary, so the
-providers are called again for the next turn.
+Their messages are sent with each attempt at the turn, but not stored.
 """
 
 from abc import ABC, abstractmethod
@@ -32,10 +31,7 @@ class ProviderContext:
 
 @frozen
 class AtEnd:
-    """Messages to add after the conversation instead of before it.
-
-    Content that differs between requests invalidates the vendor's prompt cache for everything after it. Before the
-    conversation that is everything, after it nothing.
+    """Messages to add after the conversation instead of before it, to preserve the vendor's prompt cache.
 
     Attributes:
         messages: The messages, in order.
@@ -56,10 +52,9 @@ and logged, and the request is sent without it.
 
 
 class TimedProvider(ABC):
-    """A context provider with its own time limit, which is notified about dropped messages. For code that wraps another provider.
+    """A context provider with its own time limit, notified about dropped messages.
 
-    A host uses one to call the providers of its plugins. The session waits for it without a time limit, and reports dropped
-    messages to it instead of the log. The session still decides which messages are valid.
+    The session sets no time limit, and reports dropped messages to it instead of the log.
     """
 
     @abstractmethod
@@ -70,7 +65,7 @@ class TimedProvider(ABC):
 
     @abstractmethod
     async def left_out(self, about: ProviderContext, faults: tuple[str, ...]) -> None:
-        """Receive the messages that were dropped, and why. The others are added.
+        """Receive the dropped messages and the reasons.
 
         Args:
             about: The value that was passed to the call.

@@ -1,7 +1,6 @@
-"""The port of embeddings: texts become vectors, and similar texts have similar vectors.
+"""The port of embeddings: similar texts have similar vectors.
 
-Stores compare the vectors. A store that keeps vectors has the members of `VectorKeeper` and `nearest` in addition to its own.
-Any other store is searched by words only. Vectors have length one and are packed as little-endian float32.
+Vectors have length one and are packed as little-endian float32.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Name, including model and version. Vectors of different names are never compared."""
+        """Name, including model and version. Vectors of different names are not compared."""
         ...
 
     @property
@@ -35,14 +34,12 @@ class Embedder(Protocol):
 
         Raises:
             ProviderError: The service is unavailable or refused.
-
-        Cancellation: Leaves nothing open.
         """
         ...
 
 
 def kind_of_vectors(embedder: Embedder) -> str:
-    """Return the kind of an embedder's vectors. Vectors of different kinds are not compared."""
+    """Return the kind of an embedder's vectors. Only equal kinds are compared."""
     return f"{embedder.name} {embedder.dimension}"
 
 
@@ -54,7 +51,7 @@ class VectorKeeper(Protocol):
         ...
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Store vectors by the numbers of their texts, replacing those of other kinds. Texts that no longer exist are skipped."""
+        """Store vectors by text number, replacing those of other kinds. Missing texts are skipped."""
         ...
 
 
@@ -65,7 +62,7 @@ class VectorRecall(VectorKeeper, Protocol):
     def nearest(
         self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
     ) -> tuple[MemoryEntry, ...]:
-        """Return the owner's entries with the most similar vectors, nearest first, without those that point away."""
+        """Return the owner's entries with the most similar vectors, nearest first."""
         ...
 
 

@@ -1,7 +1,4 @@
-"""Finds secrets that an application or an adapter holds: in data, in provider options, in variables for commands.
-
-Secrets are recognised by their place, never by their look.
-"""
+"""Finds secrets in data, provider options and command variables, by their place and never by their look."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,11 +16,9 @@ _LETS_IN: Final = re.compile(r"(?:basic|bearer|token|apikey)\s+", re.IGNORECASE)
 
 
 def secrets_held_by(adapter: object) -> tuple[str, ...]:
-    """Return the secrets of a provider or a sandbox that must not appear in any record, log or export of its sessions.
+    """Return the secrets of a provider or sandbox, which no record, log or export may contain.
 
-    Not a member of the ports, because most adapters hold no secrets. An adapter that does has an attribute `secrets`, a tuple
-    of strings and `Secret`s: its key, or values for its commands. It is read when a session gets the adapter, and after the
-    start of each stream.
+    Such an adapter has an attribute `secrets`, a tuple of strings and `Secret`s. Read when a session gets the adapter, and after each stream starts.
     """
     held = call_guarded(lambda _: None, getattr, adapter, "secrets", None)
     if not isinstance(held, tuple | list):
@@ -71,7 +66,7 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 
 def secrets_in_variables(variables: Mapping[str, str | Secret]) -> tuple[str, ...]:
-    """Return the secret variables of commands: each `Secret`, and each value whose name marks it as one, such as `GITHUB_TOKEN`."""
+    """Return each `Secret`, and each value whose name marks it as one, such as `GITHUB_TOKEN`."""
     return tuple(
         [
             value.reveal() if isinstance(value, Secret) else value

@@ -1,7 +1,6 @@
-"""The hooks of a host into tool calls: before a call runs, and after its code has ended.
+"""The hooks of a host into tool calls: before and after the call.
 
-One value for all sessions of a supervisor. The host's code decides how to combine several plugins into one verdict, and their
-time limits. See docs/explanation/tools.md, "The gates of one call".
+See docs/explanation/tools.md, "The gates of one call".
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,10 +22,9 @@ class HostCall:
         root_session_id: Root of that session's tree.
         call_id: Id of the call.
         tool_name: Name of the tool.
-        input: The arguments that would run, a JSON object. A copy for this hook, whose changes affect no other code.
+        input: Arguments that would run, a JSON object. A copy for this hook.
         user_data: The application's own data, read-only.
-        request_id: The host's id of the request that brought the prompt, from `prompt(…, request_id=)`. None without one, in
-            child sessions, and at the end of a call whose cycle is over.
+        request_id: The host's request id, from `prompt(…, request_id=)`. None without one, in child sessions, and after the cycle.
     """
 
     session_id: SessionId
@@ -59,9 +57,9 @@ class HostVerdict:
 
     Attributes:
         deny: Reason of the refusal, shown to the model. None lets the call run.
-        input: JSON object to run instead, or None for the original. It is validated again, and checked again by the session's
-            safety plugins. Arguments that a user edited are shown to that user again.
-        by: Author of the decision, such as the name of a host plugin. For events and for the model.
+        input: JSON object to run instead, or None for the original. Validated, and checked again by the session's safety plugins. Edited arguments are shown to
+            their user again.
+        by: Author of the decision, for events and the model.
     """
 
     deny: str | None = None
@@ -69,11 +67,6 @@ class HostVerdict:
     by: str = "host"
 
     def __attrs_post_init__(self) -> None:
-        """Validate the verdict where it is created.
-
-        Raises:
-            OptionError: The host's move: an invalid verdict. All faults are reported at once.
-        """
         given: Any = self  # mypy trusts the annotations, which are in doubt here
         faults = []
         if not isinstance(given.deny, str | None):
@@ -103,10 +96,9 @@ AfterToolHook: TypeAlias = Callable[[HostCallEnd], Awaitable[None]]
 
 @frozen(kw_only=True)
 class HostHooks:
-    """The hooks of a host. Without a hook, sessions do not wait for the host.
+    """The hooks of a host.
 
-    Cancellation: Stopping a call while `before_tool` runs cancels that hook without waiting for it. An abort waits for it as
-    for a tool. `after_tool` is cancelled only with its session.
+    Cancellation: Stopping a call cancels `before_tool` without waiting, while an abort waits for it. `after_tool` is cancelled only with its session.
 
     Attributes:
         before_tool: Hook before each call, or None.
@@ -117,11 +109,6 @@ class HostHooks:
     after_tool: AfterToolHook | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Validate that the hooks are awaitable.
-
-        Raises:
-            OptionError: Your move: a hook is not async. All faults are reported at once.
-        """
         hooks: tuple[tuple[str, Any], ...] = (
             ("before_tool", self.before_tool),
             ("after_tool", self.after_tool),

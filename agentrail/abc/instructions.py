@@ -1,7 +1,4 @@
-"""The port of instruction files above the working directory, which the sandbox cannot reach.
-
-Only a closed set of names in a fixed list of directories is read. The port takes no path, and no input from the model.
-"""
+"""The port of instruction files above the working directory, which the sandbox cannot reach. Takes no path, and no input from the model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +11,18 @@ class InstructionFiles(Protocol):
     """Reads the instruction files that apply to one working directory."""
 
     def read(self, names: tuple[str, ...]) -> InstructionsFound:
-        """Read the user's file, and one file from each directory from the repository root down to the working directory.
+        """Read the user's file, and one file per directory from the repository root down to the working directory.
 
         Args:
             names: Names from `INSTRUCTION_NAMES`. In each directory, the first non-empty file counts.
 
         Returns:
-            The files found, farthest first. Each text has at most one character more than is ever shown. A link that leads
-            out of the repository is not followed: its file is listed as unreadable.
+            The files found, farthest first. Each text has at most one character more than is shown. A link out of the repository is listed as unreadable.
 
         Raises:
-            ValueError: The caller's move: a name outside the set. Such a file is never read.
+            ValueError: The caller's move: a name outside the set.
 
-        Runs in a thread, and blocks on the file system.
+        Blocks on the file system, so it runs in a thread.
         """
         ...
 

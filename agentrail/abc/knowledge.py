@@ -1,7 +1,6 @@
-"""The port of knowledge: bases of documents, split into passages, which selected users of one tenant may read.
+"""The port of knowledge: bases of documents, split into passages, for selected users of one tenant.
 
-A base without readers is readable by no user. For other users, the base, its documents and its passages appear not to exist.
-A store blocks and needs no event loop. One thread at a time writes, and any thread may read meanwhile.
+For other users, they appear not to exist. Calls block. One thread writes at a time, and any thread may read.
 """
 
 import re
@@ -83,7 +82,7 @@ def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a document: the directory of its path without leading `/`, `./` and `../`, empty if there is none."""
+    """Return the directory of a path without leading `/`, `./` and `../`, or empty."""
     return _placed(path).rpartition("/")[0]
 
 
@@ -112,28 +111,27 @@ def _faults_of_folder(folder: object) -> list[str]:
 
 @frozen(kw_only=True)
 class DocumentFilter:
-    """Selects documents. A document must pass both conditions.
+    """Selects documents. Both conditions must hold.
 
     Attributes:
-        folder: In this folder or below it, or None for all. A trailing slash is ignored.
+        folder: In this folder or below it, or None for all.
         tags: With every one of these tags, compared exactly. Empty: any document.
 
     Raises:
-        OptionError: Your move: an invalid folder or tag. All faults are reported at once.
+        OptionError: Your move: an invalid folder or tag.
     """
 
     folder: str | None = field(default=None, converter=_without_last_slash)
     tags: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
 
     def __attrs_post_init__(self) -> None:
-        """Validate the fields."""
         faults = [] if self.folder is None else _faults_of_folder(self.folder)
         faults += faults_of_tags("tags", self.tags)
         if faults:
             raise OptionError(faults)
 
     def passes(self, path: str, tags: Sequence[str]) -> bool:
-        """Return whether a document with this path and these tags is selected."""
+        """Return whether such a document is selected."""
         is_inside = self.folder is None or _placed(path).startswith(f"{self.folder}/")
         return is_inside and all(tag in tags for tag in self.tags)
 
@@ -143,7 +141,7 @@ ALL_DOCUMENTS: Final = DocumentFilter()
 
 
 def may_read(readers: Sequence[str], reader: MemoryOwner) -> bool:
-    """Return whether a user of the tenant may read a base. An empty list matches no user, and an empty name is not a user."""
+    """Return whether a user of the tenant may read a base. An empty list matches no user, an empty name never matches."""
     return EVERY_USER in readers or (bool(reader.user) and reader.user in readers)
 
 
@@ -188,7 +186,7 @@ class KnowledgeDocument:
 
     @property
     def folder(self) -> str:
-        """Folder of the document. See `folder_of`."""
+        """Folder of the document, see `folder_of`."""
         return folder_of(self.path)
 
 
@@ -197,14 +195,14 @@ class Passage:
     """A part of a document.
 
     Attributes:
-        id: Unique in the tenant. It changes when the document changes.
+        id: Unique in the tenant. Changes with the document.
         base: Name of its base.
         path: Path of its document.
         trail: Headings above it, outermost first.
         first_line: First line or page in the document, from 1.
         last_line: Last line or page.
         text: Text of the passage.
-        unit: Unit of both numbers: pages for PDF, lines of the converted Markdown for HTML.
+        unit: Unit of both numbers: pages for PDF, otherwise lines (of the converted Markdown for HTML).
     """
 
     id: str
@@ -228,12 +226,12 @@ class Passage:
 class KnowledgeStore(Protocol):
     """Keeps bases. Every call but `close` may raise `StoreUnavailable`.
 
-    `open_base`, `announce`, `add`, `fail`, `tag`, `remove`, `documents`, `beginning` and `summarize` are for the maintainer
-    of a base. The other methods check the permission of a reader.
+    `open_base`, `announce`, `add`, `fail`, `tag`, `remove`, `documents`, `beginning` and `summarize` are for the maintainer of a base. The others check a
+    reader's permission.
     """
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
-        """Create a base if it does not exist, and set its readers. None keeps the current readers. A new base then has none.
+        """Create a base if missing, and set its readers. None keeps the readers, or sets none on a new base.
 
         Raises:
             OptionError: Your move: an invalid name or reader.
@@ -241,7 +239,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def announce(self, tenant: str, base: str, documents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Register documents by path and digest, and return the paths to add: new, changed, or unfinished before.
+        """Register documents by path and digest. Return the paths to add: new, changed or unfinished.
 
         Raises:
             OptionError: Your move: unknown base.
@@ -249,9 +247,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
-        """Add a document, replacing the one with the same path, and split it into passages. If unreadable, it is `failed` and has none.
-
-        The tags of the previous document stay.
+        """Add or replace a document by path, and split it into passages. If unreadable, it is `failed` and has none. Tags stay.
 
         Raises:
             OptionError: Your move: unknown base, or an invalid path.
@@ -263,7 +259,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def tag(self, tenant: str, base: str, paths: Sequence[str], tags: Iterable[str]) -> int:
-        """Replace the tags of documents, even of waiting ones, and return the number of documents. An empty list removes all tags.
+        """Replace the tags of documents, even waiting ones, and return their number.
 
         Raises:
             OptionError: Your move: unknown base, or invalid tags (see `check_document_tags`). Nothing is changed.
@@ -271,21 +267,21 @@ class KnowledgeStore(Protocol):
         ...
 
     def remove(self, tenant: str, base: str, path: str) -> bool:
-        """Delete a document and overwrite its bytes. Return whether it existed. Idempotent."""
+        """Delete a document, overwrite its bytes, and return whether it existed. Idempotent."""
         ...
 
     def documents(
         self, tenant: str, base: str, within: DocumentFilter = ALL_DOCUMENTS
     ) -> tuple[KnowledgeDocument, ...]:
-        """Return the selected documents of a base, sorted by path, for its maintainer."""
+        """Return the selected documents of a base, sorted by path."""
         ...
 
     def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
-        """Return the beginning of a document, at most `most` characters, empty if it does not exist or has no passages."""
+        """Return at most `most` characters from the beginning of a document, empty without passages."""
         ...
 
     def summarize(self, tenant: str, base: str, path: str, digest: str, summary: str) -> bool:
-        """Set a document's summary until it changes. Return whether the document still has this digest.
+        """Set a document's summary until it changes. Return whether the digest still matches.
 
         Raises:
             OptionError: Your move: unknown base, or a summary that is empty, has a line break, or exceeds 300 characters.
@@ -299,10 +295,10 @@ class KnowledgeStore(Protocol):
     def readable(
         self, reader: MemoryOwner, base: str, within: DocumentFilter = ALL_DOCUMENTS
     ) -> tuple[KnowledgeDocument, ...]:
-        """Return the searchable and selected documents of a base, sorted by path.
+        """Return the searchable, selected documents of a base, sorted by path.
 
         Raises:
-            OptionError: Your move: no base of this name is readable for this user. The message lists the readable ones.
+            OptionError: Your move: no such base is readable. The message lists the readable ones.
         """
         ...
 
@@ -321,20 +317,19 @@ class KnowledgeStore(Protocol):
             reader: User who searches.
             query: Words, without any special syntax.
             base: Base to search, or empty for all readable ones.
-            within: Documents to search. They also determine which words of the query are rare.
+            within: Documents to search, which also determine the rare words.
             limit: Maximum number of results, 1 to 50.
 
         Raises:
-            OptionError: Your move: an invalid limit, or no base of this name is readable. The message lists the readable
-                ones.
+            OptionError: Your move: an invalid limit, or no such base is readable. The message lists the readable ones.
         """
         ...
 
     def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Return a passage with its neighbours, in order, empty if the passage is unknown or not readable.
+        """Return a passage with its neighbours, in order, empty if not readable.
 
         Raises:
-            OptionError: Your move: `around` is not a number from 0 to 10.
+            OptionError: Your move: `around` is not 0 to 10.
         """
         ...
 
@@ -347,7 +342,7 @@ class Knowledge(Protocol):
     """A session's access to knowledge, `ctx.knowledge` in its tools. Every call is a checkpoint, and may raise `StoreUnavailable`."""
 
     def telling(self, tell: Callable[[str], None]) -> "Knowledge":
-        """Return the same knowledge with a listener for searches that could not compare meanings. See `Memories`."""
+        """Return the same knowledge with a listener, see `Memories.telling`."""
         ...
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
@@ -357,7 +352,7 @@ class Knowledge(Protocol):
     async def documents(
         self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
     ) -> tuple[KnowledgeDocument, ...]:
-        """Return the documents of a base in a folder and with all of these tags. See `KnowledgeStore.readable`.
+        """Return the documents in a folder and with all these tags, as in `KnowledgeStore.readable`.
 
         Raises:
             OptionError: Your move: same as `KnowledgeStore.readable` and `DocumentFilter`.
@@ -373,7 +368,7 @@ class Knowledge(Protocol):
         folder: str | None = None,
         tags: Iterable[str] = (),
     ) -> tuple[Passage, ...]:
-        """Return matching passages of documents in a folder and with all of these tags. See `KnowledgeStore.search`.
+        """Return matching passages in a folder and with all these tags, as in `KnowledgeStore.search`.
 
         Raises:
             OptionError: Your move: same as `KnowledgeStore.search` and `DocumentFilter`.
@@ -381,7 +376,7 @@ class Knowledge(Protocol):
         ...
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Return a passage with its neighbours. See `KnowledgeStore.read`.
+        """Return a passage with its neighbours, as in `KnowledgeStore.read`.
 
         Raises:
             OptionError: Your move: same as `KnowledgeStore.read`.

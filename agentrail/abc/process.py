@@ -1,4 +1,4 @@
-"""The port of an interactive process, and of the sandboxes that can open one."""
+"""The port of an interactive process."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -15,9 +15,9 @@ class ProcessOptions:
 
     Attributes:
         workdir: Initial directory.
-        env: Extra environment variables, in addition to those of every command.
+        env: Environment variables in addition to those of every command.
         errors: Destination of standard error: `merged` into standard output, or `dropped`.
-        timeout_seconds: Expected run time in seconds, from which the CPU time limit is derived.
+        timeout_seconds: Expected run time in seconds, which sets the CPU time limit.
     """
 
     workdir: str = "."
@@ -27,11 +27,11 @@ class ProcessOptions:
 
 
 class ToolProcess(Protocol):
-    """A process in a sandbox, with a pipe to it and one from it."""
+    """A process in a sandbox, connected by two pipes."""
 
     @property
     def pid(self) -> int:
-        """Process id on this machine. For a confined process, that of the outermost wrapper."""
+        """Process id on this machine, of the outermost wrapper if confined."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class ToolProcess(Protocol):
         ...
 
     async def wait(self) -> int:
-        """Wait for the process and return its exit code, or minus the number of the signal that ended it, if known.
+        """Wait for the process. Return its exit code, or minus the signal that ended it, if known.
 
         Cancellation: Only the wait is cancelled.
         """
@@ -54,14 +54,14 @@ class ToolProcess(Protocol):
     async def stop(self) -> None:
         """Stop the process and its descendants: `SIGTERM`, two seconds, `SIGKILL`. Reaps them and closes the pipes. Idempotent.
 
-        Cancellation: Shielded, and limited to about five seconds.
+        Cancellation: Shielded, for at most about five seconds.
         """
         ...
 
 
 @runtime_checkable
 class ProcessSandbox(Protocol):
-    """A sandbox that can open interactive processes. A sandbox with `execute` need not support this."""
+    """A sandbox that can open interactive processes."""
 
     def open_process(
         self, argv: Sequence[str], options: ProcessOptions

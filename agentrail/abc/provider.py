@@ -1,4 +1,4 @@
-"""The port of a model: a provider turns a request into a stream of chunks. Also defines named provider profiles."""
+"""The port of a model: a provider turns a request into a stream of chunks."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -20,9 +20,8 @@ class Capabilities:
         max_output_tokens: Maximum length of one response, in tokens, or None if unknown.
         images: Whether it accepts images.
         reasoning: Whether it can emit thinking text.
-        price: Highest price of its tokens, or None if unknown, which never counts as 0.
-        schemas: How the shape of an answer is requested: `native`, by a schema in the request, or `tool`, by a tool call that
-            contains the answer. The provider adds and removes that tool.
+        price: Highest price of its tokens, or None if unknown, never counted as 0.
+        schemas: How an answer's shape is requested: `native` by a schema in the request, or `tool` by a tool call. The provider adds and removes that tool.
     """
 
     context_window: int | None = None
@@ -35,37 +34,33 @@ class Capabilities:
 
 @runtime_checkable
 class Provider(Protocol):
-    """One wire format of one vendor or server. A provider makes no decisions: no retry, no fallback, no budget."""
+    """One wire format of one vendor or server. Makes no decisions: no retry, fallback or budget."""
 
     name: str
 
     def capabilities(self, model: str) -> Capabilities:
-        """Return the capabilities of a model, given the vendor's name for it."""
+        """Return the capabilities of a model, by the vendor's name."""
         ...
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Encode the body of a request. Pure: it joins parts that are already encoded."""
+        """Encode a request's body. Pure: joins parts already encoded."""
         ...
 
     def open_stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Open the stream of one response.
 
-        The iterator ends after exactly one `Completed`, or raises exactly one `ProviderError`. Leaving the block always
-        closes the connection. The provider never retries, and holds no nursery or cancel scope across a `yield`.
+        The iterator ends after exactly one `Completed`, or raises exactly one `ProviderError`. Leaving the block closes the connection. Never retries, and
+        holds no nursery or cancel scope across a `yield`.
 
-        The iterator may have an attribute `pinged_at`: time of the server's last sign of life on Trio's clock, or None. A
-        silent stream with recent pings is reported as silent, and given up later.
+        Optional attribute `pinged_at`: the server's last sign of life on Trio's clock, or None. A silent stream with recent pings is given up later.
 
-        Cancellation: Closes the connection. It is never turned into an error.
+        Cancellation: Closes the connection, and is never turned into an error.
         """
         ...
 
 
 def model_policy_of(provider: Provider) -> ModelPolicy:
-    """Return the model policy of a provider, or the defaults if it has none.
-
-    Not a member of the port: providers make no decisions, and test providers should not need one.
-    """
+    """Return a provider's model policy, or the defaults."""
     policy = getattr(provider, "model_policy", None)
     return policy if isinstance(policy, ModelPolicy) else _NO_POLICY
 
@@ -84,7 +79,7 @@ class Profile:
     Attributes:
         name: The part after `registry:` in a model string.
         provider: Name of the provider, such as `openai-chat`.
-        opts: Options of that provider. Never shown, because they contain keys.
+        opts: Options of that provider. Contain keys, so never shown.
         resolve: Returns further options for each request, or None.
     """
 
@@ -95,7 +90,7 @@ class Profile:
 
 
 class ProviderProfiles(Protocol):
-    """The named profiles of a supervisor, `registry:<profile>:<model>`. See `agentrail.providers.provider_profiles`."""
+    """The named profiles of a supervisor, `registry:<profile>:<model>`."""
 
     def register(
         self,
@@ -109,7 +104,7 @@ class ProviderProfiles(Protocol):
         ...
 
     def unregister(self, name: str) -> None:
-        """Remove a name. The next request that uses it fails."""
+        """Remove a name. The next request with it fails."""
         ...
 
     def list(self) -> tuple[Profile, ...]:

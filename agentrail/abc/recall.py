@@ -1,8 +1,7 @@
-"""The port of memories across sessions: entries of text and tags, each owned by one user.
+"""The port of memories across sessions: entries of text and tags, owned by one user.
 
-Every call names the owner, and another owner's id is treated as unknown. A store blocks and needs no event loop. One thread
-at a time writes, and any thread may read meanwhile. Ids and times come from the caller. `agentrail.testing.check_memory`
-tests an implementation against this contract.
+An owner's id is unknown to every other owner. Calls block. One thread writes at a time, and any thread may read. Test a store with
+`agentrail.testing.check_memory`.
 """
 
 import re
@@ -34,7 +33,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 def tuple_of_tags(tags: Any) -> Any:
-    """Return tags as a tuple. A value that cannot be tags is returned unchanged, for validation."""
+    """Return tags as a tuple, or an impossible value unchanged for validation."""
     # A string is iterable too, and each letter would become a tag.
     return tuple(tags) if isinstance(tags, Iterable) and not isinstance(tags, str | bytes) else tags
 
@@ -45,7 +44,7 @@ def _refuse(faults: Sequence[str]) -> None:
 
 
 def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
-    """Return why a text is invalid, without repeating it, or None if it is valid."""
+    """Return why a text is invalid, without repeating it, or None."""
     if not isinstance(text, str):
         return f"{name} is of type {type(text).__name__}: expected text"
     if not text.strip():
@@ -97,8 +96,8 @@ class MemoryOwner:
     """Owner of entries.
 
     Attributes:
-        tenant: Tenant of the user, empty without tenants. Two tenants never share a file.
-        user: User of the tenant, empty for entries of no particular user.
+        tenant: Tenant, empty without tenants. Tenants never share a file.
+        user: User of the tenant, empty for no particular user.
 
     Raises:
         OptionError: Your move: a field is not a string.
@@ -108,7 +107,6 @@ class MemoryOwner:
     user: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Validate the fields."""
         given: tuple[tuple[str, Any], ...] = (("tenant", self.tenant), ("user", self.user))
         _refuse(
             [
@@ -129,10 +127,10 @@ class MemoryEntry:
         tags: Topics: at most 16, of 1 to 64 characters each, compared exactly.
         session: Session that it comes from, empty for none.
         at_ms: Creation time, in milliseconds since 1970.
-        version: Version of the text's format, from 1, for applications that store more than plain sentences.
+        version: Version of the text's format, from 1.
 
     Raises:
-        OptionError: Your move: invalid fields. All faults are reported at once, without repeating the text.
+        OptionError: Your move: invalid fields. The text is not repeated.
     """
 
     id: str
@@ -143,7 +141,6 @@ class MemoryEntry:
     version: int = 1
 
     def __attrs_post_init__(self) -> None:
-        """Validate the fields."""
         given: Any = self  # mypy trusts the annotations, which are in doubt here
         faults: list[str] = []
         if not isinstance(given.id, str) or _ID.fullmatch(given.id) is None:
@@ -166,25 +163,24 @@ class MemoryEntry:
 
 @frozen(kw_only=True)
 class TagFilter:
-    """Selects entries by tags. An entry must pass both conditions.
+    """Selects entries by tags. Both conditions must hold.
 
     Attributes:
         any_of: At least one of these tags. Empty: any entry.
         all_of: Every one of these tags.
 
     Raises:
-        OptionError: Your move: an invalid tag, or more than 16. All faults are reported at once.
+        OptionError: Your move: an invalid tag, or more than 16.
     """
 
     any_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
     all_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
 
     def __attrs_post_init__(self) -> None:
-        """Validate the fields."""
         _refuse([*faults_of_tags("tags_any", self.any_of), *faults_of_tags("tags_all", self.all_of)])
 
     def passes(self, tags: Sequence[str]) -> bool:
-        """Return whether an entry with these tags is selected."""
+        """Return whether such an entry is selected."""
         return (not self.any_of or any(tag in tags for tag in self.any_of)) and all(
             tag in tags for tag in self.all_of
         )
@@ -200,8 +196,7 @@ class Forgotten:
 
     Attributes:
         entries: Number of deleted entries.
-        is_erased: Whether their bytes are overwritten too. If not, a reader prevented it: the entries cannot be found any
-            more, and the next call of `forget` overwrites them.
+        is_erased: Whether their bytes are overwritten. If not, a reader prevented it, and the next `forget` overwrites them.
     """
 
     entries: int
@@ -211,34 +206,32 @@ class Forgotten:
 class RecallStore(Protocol):
     """Keeps memories. Every call but `close` may raise `StoreUnavailable`.
 
-    Only one thread at a time may call the writing methods: `put`, `delete`, `forget`. Reading methods may be called from any
-    thread at the same time.
+    One thread at a time calls `put`, `delete` and `forget`. Any thread may read meanwhile.
     """
 
     @property
     def is_immediate(self) -> bool:
-        """Whether calls return at once, so that no thread is needed."""
+        """Whether calls need no thread."""
         ...
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
-        """Store an entry, replacing the owner's entry with the same id. It is durable when this returns. Idempotent."""
+        """Store an entry durably, replacing the owner's entry with the same id. Idempotent."""
         ...
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
-        """Return one entry, or None if this owner has none with this id."""
+        """Return one entry, or None if this owner has no such id."""
         ...
 
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Return matching entries of an owner, best match first, then most recently stored first.
+        """Return matching entries, best match first, then most recently stored first.
 
-        A query is a list of words: sequences of letters and digits. The first 32 are searched in texts and tags. An entry
-        with any of them matches, except for words so frequent that they carry no information.
+        The first 32 words (letters and digits) are searched in texts and tags. An entry matches with any of them, except words too frequent to inform.
 
         Args:
             owner: Owner of the entries.
-            query: Any text. Without a word it finds nothing.
+            query: Any text, without a word no result.
             tags: Selects the entries to search.
             limit: Maximum number of results, 1 to 100.
 
@@ -272,12 +265,12 @@ class RecallStore(Protocol):
         """Delete an entry and overwrite its bytes. Idempotent.
 
         Returns:
-            Whether this owner had an entry with this id.
+            Whether it existed.
         """
         ...
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Delete all entries of an owner and overwrite their bytes. Idempotent."""
+        """Delete an owner's entries and overwrite their bytes. Idempotent."""
         ...
 
     def close(self) -> None:
@@ -286,22 +279,22 @@ class RecallStore(Protocol):
 
 
 class Memories(Protocol):
-    """A session's access to the memories of its owner, `ctx.memories` in its tools. No other owner can be named.
+    """A session's access to the memories of its owner, `ctx.memories` in its tools.
 
-    Every call is a checkpoint, and may raise `StoreUnavailable`, which is no one's move: try again later.
+    Every call is a checkpoint, and may raise `StoreUnavailable`, no one's move: try again later.
 
-    Cancellation: A change that has started is completed, and only its result is lost.
+    Cancellation: A started change is completed, only its result is lost.
     """
 
     @property
     def owner(self) -> MemoryOwner:
-        """Owner of the memories."""
+        """The owner."""
         ...
 
     def telling(self, tell: Callable[[str], None]) -> "Memories":
-        """Return the same memories with a listener, which is called with the reason when a search could not compare meanings.
+        """Return the same memories with a listener, called with the reason when a search cannot compare meanings.
 
-        Without an embedder it is not called, because searching by words is then intended.
+        Never called without an embedder.
         """
         ...
 
@@ -311,13 +304,13 @@ class Memories(Protocol):
         Args:
             text: Content: 1 byte to 8 KiB of UTF-8.
             tags: Topics, at most 16.
-            entry_id: An id that makes the call idempotent. None generates one.
+            entry_id: Id that makes the call idempotent, or None to generate one.
 
         Returns:
-            The stored entry, with its id.
+            The stored entry.
 
         Raises:
-            OptionError: Your move: invalid arguments. All faults are reported at once.
+            OptionError: Your move: invalid arguments.
         """
         ...
 
@@ -328,10 +321,10 @@ class Memories(Protocol):
     async def search(
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Return matching memories, best match first. See `RecallStore.search`.
+        """Return matching memories, best match first, as in `RecallStore.search`.
 
         Raises:
-            OptionError: Your move: invalid tags or an invalid limit.
+            OptionError: Your move: invalid tags or limit.
         """
         ...
 
@@ -341,7 +334,7 @@ class Memories(Protocol):
         """Return the most recent memories, newest first.
 
         Raises:
-            OptionError: Your move: invalid tags or an invalid limit.
+            OptionError: Your move: invalid tags or limit.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The port of a sandbox, which reads and writes files and runs commands. Refusals are values, never exceptions."""
+"""The port of a sandbox, which reads and writes files and runs commands."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,15 +8,15 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class Refusal:
-    """Reason that a sandbox refused an operation. A value, because expected failures are not exceptions.
+    """Reason that a sandbox refused an operation, as a value.
 
-    Not `SandboxError`, which is the exception for a sandbox that cannot be created.
+    Not `SandboxError`, raised if a sandbox cannot be created.
 
     Attributes:
-        code: `file_not_found`, `permission_denied`, `is_directory`, `invalid_path`. Our own sandboxes also use `too_large`,
-            `not_text`, `changed`, `no_space`, `timeout`, `unsupported`, `io_error`, `invalid_edit`, `old_not_found`,
-            `old_not_unique`, `invalid_pattern`, `invalid_command` and `not_started`. Other sandboxes may define more.
-        message: Text that can be shown to the model. It never contains a path outside the sandbox.
+        code: `file_not_found`, `permission_denied`, `is_directory`, `invalid_path`. Ours also use `too_large`, `not_text`, `changed`, `no_space`, `timeout`,
+            `unsupported`, `io_error`, `invalid_edit`, `old_not_found`, `old_not_unique`, `invalid_pattern`, `invalid_command` and `not_started`. Others may
+            define more.
+        message: Text for the model, without paths outside the sandbox.
     """
 
     code: str
@@ -28,8 +28,8 @@ class ReadResult:
     """Lines of a text file.
 
     Attributes:
-        text: The requested lines with their original line ends, without a byte order mark.
-        total_lines: Number of lines in the file. A final line end starts no further line.
+        text: Requested lines with original line ends, without a byte order mark.
+        total_lines: Number of lines in the file.
         size_bytes: Size of the file.
         error: Reason that there is no text, or None.
     """
@@ -48,8 +48,8 @@ class WriteResult:
         is_new: Whether the file did not exist before.
         total_lines: Number of lines in the file.
         size_bytes: Size of the file.
-        sha256: SHA-256 of its bytes, hexadecimal: equal content has an equal hash.
-        sha256_before: SHA-256 of the replaced bytes, or None if there were none, or too many to read.
+        sha256: SHA-256 of its bytes, hexadecimal.
+        sha256_before: SHA-256 of the replaced bytes, or None if none, or too many to read.
         error: Reason that nothing was written, or None.
     """
 
@@ -67,7 +67,7 @@ class EditResult:
 
     Attributes:
         replacements: Number of replacements.
-        diff: Unified diff of at most 4 KB. If it was cut, the last line says so.
+        diff: Unified diff of at most 4 KB, marked if cut.
         sha256: SHA-256 of the new bytes, hexadecimal.
         sha256_before: SHA-256 of the old bytes, hexadecimal.
         error: Reason that nothing was changed, or None.
@@ -115,8 +115,8 @@ class GrepOptions:
     """Options of a search.
 
     Attributes:
-        include: Search only files that match this `glob` pattern. A pattern without `/` applies to the file name alone.
-        context_lines: Number of lines to return before and after each match.
+        include: Search only files that match this `glob` pattern. Without `/`, it applies to the file name.
+        context_lines: Lines of context before and after each match.
         max_results: Maximum number of matching lines.
         ignore_case: Whether `a` matches `A`.
     """
@@ -212,9 +212,8 @@ class ExecuteOptions:
 
     Attributes:
         workdir: Initial directory.
-        timeout_seconds: Time limit. After it, the command and all its descendants are stopped.
-        output_name: Name of the file for the whole output, without directory and extension, used if the output is too long to
-            be shown. None generates one.
+        timeout_seconds: Time limit. It stops the command and its descendants.
+        output_name: Name of the file for the whole output if it is too long, without directory and extension. None generates one.
     """
 
     workdir: str = "."
@@ -227,16 +226,15 @@ class ExecuteResult:
     """Result of a command.
 
     Attributes:
-        output: Standard output and error, interleaved as written. Undecodable bytes become U+FFFD. The middle of long output
-            is replaced by a note.
-        exit_code: Exit code, or None if a signal ended it, it was stopped, or it never ran.
+        output: Standard output and error, interleaved as written. Undecodable bytes become U+FFFD. The middle of long output is replaced by a note.
+        exit_code: Exit code, or None if signalled, stopped or never run.
         signal: Number of the signal that ended it, or None.
         duration_ms: Run time, in milliseconds.
         truncated: Whether `output` is incomplete.
         output_path: File with the whole output, if truncated.
         stopped_processes: Number of leftover processes that were stopped.
         timed_out: Whether the time limit was reached.
-        written_protected: Protected paths that the command created or changed, because the sandbox could not prevent it.
+        written_protected: Protected paths that the command changed, where the sandbox could not prevent it.
         error: Reason that it was not run, or None.
     """
 
@@ -255,8 +253,8 @@ class ExecuteResult:
 class Sandbox(Protocol):
     """One port for files and commands, local or remote.
 
-    Paths are relative to a root. An expected failure is the `error` of a result. Exceptions are bugs or cancellation.
-    `agentrail.testing.check_sandbox` tests any implementation.
+    Paths are relative to a root. Expected failures are the `error` of a result. Exceptions are bugs or cancellation. Test a sandbox with
+    `agentrail.testing.check_sandbox`.
     """
 
     @property
@@ -265,11 +263,11 @@ class Sandbox(Protocol):
         ...
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
-        """Read a text file from line `offset`, `limit` lines or all. Reading past the end returns an empty text, not an error."""
+        """Read a text file from line `offset`, `limit` lines or all. Past the end, the text is empty."""
         ...
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace or create a whole file, including missing parent directories. A crash leaves either the old file or the new one."""
+        """Replace or create a file with its parent directories. A crash leaves the old file or the new one."""
         ...
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
@@ -277,7 +275,7 @@ class Sandbox(Protocol):
         ...
 
     async def exists(self, path: str) -> bool:
-        """Return whether a file or directory exists. False for every path that would be refused."""
+        """Return whether a file or directory exists. False for refused paths."""
         ...
 
     async def list_dir(self, path: str) -> ListResult:
@@ -293,17 +291,17 @@ class Sandbox(Protocol):
         ...
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
-        """Write files as bytes. Each has its own result, in order, and no failure stops the others."""
+        """Write files as bytes. Each has its own result, in order."""
         ...
 
     async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
-        """Read files as bytes. Each has its own result, in order, and no failure stops the others."""
+        """Read files as bytes. Each has its own result, in order."""
         ...
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Run a shell command with closed input.
 
-        Cancellation: All descendants of the command, however deep, are ended before the cancellation propagates.
+        Cancellation: All descendants are ended before it propagates.
         """
         ...
 
@@ -327,6 +325,6 @@ class SnapshotSandbox(Sandbox, Protocol):
         """Restore all files to a snapshot.
 
         Returns:
-            None, or the reason that nothing was changed: `file_not_found` for an unknown snapshot.
+            None, or why nothing changed: `file_not_found` for an unknown snapshot.
         """
         ...

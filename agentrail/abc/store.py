@@ -1,9 +1,7 @@
-"""The port of a journal store: an ordered set of records for each session, and the session's owner.
+"""The port of a journal store: ordered records for each session, and the session's owner.
 
-One thread writes to a store, and any thread may read. Calls block and need no event loop. A session's journal decides its
-ownership: an append succeeds if its first number is free and the record before it has the same epoch as the append. All times
-come from the store's clock, never from a node's. `agentrail.testing.check_store` tests an implementation against this
-contract.
+One thread writes, any thread may read. Calls block. An append succeeds if its first number is free and the record before it has the same epoch. All times come
+from the store's clock. Test a store with `agentrail.testing.check_store`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +25,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         address: Address for other nodes, empty if it accepts no calls.
         version: Version of agentrail.
         pid: Process id.
-        boot: Id of the machine's boot. A pid is meaningful only within one boot.
+        boot: Boot id of the machine, within which the pid is meaningful.
         seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds, 0 before it is stored.
     """
 
@@ -40,10 +38,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Status of a session after its last record, for queries that read no journals.
+    """Status of a session after its last record.
 
     Attributes:
-        is_working: Whether work is open or queued, so that the session is resumed automatically if its owner vanishes.
+        is_working: Whether work is open or queued. Such a session is resumed if its owner vanishes.
         has_ended: Whether no further record follows.
         waits_for: Number of pending approvals and questions.
         due_at_ms: Time of its next timer, on the signal clock in milliseconds, or None.
@@ -61,15 +59,14 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The beginning of a journal.
 
     Attributes:
-        records: The first records: `opened` first, numbered from 1, all of epoch 1. For an imported journal, all its records,
-            with ascending epochs.
-        root: Root of the session's tree, or its own id if it has no parent.
+        records: The first records, of epoch 1: `opened` is number 1. An imported journal has all, with ascending epochs.
+        root: Root of the session's tree, or its own id.
         parent: Parent session, empty for a root.
         forked_from: Session and record number of the fork, or None.
-        node: Owner, empty for none, as in an import.
+        node: Owner, empty for none.
         owner: Key of the session's user, from `session_owner_key`, empty for none.
         standing: Status after the last of these records.
-        blobs: Large values of the records, by their SHA-256 in hexadecimal.
+        blobs: Large values of the records, by hexadecimal SHA-256.
     """
 
     records: tuple[Record, ...]
@@ -86,7 +83,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Records to append to one session, all or none.
 
     Attributes:
-        records: One or more records, numbered without gaps, all of one epoch.
+        records: One or more records of one epoch, numbered without gaps.
         standing: Status of the session after the last of them.
         blobs: Same as in `Opening`.
     """
@@ -107,13 +104,13 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """State of a session after one record. It is a cache of the fold, never the source of truth.
+    """State of a session after one record: a cache of the fold.
 
     Attributes:
         scope: Scope of the session.
         session: Id of the session.
         seq: Number of the record.
-        hash: Hash of that record, which shows whether the snapshot belongs to this journal.
+        hash: Hash of that record, which ties the snapshot to this journal.
         state: State encoded by `encode_session`.
         check: BLAKE2b-128 of hash and state.
     """
@@ -138,7 +135,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node: Owner, empty if it has none.
         opened_at_ms: Time of its creation, on the store's clock in milliseconds.
         written_at_ms: Time of its last record, on that clock.
-        first_seq: Number of the first remaining record: 1 unless it was trimmed.
+        first_seq: First remaining record: 1 unless trimmed.
         tail: End of its journal.
         events: Number of its last event.
         standing: Status of the session.
@@ -162,8 +159,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tree with a new owner.
 
     Attributes:
-        sessions: Its sessions that have not ended, with the status after their `taken` record, root first. The root is
-            included even if it has ended.
+        sessions: Sessions that have not ended, with the status after their `taken` record, and always the root first.
     """
 
     sessions: tuple[StoredSession, ...]
@@ -193,8 +189,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         scope: In this scope.
         root: In this tree.
-        owner: Of this user, as a `session_owner_key`. Empty for sessions without a user. Erased sessions have none.
-        node: Owned by this node. Empty: for sessions without an owner.
+        owner: Of this user (`session_owner_key`), empty for none. Erased sessions have none.
+        node: Owned by this node, empty for none.
         is_working: Working, or not.
         has_ended: Ended, or not.
         only_roots: Root sessions only.
@@ -218,7 +214,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         sessions: Number of affected sessions.
         records: Number of records replaced by `erased`.
         snapshots: Number of deleted snapshots.
-        blobs: Number of deleted large values: those that no other session uses.
+        blobs: Number of deleted large values that no other session uses.
     """
 
     sessions: int = 0
@@ -227,7 +223,6 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blobs: int = 0
 
     def __add__(self, other: "Erasure") -> "Erasure":
-        """Return the sum of both."""
         return Erasure(
             sessions=self.sessions + other.sessions,
             records=self.records + other.records,
@@ -237,10 +232,10 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An outstanding obligation of a process that is not part of a session, such as an undelivered message.
+    """An outstanding obligation outside sessions, such as an undelivered message.
 
     Attributes:
-        kind: Component that owns the row. Only this component reads the body.
+        kind: Component that owns the row and alone reads its body.
         id: Unique within the kind.
         body: Content, in the component's own format.
     """
@@ -252,17 +247,17 @@ class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @runtime_checkable
 class OwedStore(Protocol):
-    """Optional interface of a store: keeps obligations, so that they survive the process. A `Store` need not have it.
+    """Optional interface of a store: keeps obligations across processes.
 
-    `change_owed` writes and follows the rules for writing calls. `owed` reads. Both may raise `StoreUnavailable`.
+    `change_owed` is a writing call, `owed` a reading one. Both may raise `StoreUnavailable`.
     """
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Store rows, replacing those of the same kind and id, and drop others, all or nothing. Idempotent.
+        """Store rows, replacing those of equal kind and id, and drop others, all or nothing. Idempotent.
 
         Args:
             put: Rows to store.
-            drop: Kind and id of the rows to drop, after the `put`. Unknown rows are ignored.
+            drop: Kind and id of the rows to drop, after the `put`. Unknown ones are ignored.
         """
         ...
 
@@ -272,36 +267,33 @@ class OwedStore(Protocol):
 
 
 class ManyTaker(Protocol):
-    """Optional interface of a store: takes many trees in one transaction. Without it, trees are taken one by one.
+    """Optional interface of a store: takes many trees in one transaction.
 
-    `take_all` looks for it on the store's class. A wrapper's `__getattr__` does not count, because it would bypass the
-    wrapper's own `take`.
+    `take_all` looks for it on the class, so that a wrapper's `__getattr__` does not bypass its own `take`.
     """
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Make nodes the owners of trees, each as in `Store.take`. A refused tree does not affect the others.
-
-        A writing call, with the rules of writing calls.
+        """Make nodes the owners of trees, each as in `Store.take` and independently. A writing call.
 
         Returns:
             For each tree the result of `take`, or the exception it would raise: `SessionNotFound`, `OptionError`, `HeldBy`.
 
         Raises:
-            StoreUnavailable: The outcome of all trees is unknown. If one of them may be the cause, each is retried by itself.
+            StoreUnavailable: The outcome of all trees is unknown. Each is then retried by itself.
         """
         ...
 
 
 class Store(Protocol):
-    """Keeps journals. Every call but `close` may raise `StoreUnavailable`, after which its outcome is unknown.
+    """Keeps journals. Every call but `close` may raise `StoreUnavailable`: its outcome is unknown.
 
-    Only one thread at a time may call the writing methods: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`,
-    `delete`, `trim`, `erase`, `overwrite_removed`. Reading methods may be called from any thread at the same time.
+    One thread at a time calls the writing methods: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`, `delete`, `trim`, `erase`,
+    `overwrite_removed`. Any thread may read meanwhile.
     """
 
     @property
     def is_immediate(self) -> bool:
-        """Whether an append is fully durable when the call returns, and takes no time. Then no writer thread is needed."""
+        """Whether appends are durable on return and take no time, so that no writer thread is needed."""
         ...
 
     def now_ms(self) -> int:
@@ -309,20 +301,17 @@ class Store(Protocol):
         ...
 
     def create(self, opening: Opening) -> None:
-        """Create a journal. Repeating the same opening from the same node succeeds while its epoch is the newest.
+        """Create a journal. Repeating it from the same node succeeds while its epoch is the newest.
 
         Raises:
-            AlreadyExists: Your move: a journal of this scope and id exists, with other first records or another node.
-            Fenced: Another owner has since taken the session over. Or its tree has another owner or none, and nothing is
-                written.
-            SessionNotFound: Your move: the tree that it should belong to does not exist.
+            AlreadyExists: Your move: the journal exists, with other first records or another node.
+            Fenced: Another owner took the session, or its tree has another owner or none. Nothing is written.
+            SessionNotFound: Your move: its tree does not exist.
         """
         ...
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Make a node the owner of a tree. In one transaction, each session that has not ended gets a `taken` record.
-
-        Appends with an older epoch are refused from then on.
+        """Make a node the owner of a tree, and refuse appends of older epochs. In one transaction, each session that has not ended gets a `taken` record.
 
         Args:
             scope: Scope of the tree.
@@ -333,8 +322,8 @@ class Store(Protocol):
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
-            OptionError: Your move: the session is not the root of its tree. The message names the root.
-            HeldBy: Another node owns it, and its lease has not expired.
+            OptionError: Your move: not the root of its tree, which the message names.
+            HeldBy: Another node owns it with an unexpired lease.
         """
         ...
 
@@ -343,20 +332,17 @@ class Store(Protocol):
         ...
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
-        """Append records to many sessions: all or nothing for each session, and independently for each.
+        """Append records to many sessions: all or nothing for each, independently and in order.
 
-        Repeating the same records succeeds while their epoch is the session's newest, even if more records follow. Existing
-        records change nothing, and the status stays. Appends of one session in a batch are applied in order. After a refused
-        one, the rest of that session is refused.
+        Repeating the same records succeeds while their epoch is the newest, and changes nothing. A refused append refuses the rest of its session.
 
         Returns:
-            For each append None once it is durable, or the reason that it never will be. For an unknown session, `Fenced`
-            after record 0.
+            For each append None once durable, or the reason that it never will be. For an unknown session, `Fenced` after record 0.
         """
         ...
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Return records in order, from number `after + 1`. Damaged records are returned as they are, and the reader checks the hashes.
+        """Return records from number `after + 1`, in order. Hashes are not checked.
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
@@ -367,7 +353,7 @@ class Store(Protocol):
     def find(
         self, filters: Filters = ..., *, after: tuple[str, str] | None = None, limit: int = 100
     ) -> tuple[StoredSession, ...]:
-        """Return sessions sorted by scope and id, starting after a position. Uses an index and reads no journal."""
+        """Return sessions after a position, sorted by scope and id. Reads no journal."""
         ...
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
@@ -375,13 +361,13 @@ class Store(Protocol):
         ...
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Store a snapshot. The last two of each session are kept. A snapshot of an unknown or erased session is ignored."""
+        """Store a snapshot, keeping the last two of each session. Ignored for an unknown or erased session."""
         ...
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """Return the snapshots up to a number, newest first. They may be damaged, so the reader checks them."""
+        """Return unchecked snapshots up to a number, newest first."""
         ...
 
     def blob(self, digest: str) -> bytes | None:
@@ -389,24 +375,24 @@ class Store(Protocol):
         ...
 
     def beat(self, node: Node) -> None:
-        """Record a node's heartbeat, with the time of the store."""
+        """Record a node's heartbeat at the store's time."""
         ...
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that own sessions, and those with a heartbeat within the lease."""
+        """Return nodes that own sessions or have a heartbeat within the lease."""
         ...
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Return roots of trees with open work and no live owner: no owner, or no heartbeat within the lease.
+        """Return roots with open work and no live owner: none, or no heartbeat within the lease.
 
-        They are sorted by scope and id, starting after a position, as in `find`.
+        Sorted by scope and id, after a position, as in `find`.
         """
         ...
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """Return sessions without a live owner whose timer is due on the store's clock, longest overdue first.
 
-        Live is defined as in `orphans`: a node that died took the timers of its hibernated sessions with it.
+        Live is as in `orphans`.
 
         Args:
             within_ms: How early a timer counts as due, in milliseconds.
@@ -415,29 +401,29 @@ class Store(Protocol):
         ...
 
     def size(self, scope: str, session: SessionId) -> int:
-        """Return the size of one session in bytes: records, snapshots, and each blob that it uses, even if shared.
+        """Return the bytes of one session: records, snapshots, and each blob that it uses, even if shared.
 
         Returns:
-            Bytes of content, without the store's overhead, or 0 if the session does not exist.
+            Bytes without the store's overhead, or 0 for an unknown session.
         """
         ...
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Delete a root with its tree: records, snapshots, and unshared blobs. Their bytes are overwritten, see `overwrite_removed`.
+        """Delete a root with its tree: records, snapshots and unshared blobs. Bytes are overwritten, see `overwrite_removed`.
 
         Args:
             scope: Scope of the tree.
             session: Root of the tree.
-            written_before_ms: Delete only if the last record of each session is older than this, on the store's clock. None
-                for any age. Checked inside the transaction, so that a session that wakes meanwhile stays.
+            written_before_ms: Delete only if each session's last record is older than this, on the store's clock. None for any age. Checked inside the
+                transaction.
 
         Returns:
             Number of bytes deleted.
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
-            OptionError: Your move: the session is not a root. The message names the root.
-            StillNeeded: Your move: a fork depends on it, a live node owns it and it has not ended, or it was written since.
+            OptionError: Your move: not a root. The message names the root.
+            StillNeeded: Your move: a fork depends on it, a live node owns it unended, or it was written since.
         """
         ...
 
@@ -449,28 +435,26 @@ class Store(Protocol):
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
-            OptionError: Your move: no intact snapshot exists at or after that number, or the number is beyond the end.
+            OptionError: Your move: no intact snapshot at or after that number, or beyond the end.
             StillNeeded: Your move: a fork depends on the records.
         """
         ...
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """Erase the content of a tree, and keep the fact that it existed. Idempotent.
+        """Erase the content of a tree, but not its existence. Idempotent.
 
-        Each record is replaced by its `erased_record`, so that the chain of hashes stays valid. Snapshots, unshared large
-        values and the title are removed. A `closed` record of a higher epoch follows the last record (`closing_record`): the
-        session has ended and has no owner, and appends with an older epoch are refused. Erased bytes are overwritten, see
-        `overwrite_removed`. Forks are separate journals and stay.
+        Each record becomes its `erased_record`, which preserves the chain of hashes. Snapshots, unshared large values and the title are removed. A `closed`
+        record of a higher epoch (`closing_record`) ends the session without owner. Bytes are overwritten, see `overwrite_removed`. Forks stay.
 
         Args:
             scope: Scope of the tree.
             session: Root of the tree.
-            why: Reason stored in the records. It must not repeat any content.
+            why: Reason stored in the records. Must not repeat content.
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
-            OptionError: Your move: the session is not a root. The message names the root.
-            StillNeeded: Your move: a live node owns it, and part of it has not ended.
+            OptionError: Your move: not a root. The message names the root.
+            StillNeeded: Your move: a live node owns it unended.
         """
         ...
 
@@ -478,8 +462,7 @@ class Store(Protocol):
         """Overwrite all erased, deleted or trimmed bytes in every file of the store. Idempotent.
 
         Returns:
-            Whether that is done. If not, a reader prevented it and the call must be repeated, or this store never does it.
-            Both cases are reported to a caller that forgets a user.
+            Whether that is done. If not, a reader prevented it (repeat the call), or this store never does it.
         """
         ...
 
@@ -489,7 +472,7 @@ class Store(Protocol):
 
 
 def take_all(store: Store, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-    """Take many trees over: in one transaction if the store supports it, otherwise one by one.
+    """Take many trees over, in one transaction if supported.
 
     Returns, Raises: Same as `ManyTaker.take_many`.
     """

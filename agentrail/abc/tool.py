@@ -1,4 +1,4 @@
-"""The port of a tool: arguments in, an outcome out. `tool_context` holds the services that a running call can use."""
+"""The port of a tool: arguments in, an outcome out."""
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
@@ -20,13 +20,12 @@ class Ok:
     """A successful result.
 
     Attributes:
-        text: Text for the model. It may be empty if there are images. The model then reads their number.
+        text: Text for the model, optional with images.
         details: JSON for events and user interfaces, never for the model.
-        images: At most 10 images of at most 5 MiB each. The model sees them if its wire format supports images in results.
-            Otherwise it reads a line for each, `[image/png, 12,345 bytes]`.
+        images: At most 10 images of at most 5 MiB each. A wire format without images in results sends a line for each, `[image/png, 12,345 bytes]`.
 
     Raises:
-        ToolContractError: Your move: too many images, an image that is too large, or a value that is not an image.
+        ToolContractError: Your move: too many images, too large, or not an image.
     """
 
     text: str
@@ -36,7 +35,7 @@ class Ok:
 
 @frozen(kw_only=True)
 class Error:
-    """A failure that the model may correct. The text says what went wrong and what to do next.
+    """A failure that the model may correct. State what went wrong and what to do next.
 
     Attributes:
         text: Text for the model.
@@ -51,8 +50,7 @@ class Error:
 class ToolUpdate:
     """A result that also changes the session: `ToolUpdate(UpdateTodos(todos=…), text="Three left.")`.
 
-    The session applies the changes in the same step that records the result. If the call was stopped, it applies none of
-    them.
+    The changes apply in the step that records the result, or not at all if the call was stopped.
 
     Attributes:
         changes: One or more `UpdateTodos`, `UpdateContext` and `RequestCompaction`, applied in this order.
@@ -65,11 +63,6 @@ class ToolUpdate:
     details: JsonValue
 
     def __init__(self, *changes: Change, text: str = "[effect applied]", details: JsonValue = None) -> None:
-        """Create the update.
-
-        Raises:
-            ToolContractError: Your move: no changes, or a value that is not a change.
-        """
         known = get_args(Change)
         wrong = next((change for change in changes if not isinstance(change, known)), None)
         if not changes or wrong is not None:
@@ -114,7 +107,7 @@ Reconciled: TypeAlias = Done | NotDone | Unknown
 
 @frozen(kw_only=True)
 class ToolListing:
-    """The session for which a tool computes its description.
+    """The session for which a description is computed.
 
     Attributes:
         session_id: Id of the session.
@@ -135,7 +128,7 @@ class ToolListing:
 
 @runtime_checkable
 class Tool(Protocol):
-    """A function that the model may call. Create one with `@agentrail.tool`, or with a class that has these four members.
+    """A function that the model may call. Create one with `@agentrail.tool`, or a class with these four members.
 
     Optional members, with their defaults:
 
@@ -161,7 +154,7 @@ class Tool(Protocol):
 
     @property
     def description(self) -> str | Callable[[ToolListing], str]:
-        """Description for the model, or a function that returns it, called when the tool is given to a session."""
+        """Description for the model, or a function of the session that returns it."""
         ...
 
     @property
@@ -185,7 +178,7 @@ def name_of(tool: Tool) -> str:
 
 
 def effect_class_of(tool: Tool) -> EffectClass:
-    """Return a tool's effect class, or `once` if it declares none."""
+    """Return a tool's effect class, by default `once`."""
     promised: EffectClass = _member_of(tool, "effect_class", "once")
     return promised
 

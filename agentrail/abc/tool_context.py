@@ -1,4 +1,4 @@
-"""The context of a tool call: its session, and the services that it can use. This module contains no tool."""
+"""The context of a tool call: its session, and the services that it can use."""
 
 import json
 import math
@@ -49,7 +49,7 @@ class RunInThread(Protocol):
     """Runs a synchronous function in a worker thread."""
 
     async def __call__(self, function: Callable[[], T], *, abandonable: bool) -> T:
-        """Run the function and return its result. Cancellation abandons an abandonable thread."""
+        """Run the function. Cancellation abandons an abandonable thread."""
         ...
 
 
@@ -105,7 +105,7 @@ class AskQuestion(Protocol):
     """Shows a question to the user."""
 
     async def __call__(self, question: UserQuestion, /) -> str | JsonObject | None:
-        """Wait for the answer. Return None if none came in time."""
+        """Wait for the answer. None if none came in time."""
         ...
 
 
@@ -141,25 +141,23 @@ async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) ->
 
 @frozen(kw_only=True)
 class ToolContext(Generic[D]):
-    """Context of one tool call: values as they were when the call started, deeply frozen.
+    """Context of one tool call: frozen values from when the call started.
 
-    A tool annotated with `ctx: ToolContext[Pool]` gets `ctx.deps` of that type. A session without such a value is not
-    started.
+    `ctx: ToolContext[Pool]` types `ctx.deps`. A session without such a value does not start.
 
     Attributes:
         session_id: Id of the call's session.
         group_id: Group of the session, or None.
         path: Session ids from the root down to this session.
         call_id: Id of the call.
-        operation_id: Idempotency key: the same for all attempts at one call.
+        operation_id: Idempotency key, equal for all attempts.
         attempt: Number of the attempt, from 1.
-        arguments: Arguments of the call as the session stores them. Meant for `reconcile`, which otherwise gets only the id:
-            a tool may modify the arguments it is passed.
+        arguments: Arguments as stored, for `reconcile`: a tool may modify its own.
         working_dir: Root of the file tools.
-        open_sandbox: Opens the sandbox. Used by `ctx.sandbox`.
+        open_sandbox: Opens `ctx.sandbox`.
         model: The model string of the request.
         turn: Turn of the cycle, from 1.
-        tools: Names of the session's tools, sorted. After a handover, those of the new agent.
+        tools: Names of the session's (after a handover, the new agent's) tools, sorted.
         agents: Name and description of each agent that the session can delegate to.
         agent_tools: For each agent with tools of its own, their names, sorted.
         prompt_mode: Sections in the system prompt: `full`, `task`, `minimal` or `none`.
@@ -167,22 +165,20 @@ class ToolContext(Generic[D]):
         total_tokens: Tokens used by the session so far.
         cost_usd: Cost so far, in US dollars, or None if a price is unknown.
         todos: The model's todo list.
-        memory: Values that the session's tools keep between calls, set by `UpdateContext(key="memory", …)`.
+        memory: Values kept between calls, set by `UpdateContext(key="memory", …)`.
         user_data: The application's own data.
-        deps: Live object from the application, such as a pool or a client, passed through unchanged. It never appears in a
-            state, journal, event or text.
-        memories: Memories across sessions that belong to this session's owner. None if the supervisor has no `memories`, or
-            `user_data` names no owner.
-        notes: The session's working notes, `NOTES.md` outside its workspace, or None if it has none.
-        knowledge: Knowledge bases that the session's owner may read. None if the supervisor has no `knowledge`.
-        deadline: Time of the timeout, on Trio's clock, infinite if there is none.
-        progress: Called by `report_progress`. Publishes `ToolProgress`.
-        event: Called by `emit`. Publishes `PluginEvent`.
+        deps: Live object from the application, such as a pool, passed through unchanged. Never in a state, journal, event or text.
+        memories: Memories of this session's owner across sessions. None without supervisor `memories` or an owner in `user_data`.
+        notes: The session's working notes, outside its workspace, or None.
+        knowledge: Knowledge bases that the owner may read, or None without supervisor `knowledge`.
+        deadline: Time of the timeout on Trio's clock, infinite without one.
+        progress: Publishes `ToolProgress` for `report_progress`.
+        event: Publishes `PluginEvent` for `emit`.
         detached: Called by `detach`.
-        commands: The session's background commands, started by `shell`.
-        run_in_thread: Runs a synchronous function in one of the tool threads.
+        commands: Background commands started by `shell`.
+        run_in_thread: Runs a function in a tool thread.
         process: Called by `open_process`.
-        question: Called by `ask_user`. In a context created by hand, no answer comes.
+        question: Called by `ask_user`.
         child: Called by `run_session`.
     """
 
@@ -228,23 +224,23 @@ class ToolContext(Generic[D]):
 
     @property
     def sandbox(self) -> "Sandbox":
-        """The sandbox for files and commands. It opens when the first tool of a session uses it.
+        """The sandbox for files and commands, opened on first use.
 
         Raises:
-            SandboxError: The working directory can no longer be opened.
+            SandboxError: The working directory cannot be opened.
         """
         return self.open_sandbox()
 
     def report_progress(self, text: str) -> None:
-        """Report progress to subscribers. Does nothing once the call has ended. Callable from a worker thread."""
+        """Report progress to subscribers. No effect after the call. Callable from a worker thread."""
         self.progress(text)
 
     def emit(self, name: str, payload: JsonValue = None) -> None:
-        """Publish a `PluginEvent`. Does nothing once the call has ended. Callable from a worker thread.
+        """Publish a `PluginEvent`. No effect after the call. Callable from a worker thread.
 
         Args:
             name: Name of the event, chosen by the tool.
-            payload: JSON of at most 64 KiB, nested at most 128 levels deep.
+            payload: JSON of at most 64 KiB, at most 128 levels deep.
 
         Raises:
             ToolContractError: Your move: the payload is not JSON, or too large.
@@ -266,23 +262,19 @@ class ToolContext(Generic[D]):
     def detach(self, text: str, details: JsonValue = None) -> None:
         """Return a result now and continue in the background. Callable from a worker thread.
 
-        The model reads the result, and the session continues without the call. The call then takes no slot and has no
-        timeout, and no steer or ordinary abort stops it.
+        The session continues without the call, which then has no slot or timeout. No steer or ordinary abort stops it.
 
-        It ends when the tool returns. The model reads the returned text as a note before its next turn. It is also stopped by
-        `abort(kill_tools="all")`, by `abort_tool`, and when the session ends or restarts. It is never run again. A session
-        can have at most eight such calls. The ninth is stopped.
+        It ends when the tool returns, whose text becomes a note before the next turn. `abort(kill_tools="all")`, `abort_tool` and the end or restart of the
+        session stop it. It never runs again. A ninth such call in a session is stopped.
 
-        Its processes, including those opened later, end with it. From now on it can neither ask the user nor start child
-        sessions.
+        Its processes end with it. From now on it can neither ask the user nor start child sessions.
 
         Args:
             text: Result of the call, for the model.
             details: JSON for events and user interfaces.
 
         Raises:
-            ToolContractError: Your move: the call already has a result, child sessions work for it, or text or details are
-                invalid.
+            ToolContractError: Your move: the call has a result or working child sessions, or text or details are invalid.
         """
         self.detached(text, details)
 
@@ -295,24 +287,22 @@ class ToolContext(Generic[D]):
         errors: Literal["merged", "dropped"] = "merged",
         timeout_seconds: float | None = None,
     ) -> ToolProcess:
-        """Open a process in the sandbox, confined like its commands. The process ends with the call, however the call ends.
+        """Open a process in the sandbox, confined like its commands.
 
-        When the call ends or is stopped, the process and its descendants get `SIGTERM`, two seconds later `SIGKILL`, and are
-        reaped. This also happens if the tool ignores its cancellation.
+        When the call ends, even by ignored cancellation, it and its descendants get `SIGTERM`, after two seconds `SIGKILL`, and are reaped.
 
         Args:
             argv: Program and arguments. No shell interprets them.
             workdir: Initial directory, below the root.
-            env: Extra environment variables, in addition to those of every command.
+            env: Environment variables in addition to those of every command.
             errors: Destination of standard error: `merged` into standard output, or `dropped`.
-            timeout_seconds: Expected run time in seconds, from which the CPU time limit is derived. None: the rest of the
-                call's time.
+            timeout_seconds: Expected run time in seconds, which sets the CPU time limit. None: the rest of the call's time.
 
         Raises:
             ToolContractError: Your move: no program, or an argument with a NUL.
-            ProcessRefused: The sandbox runs no processes, or could not start this one. `code` is the code of the `Refusal`.
+            ProcessRefused: The sandbox runs no processes, or could not start this one. `code` is that of the `Refusal`.
 
-        Cancellation: A process that has already started is stopped.
+        Cancellation: A started process is stopped.
         """
         words = tuple(argv)
         if not words or not words[0] or any("\0" in word for word in words):
@@ -337,30 +327,27 @@ class ToolContext(Generic[D]):
         agent: str | None = None,
         model: str | None = None,
     ) -> str:
-        """Run a child session and return its last text. The child ends with the call.
+        """Run a child session, which ends with the call, and return its last text.
 
-        It inherits like a child of `task`: working directory, sandbox, model, tools, plugins and user data, unless its agent
-        has its own. It does not inherit the conversation. Its events appear on this session as `SubagentEvent`. Under a
-        budget, it may use all of the remaining amount, or waits until another child returns some.
+        It inherits working directory, sandbox, model, tools, plugins and user data, unless its agent has its own, but not the conversation. Its events appear
+        here as `SubagentEvent`. It may use all of the remaining budget, or waits until another child returns some.
 
         Args:
-            prompt: Task of the child, which sees nothing else of this conversation.
-            system_prompt: Replaces the system prompt of this session or of the agent.
-            tools: Names of tools of this session, or of the agent if it has its own, or None for all of them.
-            max_turns: Turn limit, or None for this session's. If the agent has a limit too, the smaller one counts.
-            agent: Name of an agent in `ctx.agents`, or None for one configured like this session.
-            model: Model as `provider:name`, or None for that of this session or of the agent. Its provider is resolved as for
-                a model switch.
+            prompt: Task of the child, all it sees of this conversation.
+            system_prompt: Replaces the system prompt.
+            tools: Names of tools of this session, or of the agent if it has its own. None: all.
+            max_turns: Turn limit, or None for this session's. The smaller of it and the agent's counts.
+            agent: An agent in `ctx.agents`, or None for a copy of this session.
+            model: Model as `provider:name`, or None for the session's or agent's.
 
         Raises:
-            ChildRefused: Your move: the budget is spent, the tree is too deep, or too many children work for this session's
-                tools.
-            OptionError: Your move: an unknown agent or tool, an invalid turn limit, or an argument of the wrong type.
+            ChildRefused: Your move: no budget, a tree too deep, or too many children for this session's tools.
+            OptionError: Your move: unknown agent or tool, or an invalid argument.
             ModelNotFound, Authentication: Your move: unknown model, or no key for it.
-            CycleFailed, CycleAborted: The child ended without an answer. Aborted also if the calling tool call ended.
-            PromptError: Your move: an empty prompt, or one that is too long.
+            CycleFailed, CycleAborted: The child ended without an answer, or the calling tool call ended.
+            PromptError: Your move: an empty or too long prompt.
 
-        Cancellation: The child and all its work are aborted and stopped before the cancellation propagates.
+        Cancellation: The child is aborted and stopped before it propagates.
         """
         return await self.child(
             ChildRequest(
@@ -402,26 +389,25 @@ class ToolContext(Generic[D]):
         schema: JsonObject | None = None,
         url: str | None = None,
     ) -> str | JsonObject | None:
-        """Ask the user and wait for the answer in this process. If the question must survive a restart, use the tool `ask_user`.
+        """Ask the user and wait for the answer in this process. Use the tool `ask_user` for a question that must survive a restart.
 
         Publishes `AskUser`. Answer it with `session.respond` or `session.decline`.
 
         Args:
             question: Text of the question.
-            options: Answers to choose from. The user may still answer with other text.
+            options: Answers to choose from. Other text is still accepted.
             timeout_seconds: Time limit in seconds. None: the rest of the call's time.
-            schema: Schema of a form: a flat JSON Schema object of at most 50 fields, each a text, number, boolean or choice
-                (`enum`, or `oneOf` of `const` and `title`). Only valid answers are returned.
+            schema: Schema of a form: a flat JSON Schema object of at most 50 fields, each a text, number, boolean or choice (`enum`, or `oneOf` of `const` and
+                `title`).
             url: An address to show to the user, `https://…`. It is never opened automatically.
 
         Returns:
-            The answer: a text, or for a form a copy of the object with defaults filled in and empty fields omitted. None if
-            the user did not answer in time.
+            The text, or a copy of the form's object with defaults filled in and empty fields omitted. None if no answer came in time.
 
         Raises:
             ToolContractError: Your move: an empty question, or an invalid time limit, form or address.
-            QuestionDeclined: The user declined to answer. If the tool lets it propagate, its text becomes the result.
-            CycleAborted: The cycle was aborted or this call was stopped, so no answer will come.
+            QuestionDeclined: The user declined to answer. Propagated, its text becomes the result.
+            CycleAborted: The cycle or this call was stopped.
 
         Cancellation: The question is withdrawn when the call ends.
         """
@@ -447,13 +433,13 @@ class ToolContext(Generic[D]):
 
     @contextmanager
     def cleanup_scope(self, seconds: float = MAX_CLEANUP_SECONDS) -> Iterator[trio.CancelScope]:
-        """Shield the clean-up of a stopped tool, in `finally`. Awaits inside the scope are not cancelled for up to two seconds.
+        """Shield the clean-up of a stopped tool in `finally`, for up to two seconds.
 
         Args:
-            seconds: Time limit, at most two seconds: after that, a stopped call counts as stuck.
+            seconds: Time limit. Beyond two seconds, a stopped call counts as stuck.
 
         Raises:
-            ToolContractError: Your move: `seconds` is invalid or longer than two.
+            ToolContractError: Your move: `seconds` is invalid or exceeds two.
 
         Cancellation: Only the end of `seconds` cancels it.
         """
@@ -466,11 +452,11 @@ class ToolContext(Generic[D]):
             yield scope
 
     def seconds_left(self) -> float:
-        """Return the call's remaining time in seconds: 0 after the timeout, infinite without one."""
+        """Return the remaining seconds: 0 after the timeout, infinite without one."""
         return max(self.deadline - outside.monotonic(), 0.0)
 
     def check_cancelled(self) -> None:
-        """Raise if the call was stopped. For functions in worker threads, which cannot be cancelled from outside.
+        """Raise if the call was stopped. For functions in worker threads.
 
         Raises:
             trio.Cancelled: The call was stopped. Let it propagate.

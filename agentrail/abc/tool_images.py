@@ -1,9 +1,4 @@
-"""Checks of the images in a tool result: number, size and format.
-
-They run where the result is created, so that the error points to the tool author's line. A threaded tool runs them in its
-thread, because decoding megabytes of base64 takes milliseconds. An image in the conversation is sent with every later
-request, so an image that no vendor accepts is rejected here.
-"""
+"""Checks of number, size and format of a result's images, where the tool's author creates it."""
 
 import binascii
 import re

@@ -1,4 +1,4 @@
-"""The port of a sandbox that reports every write, so that a session can rewind its files too."""
+"""The port of a sandbox that reports every write, for rewinding files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,14 +20,14 @@ class FileKeeper(Protocol):
     """Receives every write before it happens."""
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
-        """Record durably the writes that are about to happen.
+        """Record durably the writes about to happen.
 
         Args:
             changes: The next writes.
             contents: Old and new contents by SHA-256, except those that are too large.
 
         Returns:
-            None, or the reason that they cannot be recorded. In that case nothing is written.
+            None, or why they cannot be recorded and nothing is written.
         """
         ...
 
@@ -36,10 +36,10 @@ class FileKeeper(Protocol):
         ...
 
     async def keep_command(self) -> Refusal | None:
-        """Record that a command is about to run, whose writes are unknown.
+        """Record that a command with unknown writes is about to run.
 
         Returns:
-            None, or the reason that it cannot be recorded. In that case the command does not run.
+            None, or why it cannot be recorded and must not run.
         """
         ...
 
@@ -64,15 +64,15 @@ class VersionedSandbox(Protocol):
     """Additional methods of a sandbox with the capability `versions`."""
 
     def kept_by(self, keeper: FileKeeper) -> Sandbox:
-        """Return the same sandbox for one call, with its writes reported to a keeper. It needs no closing."""
+        """Return the same sandbox for one call, reporting writes to a keeper. Needs no closing."""
         ...
 
     async def put_back(
         self, wanted: Sequence[WantedFile], content: GetContent, keeper: FileKeeper, *, force: bool = False
     ) -> tuple[PutBack, ...]:
-        """Restore files to an earlier content. Files that were changed since stay as they are, unless forced.
+        """Restore files to an earlier content. Files changed since stay, unless forced.
 
-        All new contents are first written next to their targets, so that a full disk changes no file.
+        All contents are first written next to their targets, so that a full disk changes nothing.
 
         Args:
             wanted: Files, and their earlier contents by hash.
@@ -83,7 +83,7 @@ class VersionedSandbox(Protocol):
         Returns:
             The outcome for each file, in order.
 
-        Cancellation: Nothing is done before the first file is replaced. From then on, all files are.
+        Cancellation: All files are replaced, or none.
         """
         ...
 
@@ -91,8 +91,7 @@ class VersionedSandbox(Protocol):
         """Copy all files into a new or empty directory, and open it with the same settings.
 
         Raises:
-            SandboxError: Your move: the directory is not empty or cannot be created, or the disk is full. The partial copy is
-                removed.
+            SandboxError: Your move: the directory is not empty or cannot be created, or the disk is full. The partial copy is removed.
 
         Cancellation: The partial copy is removed.
         """
