@@ -164,12 +164,12 @@ def test_the_arguments_on_screen_hash_to_what_would_run(pages, desk):
         assert hashlib.sha256(canonical_json(shown)).hexdigest() == one["arguments_hash"] == told
         shows(page, f"SHA-256 {told[:8]}…")
         said = page.inner_text(OPEN)
-        assert ("not seen" in said) == (at < 3)
-        assert ("more than 40 spaces" in said) == (at == 2)
-        assert ("p\u0430y" in said and "mix scripts" in said) == (at == 2)
+        assert ("invisible" in said) == (at < 3)
+        assert ("More than 40 spaces" in said) == (at == 2)
+        assert ("p\u0430y" in said and "mix look-alike letters" in said) == (at == 2)
         if at == 3:
             assert "9223372036854775807" in said
-            assert "not edited here" in said
+            assert "but not edit it here" in said
             assert page.locator(OPEN).get_by_role("button", name="Edit", exact=True).count() == 0
             press(page, ALLOW)
             kit.until(lambda: kit.tool.calls)
@@ -225,8 +225,8 @@ def test_edited_arguments_run_exactly_as_they_are_shown(pages, desk):
     source = page.get_by_label("Arguments as JSON")
     for wrong, told in (
         ('{"path": "a" "count": 3}', "Line 1, column 14: a comma, or the end, is expected here"),
-        ('{"path": "a", "path": "b"}', "this name stands there twice"),
-        ('{"path": 9007199254740993}', "cannot hold that number exactly"),
+        ('{"path": "a", "path": "b"}', "duplicate name"),
+        ('{"path": 9007199254740993}', "cannot represent that number exactly"),
         ('{"count": 1}', "$.path is required"),
     ):
         source.fill(wrong)
@@ -237,7 +237,7 @@ def test_edited_arguments_run_exactly_as_they_are_shown(pages, desk):
     shows(page, "much_too_long")
     assert len(kit.tool.calls) == 1
     source.fill('{"rate": 1.0, "count": 3, "path": "a.txt"}')
-    shows(page, "Nothing is changed: the call runs as it was asked.")
+    shows(page, "No changes: the call runs as requested.")
     sent = []
     page.on("websocket", lambda socket: socket.on("framesent", sent.append))
     press(page, ALLOW)
@@ -274,8 +274,8 @@ def test_who_comes_too_late_is_told_who_decided_how_and_when(pages, desk):
     kit = desk(calls(("record", {"n": 1}), ("record", {"n": 2})), says("done"))
     kit.chat()
     for how, told, asked in (
-        ("approve", "Somebody allowed this call already, at ", kit.asked()[0]),
-        ("reject", "Somebody denied this call already, at ", kit.asked()[1]),
+        ("approve", "Already allowed at ", kit.asked()[0]),
+        ("reject", "Already denied at ", kit.asked()[1]),
     ):
         page = alone(pages, kit, asked)
         pages.of(page).expects.append("409")
@@ -299,7 +299,7 @@ def test_a_call_whose_time_ran_out_is_not_allowed(pages, desk):
     kit.jump(25)
     kit.until(lambda: not kit.asked())
     press(page, ALLOW)
-    shows(page, "The time to decide ran out, at ")
+    shows(page, "The approval expired at ")
     assert kit.tool.calls == []
 
 
@@ -334,7 +334,7 @@ def test_arguments_that_a_plugin_rewrites_behind_an_edit_are_shown_and_asked_aga
     review(here)
     shows(here, "travel changed what you wrote")
     press(late, ALLOW)
-    shows(late, "The arguments are not those that you were shown. Nothing was run.")
+    shows(late, "The arguments have changed since they were shown. Nothing ran.")
     assert late.locator(f"{OPEN} .approval-changed .diff-removed").inner_text().endswith('"to": "Lisbon"')
     assert late.locator(f"{OPEN} .approval-changed .diff-added").inner_text().endswith('"to": "Porto"')
     assert kit.tool.calls == []
@@ -368,7 +368,7 @@ def test_what_a_person_wrote_can_be_copied_where_somebody_else_has_decided(pages
         assert re.search(r"denied.*by .*\d\d:\d\d", line.inner_text().replace("\n", " "), re.IGNORECASE)
     else:
         press(page, "Allow with these changes")
-        shows(page, "Somebody denied this call already, at ")
+        shows(page, "Already denied at ")
     page.get_by_role("button", name="Copy the edited arguments").click()
     assert until(page, "() => navigator.clipboard.readText()") == wrote
     assert kit.tool.calls == []
@@ -396,7 +396,7 @@ def test_other_arguments_than_those_that_were_shown_are_shown_and_asked_again(pa
     until(page, "(open) => document.querySelector(`${open} .approval-actions`)", OPEN)
     page.unroute("**/approvals/**")
     press(page, ALLOW)
-    shows(page, "The arguments are not those that you were shown. Nothing was run.")
+    shows(page, "The arguments have changed since they were shown. Nothing ran.")
     assert page.locator(f"{OPEN} .approval-changed .diff-removed").inner_text().endswith('"to": "Porto"')
     assert page.locator(f"{OPEN} .approval-changed .diff-added").inner_text().endswith('"to": "Faro"')
     assert kit.tool.calls == []
@@ -418,7 +418,7 @@ def test_what_is_shown_is_never_allowed_where_its_hash_is_not_that_of_the_call(p
     )
     page.evaluate(CARD, [kit.asked()[0], "main"])
     page.get_by_role("button", name="Review…").click()
-    shows(page, "What is shown here is not what would run")
+    shows(page, "The call has changed since it was shown")
     ready(page)  # until then all of them look as if they took nothing
     assert page.locator(OPEN).get_by_role("button", name=ALLOW).is_disabled()
     assert page.locator(OPEN).get_by_role("button", name="Always…").is_disabled()
@@ -440,21 +440,21 @@ def test_always_says_what_it_allows_before_the_click_and_can_be_revoked(pages, d
     review(page)
     press(page, "Always…")
     told = page.inner_text(f"{OPEN} .approval-always")
-    assert "shell: this very command and no other: “git status -s”" in told
-    assert "In this session only. Agents that work for it ask for themselves." in told
+    assert "shell: exactly this command: “git status -s”" in told
+    assert "In this session only. Its sub-agents ask separately." in told
     assert page.locator(f"{OPEN} .approval-allowed li").all_inner_texts() == ["git status -s"]
     assert kit.http.get("/sessions/main/rules").json()["rules"] == []
     assert not axe_faults(page)
     press(page, "Allow, now and from now on")
     kit.until(lambda: len(kit.tool.calls) == 2)
     until(page, "() => document.querySelector('.rule-row')")
-    assert "this very command and no other: “git status -s”" in page.inner_text(".rules")
+    assert "exactly this command: “git status -s”" in page.inner_text(".rules")
     kit.until(lambda: kit.status()["phase"] == "idle")
     kit.chat()
     assert [call["command"] for call in kit.tool.calls] == [*lines[:3]]
-    page.get_by_role("button", name="Revoke: shell: this very command and no other: “git status -s”").click()
-    shows(page, "Revoked. The next such call asks.")
-    shows(page, "Nothing is always allowed here")
+    page.get_by_role("button", name="Revoke: shell: exactly this command: “git status -s”").click()
+    shows(page, "Revoked. The next matching call asks.")
+    shows(page, "No rules. Each call that needs an approval asks")
     kit.chat()
     assert [one["arguments"]["command"] for one in kit.asked()] == ["git status -s"]
     assert len(kit.tool.calls) == 3
@@ -510,8 +510,8 @@ def test_several_calls_are_decided_one_at_a_time(pages, desk):
     until(page, "() => document.querySelectorAll('.feed .approval').length === 3")
     assert page.locator(".feed .approval .badge.number").all_inner_texts() == ["1 of 3", "2 of 3", "3 of 3"]
     review(page, 2)
-    assert page.locator(OPEN).get_by_role("button", name="Next that waits").is_disabled()
-    page.locator(OPEN).get_by_role("button", name="One before that waits").click()
+    assert page.locator(OPEN).get_by_role("button", name="Next request").is_disabled()
+    page.locator(OPEN).get_by_role("button", name="Previous request").click()
     until(
         page,
         "(open) => document.querySelector(`${open} .approval-place`)?.innerText.trim() === '2 of 3'",
@@ -524,7 +524,7 @@ def test_several_calls_are_decided_one_at_a_time(pages, desk):
     assert not axe_faults(page)
     press(page, ALLOW)
     kit.until(lambda: kit.tool.calls == [{"n": 2}])
-    page.get_by_role("button", name="Next of 2 that wait").click()
+    page.get_by_role("button", name="Next of 2 pending requests").click()
     until(
         page,
         "(open) => document.querySelector(`${open} .approval-place`)?.innerText.trim() === '1 of 2'",
@@ -532,7 +532,7 @@ def test_several_calls_are_decided_one_at_a_time(pages, desk):
     )
     press(page, ALLOW)
     kit.until(lambda: kit.tool.calls == [{"n": 2}, {"n": 1}])
-    page.get_by_role("button", name="Look at the one that still waits").click()
+    page.get_by_role("button", name="Review the last pending request").click()
     until(page, "(open) => document.querySelector(`${open} .approval-arguments`)", OPEN)
     assert page.locator(".approval-place, .feed .approval .badge.number").count() == 0
     assert [one["n"] for one in kit.tool.calls] == [2, 1]
@@ -554,9 +554,9 @@ def test_what_is_decided_is_one_line_that_opens(pages, desk):
     page.keyboard.press("Enter")
     until(page, "() => document.querySelector('.decided-body')")
     told = page.inner_text(".decided-body")
-    assert "Why a person was asked: each call needs an approval" in told
+    assert "Reason for the approval: each call needs an approval" in told
     assert '"to": "Faro"' in told
-    assert re.search(r"Asked at \S+( [AP]M)?, decided at \S+( [AP]M)?, .+ later\.", told)
+    assert re.search(r"Requested at \S+( [AP]M)?, decided at \S+( [AP]M)?, .+ later\.", told)
     assert not axe_faults(page)
     kit.until(lambda: kit.tool.calls)
     page.reload()
@@ -604,7 +604,7 @@ def test_each_card_decides_in_its_own_session(pages, desk):
             "(id) => document.querySelector(`.feed [data-key='approval:${id}'] .approval`)",
             wanted[name]["id"],
         )
-        shows(page, "This is where it began.")  # what comes in front may move a card from under the pointer
+        shows(page, "Start of the session.")  # what comes in front may move a card from under the pointer
         assert page.locator(OPEN).count() == 0
         review(page)
         assert own in page.inner_text(OPEN)
@@ -632,7 +632,7 @@ def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
     answer.click()  # its tools stay; those of a row that one points at go when the rows move
     answer.get_by_role("button", name="Fork here").click()
     dialog = page.locator("dialog[open]")
-    shows(page, "One call is not taken back:")
+    shows(page, "One call is not undone:")
     assert '{"order":4411}' in dialog.inner_text()
     assert "runs once" in dialog.inner_text()
     assert not axe_faults(page)
@@ -652,11 +652,11 @@ def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
     answer = page.locator(".feed [data-key]", has_text="Hello").first
     answer.click()  # its tools stay; those of a row that one points at go when the rows move
     answer.get_by_role("button", name="Rewind to here").click()
-    shows(page, "One call is not taken back:")
+    shows(page, "One call is not undone:")
     assert len(kit.http.get("/sessions/main/messages").json()["messages"]) == 6
     until(page, "() => !document.querySelector('dialog[open] [aria-disabled=true]')")
     dialog.get_by_role("button", name="Rewind", exact=True).click()
-    shows(page, "The session went back.")
+    shows(page, "The session was rewound.")
     assert len(kit.http.get("/sessions/main/messages").json()["messages"]) == 2
     dialog.get_by_role("button", name="Close").last.click()
     until(page, "() => !document.querySelector('dialog[open]') && !document.body.innerText.includes('Paid')")

@@ -73,11 +73,11 @@ def test_a_session_that_never_was_one_of_others_and_one_that_is_deleted_are_told
     httpx.post(f"{console_server.base}/chat", json=said, headers=known).raise_for_status()
     foreign = pages.open(console_server.link("#token=bob&to=/s/of-ann"))
     pages.of(foreign).expects.append("404")
-    shows(foreign, "This session is not there")
+    shows(foreign, "Session not found")
     told = foreign.inner_text("#content").replace("of-ann", "ID")
     foreign.evaluate("() => { location.hash = '#/s/of-none'; }")
     until(foreign, "() => location.hash === '#/s/of-none'")
-    shows(foreign, "This session is not there")
+    shows(foreign, "Session not found")
     assert foreign.inner_text("#content").replace("of-none", "ID") == told
     assert "Good morning" not in told
     foreign.get_by_role("link", name="Go to the sessions").click()
@@ -90,7 +90,7 @@ def test_a_session_that_never_was_one_of_others_and_one_that_is_deleted_are_told
     until(page, f"() => document.querySelector('{FIELD}').disabled")
     assert "Hello, Ann." in page.inner_text(".feed")
     page.reload()
-    shows(page, "This session is not there")
+    shows(page, "Session not found")
 
 
 # --- numbers that are not kept
@@ -98,7 +98,7 @@ def test_a_session_that_never_was_one_of_others_and_one_that_is_deleted_are_told
 
 @pytest.mark.parametrize("button", ["Fork here", "Rewind to here"])
 def test_a_number_that_is_not_kept_is_told_with_where_it_begins(pages, story, button):
-    """A fork, or a way back, to what was dropped meanwhile: "Kept from record 900 on"."""
+    """A fork, or a way back, to what was dropped meanwhile: "Records before 900 are no longer stored"."""
     refused = {"code": "trimmed", "message": "record 3 was dropped", "hint": None, "first": 900}
     story.server.answers["POST sessions/s-1/rewind"] = (410, {"error": refused})
     story.begins("Long ago")
@@ -108,7 +108,7 @@ def test_a_number_that_is_not_kept_is_told_with_where_it_begins(pages, story, bu
     prompt = page.locator(".feed [data-key^='prompt:']").first
     prompt.click()
     prompt.get_by_role("button", name=button).click()
-    until(page, "() => document.querySelector('dialog')?.innerText.includes('Kept from record 900 on.')")
+    until(page, "() => document.querySelector('dialog')?.innerText.includes('Records before 900 are no longer stored.')")
     page.keyboard.press("Escape")
     shows(page, "Long ago")
 

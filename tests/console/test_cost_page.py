@@ -142,19 +142,19 @@ def test_days_budgets_and_shares_are_drawn(pages, scripted_server):
     share = page.evaluate("() => document.querySelectorAll('.bar-estimated')[4].style.height")
     assert share == "25%"
     label = page.get_by_role("img", name="Cost of 7 days").get_attribute("aria-label")
-    assert "$3.00 in all; the most was $2.00 on Nov 20, 2026" in label
+    assert "$3.00 in total, at most $2.00 on Nov 20, 2026" in label
     for words in (
         "4 %",
         "+2 ?",
-        "without a name",
-        "50 % of what was read came from a cache",
+        "unnamed",
+        "50 % of the input came from a cache",
         "cannot be read: x",
     ):
         shows(page, words)
     page.get_by_role("combobox").nth(1).select_option("model")
     until(page, "() => location.hash.includes('by=model')")
     shows(page, "Cost by model")
-    shows(page, "Nothing was used in these days.")
+    shows(page, "No usage in this period.")
 
 
 def test_its_states_say_what_is_missing(pages, scripted_server):
@@ -179,7 +179,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
     shows(page, "not now")
     scripted_server.answers["GET inspect/cost"] = known
     page.get_by_role("button", name="Try again").click()
-    shows(page, "Nothing was used in these days.")
+    shows(page, "No usage in this period.")
 
 
 def test_a_day_is_held_against_its_budget(pages, scripted_server):
@@ -197,15 +197,15 @@ def test_a_day_is_held_against_its_budget(pages, scripted_server):
     shows(page, "$4.10 of $20.00 a day, in UTC")
     lines = page.evaluate("() => [...document.querySelectorAll('.budgets li')].map((one) => one.innerText)")
     assert [" ".join(one.split()) for one in lines] == [
-        "acme all together, a day $4.10 of $20.00",
-        f"ann user, a day $5.00 of $5.00 Spent: no message is taken until {TIME_OF_RESET}; what is under way goes on.",
-        "bob user, a day $4.00 of $5.00",
+        "acme all users, per day $4.10 of $20.00",
+        f"ann user, per day $5.00 of $5.00 Exhausted: new messages are refused until {TIME_OF_RESET}. Running work continues.",
+        "bob user, per day $4.00 of $5.00",
     ]
     assert page.get_by_role("link", name="ann").get_attribute("href") == "#/?q=ann"
     assert axe_faults(page) == []
     answering_cost(scripted_server)
     page.reload()
-    shows(page, "No session that is awake has a budget of money, and there is none for a day.")
+    shows(page, "No active session has a cost budget, and there is no daily budget.")
 
 
 @pytest.mark.c(36)

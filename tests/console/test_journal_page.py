@@ -131,13 +131,13 @@ def test_time_travel_shows_the_conversation_of_each_record(pages, journal):
 def test_two_fast_drags_end_at_the_last_number(pages, journal):
     """One request at a time, none for what was passed by; the address follows; value and banner say where one is."""
     page = pages.open(journal.link())
-    shows(page, "This is the end of the journal")
+    shows(page, "End of the journal")
     until(page, SEEN, journal.last)
     # In one call: between two of them the page may have the time to ask for what is passed by.
     page.evaluate(f"(drags) => drags.forEach({SLIDE})", [[2, journal.last - 1], [journal.last - 1, 5]])
     assert page.evaluate("() => document.querySelector('.slider-range').value") == "5"
     until(page, SEEN, 5)
-    shows(page, "You are looking at the past")
+    shows(page, "You are viewing the past")
     assert asked_for(pages, page, "state") == [journal.last, 5]
     assert asked_for(pages, page, "explain") == [journal.last, 5]
     until(page, "() => location.hash === '#/s/main/journal?at=5'")
@@ -161,8 +161,8 @@ def test_why_is_drawn_as_columns(pages, journal):
     verdicts = {
         "lost": "✕ lost to late",
         "won": "✓ wins",
-        "failed": "! failed; the rest was asked",
-        "silent": "· nothing to say",
+        "failed": "! failed: the others were asked",
+        "silent": "· no answer",
         "kept": "✓ counts",
     }
     expected = []
@@ -184,13 +184,13 @@ def test_a_state_and_what_changed_since_another(pages, journal):
     """All of it by name, and each change with what stood there before."""
     page = pages.open(journal.link(journal.last))
     page.click("#journal-tab-state")
-    shows(page, f"State behind record {journal.last}")
+    shows(page, f"State after record {journal.last}")
     page.click(".state-head:has-text('messages')")
     shows(page, '"role": "assistant"')
     shows(page, "guard")
     page.fill(".state-since input", "3")
     page.click("text=Compare >> nth=-1")
-    shows(page, f"changed from 3 to {journal.last}")
+    shows(page, f"changes from 3 to {journal.last}")
     patch = journal.look("state", at=journal.last, from_=3)["patch"]
     assert page.evaluate("() => document.querySelectorAll('.patch li').length") == len(patch)
     phase = page.evaluate(
@@ -199,7 +199,7 @@ def test_a_state_and_what_changed_since_another(pages, journal):
     assert "running" in phase
     assert "idle" in phase
     page.click("text=Show the state")
-    shows(page, "All that it knew")
+    shows(page, "Full state")
 
 
 def test_records_are_looked_for_by_kind_plugin_and_text(pages, journal):
@@ -219,7 +219,7 @@ def test_records_are_looked_for_by_kind_plugin_and_text(pages, journal):
     page.click("text=Show all")
     page.fill(".records-filter input", "no such words")
     page.press(".records-filter input", "Enter")
-    shows(page, "No record is like that.")
+    shows(page, "No record matches.")
     page.click("text=Show all")
     until(page, f"() => document.querySelectorAll('.record-row').length === {journal.last}")
 
@@ -267,7 +267,7 @@ def test_a_trimmed_journal_begins_where_it_is_kept(pages, scripted_server):
     """A number in front of it is moved there, with words; the slider starts there."""
     long_journal(scripted_server, first=900, last=1_200)
     page = pages.open(scripted_server.link("#/s/a/journal?at=7"))
-    shows(page, "Kept from record 900 on.")
+    shows(page, "Records before 900 are no longer stored.")
     slider = page.evaluate(
         "() => { const one = document.querySelector('.slider-range'); return [one.min, one.max, one.value]; }"
     )
@@ -278,7 +278,7 @@ def test_a_trimmed_journal_begins_where_it_is_kept(pages, scripted_server):
     scripted_server.answers["GET inspect/sessions/a/state"] = (410, refused)
     pages.of(page).expects.append("410")
     page.evaluate(SLIDE, [950, 950])
-    shows(page, "Kept from record 1000 on.")
+    shows(page, "Records before 1000 are no longer stored.")
     until(
         page,
         "() => { const one = document.querySelector('.slider-range'); return one.min === '1000' && one.value === '1000'; }",
@@ -295,7 +295,7 @@ def test_without_a_journal_it_is_said_how_there_is_one(pages, scripted_server):
     scripted_server.info["journal"] = True
     scripted_server.info["features"].remove("state_at")
     page.reload()
-    shows(page, "The journal needs a newer server than this one.")
+    shows(page, "The journal needs a newer server.")
     scripted_server.info["features"].append("state_at")
     scripted_server.answers["GET inspect/sessions/a/trace"] = (
         404,
@@ -303,7 +303,7 @@ def test_without_a_journal_it_is_said_how_there_is_one(pages, scripted_server):
     )
     pages.of(page).expects.append("404")
     page.reload()
-    shows(page, "This session is not there (any more).")
+    shows(page, "This session does not exist (any more).")
 
 
 def test_a_hundred_thousand_records_are_a_list_like_any_other(pages, scripted_server):

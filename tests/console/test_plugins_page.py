@@ -69,7 +69,7 @@ def test_what_is_stuck_and_what_failed_stand_on_top(pages, console_server):
         "() => [...document.querySelectorAll('.trouble li')].map((one) => one.innerText)"
     )
     assert "nursing" in first
-    assert "on_request_start does not come back, for 0:0" in first
+    assert "on_request_start has not returned for 0:0" in first
     assert "Clumsy" in second
     assert "the rug <img src=x onerror=alert(1)>" in second
     top, host, session = page.evaluate(SECTIONS)
@@ -104,7 +104,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
     """No plugins, an older server, and one of each kind that have the same name."""
     page = pages.open(scripted_server.link("#/plugins"))
     shows(page, "The host has no plugins.")
-    shows(page, "No session has used a plugin since the server began.")
+    shows(page, "No session has used a plugin since the server started.")
     scripted_server.rows["plugins"] = [plugin("audit"), plugin("audit", "session")]
     page.reload()
     until(page, "() => document.querySelectorAll('.plugin-card').length === 2")
@@ -131,7 +131,7 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server, 
         plugin("AnotherOne", "session"),
     ]
     page = pages.open(scripted_server.link("#/plugins"), width=width, dark=dark)
-    shows(page, "does not come back, for 1:0")
+    shows(page, "has not returned for 1:0")
     is_quiet(page)
     assert (
         page.evaluate(

@@ -93,7 +93,7 @@ def streams(page, server, model):
     )
     shows(page, "I look at it first.")
     until(page, "() => document.querySelector('.item-decision')")
-    shows(page, "Waits for you")
+    shows(page, "Waiting for you")
 
 
 def aborts(page, server, model):
@@ -106,7 +106,7 @@ def receipt_of(page):
     """Wait for the receipt, and give its words."""
     return until(
         page,
-        "() => [...document.querySelectorAll('.item-receipt')].map((one) => one.innerText).find((one) => one.includes('May have happened'))",
+        "() => [...document.querySelectorAll('.item-receipt')].map((one) => one.innerText).find((one) => one.includes('Outcome unknown'))",
     )
 
 
@@ -117,7 +117,7 @@ def test_a_cycle_by_keyboard_alone(pages, console_server):
     model = HeldModel()
     served(console_server, model)
     page = pages.open(console_server.link("#/s/main"))
-    shows(page, "Nothing has been said yet.")
+    shows(page, "No messages yet.")
     page.keyboard.press("i")
     page.keyboard.type("Make it.")
     page.keyboard.press("Enter")
@@ -137,7 +137,7 @@ def test_a_cycle_by_keyboard_alone(pages, console_server):
     aborts(page, console_server, model)
     page.keyboard.press("Control+.")
     page.get_by_role("dialog", name="Abort?").wait_for()
-    tab_to(page, "Abort all the same")
+    tab_to(page, "Abort anyway")
     page.keyboard.press("Enter")
     told = receipt_of(page)
     assert "deploy" in told
@@ -152,7 +152,7 @@ def test_a_cycle_with_the_finger_on_a_phone(pages, console_server):
     model = HeldModel()
     served(console_server, model)
     page = pages.open(console_server.link("#/s/main"), width=360, height=740, has_touch=True)
-    shows(page, "Nothing has been said yet.")
+    shows(page, "No messages yet.")
     page.locator(FIELD).fill("Make it.\n" * 40)
     assert page.locator(".composer").bounding_box()["height"] <= 0.41 * 740
     page.locator(FIELD).fill("Make it.")
@@ -163,7 +163,7 @@ def test_a_cycle_with_the_finger_on_a_phone(pages, console_server):
     page.get_by_role("button", name="Allow once").tap()
     aborts(page, console_server, model)
     page.get_by_role("button", name="Abort").tap()
-    page.get_by_role("button", name="Abort all the same").tap()
+    page.get_by_role("button", name="Abort anyway").tap()
     assert "deploy" in receipt_of(page)
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
     assert page.evaluate(
@@ -178,7 +178,7 @@ def test_an_abort_asks_only_when_something_runs_that_runs_once(pages, console_se
     console_server.start(model.model, session_tools=tools)
     post(console_server, "sessions", {"session_id": "main"})
     page = pages.open(console_server.link("#/s/main"))
-    shows(page, "Nothing has been said yet.")
+    shows(page, "No messages yet.")
     for number, (call, asks) in enumerate((("look", False), ("deploy", True)), 1):
         post(console_server, "sessions/main/prompt", {"message": f"Go, {call}."})
         model.give(console_server, calls((call, {"path": "site"})))
@@ -186,7 +186,7 @@ def test_an_abort_asks_only_when_something_runs_that_runs_once(pages, console_se
         page.keyboard.press("Control+.")
         if asks:
             page.get_by_role("dialog", name="Abort?").wait_for()
-            page.get_by_role("button", name="Abort all the same").click()
+            page.get_by_role("button", name="Abort anyway").click()
         until(page, f"() => document.querySelectorAll('.item-receipt').length === {number}")
         until(page, "() => !document.querySelector('.abort')")
 
@@ -223,7 +223,7 @@ def test_the_question_of_an_abort_closes_when_its_calls_have_ended(pages, consol
     console_server.start(model.model, session_tools=[HeldTool(name="deploy")])
     post(console_server, "sessions", {"session_id": "main"})
     page = pages.open(console_server.link("#/s/main"))
-    shows(page, "Nothing has been said yet.")
+    shows(page, "No messages yet.")
     post(console_server, "sessions/main/prompt", {"message": "Go."})
     model.give(console_server, calls(("deploy", {"path": "site"})), says("It is deployed."))
     until(page, "() => document.querySelector('.call-running .call-name')?.innerText === 'deploy'")
@@ -248,7 +248,7 @@ def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server)
     until(page, "() => document.querySelector('.composer-send').innerText === 'Steer'")
     page.locator(FIELD).fill("Look left.")
     page.keyboard.press("Enter")
-    shows(page, "Steers that wait")
+    shows(page, "Queued steers")
     shows(page, "Look left.")
     page.locator(FIELD).fill("And then this.")
     page.keyboard.down("Alt")
@@ -261,7 +261,7 @@ def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server)
         page,
         "() => [...document.querySelectorAll('.feed .prompt')].map((one) => one.innerText).find((one) => one.includes('And then this.'))",
     )
-    assert "taken out of the queue" in row
+    assert "removed from the queue" in row
     page.locator(FIELD).fill("One more.")
     page.keyboard.press("Alt+Enter")
     shows(page, "One more.")

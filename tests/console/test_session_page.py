@@ -45,9 +45,9 @@ def test_a_retry_in_mid_stream_leaves_nothing_of_the_discarded_text(pages, story
     error = {"code": "overloaded", "message": "the vendor is overloaded"}
     story.tell("stream_error", error=error, attempt=1, discarded=True)
     story.tell("retry", attempt=2, delay_ms=60_000, error=error)
-    told = row_with(page, "Attempt 1 broke off")
+    told = row_with(page, "Attempt 1 failed")
     assert "the vendor is overloaded" in told
-    assert "What it had said is dropped." in told
+    assert "Its partial answer was discarded." in told
     assert "Half of a sentence" not in page.inner_text(".feed")
     story.asks(attempt=2)
     story.says("A whole ", "answer.", attempt=2)
@@ -90,7 +90,7 @@ def test_a_receipt_names_what_may_have_happened_and_what_runs_on(pages, story):
         story.starts(*call)
     story.ends("c-3", "read")
     story.tell("agent_abort", reason="wrong folder", ref="p-1")
-    shows(page, "Stopping what runs…")
+    shows(page, "Stopping…")
     left = {"name": "fetch", "age_ms": 12_000, "pid": 4411}
     receipt = {
         "settled": True,
@@ -105,9 +105,9 @@ def test_a_receipt_names_what_may_have_happened_and_what_runs_on(pages, story):
     }
     story.tell("abort_settled", receipt=receipt)
     told = row_with(page, "after 320 ms")
-    for words in ("May have happened", "rm -r build", "Check before you have it done again.", "wrong folder"):
+    for words in ("Outcome unknown", "rm -r build", "Check before you repeat it.", "wrong folder"):
         assert words in told
-    for words in ("Runs on", "deploy", "site", "process 4411", "for 12"):
+    for words in ("Still running", "deploy", "site", "process 4411", "for 12"):
         assert words in told
     story.server.replies["abort_tool"] = {}
     page.get_by_role("button", name="Stop deploy").first.click()
@@ -153,7 +153,7 @@ def test_agents_two_levels_deep_stream_in_their_cards(pages, story):
     inner.tell("approval_required", approval=approval)
     until(page, "() => document.querySelector('.child .child .item-decision')")
     assert page.locator(".item-decision").count() == 1
-    shows(page, "Waits for you")
+    shows(page, "Waiting for you")
     until(page, "() => document.title.startsWith('(1) ')")
 
 
@@ -292,7 +292,7 @@ def test_a_question_says_which_tool_asks_where_several_run(pages, story):
     titles = page.evaluate(
         "() => [...document.querySelectorAll('.question .approval-title')].map((one) => one.innerText)"
     )
-    assert [" ".join(one.split()) for one in titles] == ["A question of book", "A question", "A question"]
+    assert [" ".join(one.split()) for one in titles] == ["A question by book", "A question", "A question"]
 
 
 @pytest.mark.c(6)
@@ -303,7 +303,7 @@ def test_what_is_not_kept_is_one_line(pages, story):
         story.begins(f"Late question {number}", ref=f"p-{number}")
         story.done(ref=f"p-{number}")
     page = opened(pages, story)
-    shows(page, "Kept from event 900 on.")
+    shows(page, "Events before 900 are no longer stored.")
     lost = story.event("events_lost", from_seq=story.seq + 1, to_seq=story.seq + 40)
     story.resend({**lost, "ephemeral": True})
     story.seq += 40
@@ -311,7 +311,7 @@ def test_what_is_not_kept_is_one_line(pages, story):
     head = {"type": "subscribed", "id": subscribed["id"], "session_id": story.session_id}
     story.server.send({**head, "seq": story.seq, "snapshot": story.snapshot()})
     story.begins("After the gap", ref="p-9")
-    shows(page, "Events 909–948 are not kept")
+    shows(page, "Events 909–948 are no longer stored")
     shows(page, "After the gap")
 
 
@@ -367,10 +367,10 @@ def test_what_cannot_be_drawn_shows_its_json_and_the_rest_goes_on(pages, story):
     story.resend(again, again)
     story.done()
     shows(page, "Done")
-    told = row_with(page, "An event that this page does not know")
+    told = row_with(page, "Unknown event")
     assert "brand_new_thing" in told
     assert page.inner_text(".feed").count("brand_new_thing") == 1
-    page.get_by_role("button", name="Show its JSON").first.click()
+    page.get_by_role("button", name="Show JSON").first.click()
     shows(page, '"amount": 3')
     assert row_with(page, "x")
 
@@ -396,7 +396,7 @@ def test_a_session_that_is_not_there_or_goes_away_says_so(pages, story):
     """Unknown: words and a way back. Deleted while open: what was shown stays, the composer is off."""
     page = pages.open(story.server.link("#/s/other"))
     pages.of(page).expects.append("404")
-    shows(page, "This session is not there")
+    shows(page, "Session not found")
     page.get_by_role("link", name="Go to the sessions").wait_for()
     page.evaluate("(path) => { location.hash = path; }", "/s/s-1")
     until(
@@ -406,7 +406,7 @@ def test_a_session_that_is_not_there_or_goes_away_says_so(pages, story):
     shows(page, "Still readable")
     subscribed = [one for one in story.server.received if one["type"] == "subscribe"][-1]
     story.server.send({"type": "reply", "id": subscribed["id"], "ok": True, "result": None})
-    shows(page, "This session is not there any more")
+    shows(page, "This session no longer exists")
     shows(page, "Still readable")
     assert page.get_by_label("Message", exact=True).is_disabled()
 
@@ -417,7 +417,7 @@ def test_the_end_of_a_session_turns_the_composer_off(pages, story):
     story.begins("Before the end")
     story.tell("session_parked", reason="KeyError: 'x'")
     story.tell("session_end", reason="parked")
-    shows(page, "This session crashed too often and is parked. Resume or fork it to go on.")
+    shows(page, "This session crashed too often and is parked. Resume or fork it to continue.")
     assert page.get_by_label("Message", exact=True).is_disabled()
     shows(page, "Before the end")
 
@@ -433,7 +433,7 @@ def test_what_it_said_that_it_does_is_not_told_while_it_waits_for_a_person(pages
     story.starts("c-1", "ask_user", {"question": "Which?"})
     story.tell("ask_user", ref="q-1", question="Which?")
     story.tell("agent_suspended", waiting=[{"kind": "question", "id": "q-1", "call_id": "c-1"}])
-    until(page, "() => document.querySelector('.session-facts').innerText.includes('Waits for you')")
+    until(page, "() => document.querySelector('.session-facts').innerText.includes('Waiting for you')")
     assert "reading the orders" not in page.inner_text(".session-facts")
     story.tell("user_responded", ref="q-1", response="This one")
     story.tell("agent_resumed")
@@ -524,8 +524,8 @@ def test_what_was_cut_for_the_wire_is_loaded_in_ranges(pages, story):
 
     story.server.answers["GET sessions/s-1/calls/c-1"] = told
     page.locator("[data-key='call:c-1'] .call-head").click()
-    page.get_by_role("button", name="Load all of it (40 KB are not shown)").click()
+    page.get_by_role("button", name="Load all (40 KB not shown)").click()
     shows(page, "first part")
-    page.get_by_role("button", name="are not shown").click()
+    page.get_by_role("button", name="not shown").click()
     shows(page, "first part second part")
     until(page, "() => !document.querySelector('.call-body').innerText.includes('not shown')")

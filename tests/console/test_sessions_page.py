@@ -164,7 +164,7 @@ def test_filters_stand_in_the_address_and_survive_a_reload(pages, scripted_serve
     assert page.input_value("select[aria-label='Profile']") == "support"
     assert keys(page)[-1] == "session a"
     page.select_option("select[aria-label='Phase']", "ended")
-    shows(page, "No session fits these filters.")
+    shows(page, "No session matches these filters.")
     page.get_by_role("button", name="Clear filters").last.click()
     until(page, "() => document.querySelectorAll('.session-line').length === 3")
     assert page.evaluate("() => location.hash") == "#/?sort=title"
@@ -481,7 +481,7 @@ def test_a_question_that_is_gone_says_so_and_one_that_cannot_be_read_is_tried_ag
     shows(page, "ask again")
     scripted_server.answers["GET sessions/a"] = {"seq": 1, "status": {"questions": [], "children": []}}
     page.locator(".waiting-row .state button").click()
-    shows(page, "This does not wait any more.")
+    shows(page, "This request is no longer pending.")
 
 
 @pytest.mark.parametrize("width", [1_000, 1_200])

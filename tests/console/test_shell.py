@@ -61,7 +61,7 @@ def test_a_token_that_is_not_accepted_asks_for_another_one(pages, scripted_serve
     page.keyboard.press("Enter")
     shows(page, "This token is not accepted")
     page.locator("input[type=password]").fill("agt_right")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     until(page, LIVE)
     assert page.evaluate("() => document.querySelector('dialog')") is None
     assert page.url.endswith("#/nowhere")
@@ -109,7 +109,7 @@ def test_the_bar_comes_after_a_second_and_says_as_of_when(pages, scripted_server
     began = time.monotonic()
     said = until(page, BAR)
     assert time.monotonic() - began > 0.6
-    assert "shown as of " in said
+    assert "data from " in said
     scripted_server.welcome = welcome
     scripted_server.close()
     page.get_by_role("button", name="Try now").click()
@@ -150,7 +150,7 @@ def test_another_protocol_or_a_missing_feature_is_told_and_all_else_works(pages,
 def test_a_page_that_is_not_there_leads_back(pages, scripted_server):
     """An address that is none says so, and has one thing to do."""
     page = pages.open(scripted_server.link("#/nowhere"))
-    shows(page, "Nothing in this console has the address /nowhere.")
+    shows(page, "This console has no page at /nowhere.")
     assert page.get_by_role("link", name="Go to the sessions").get_attribute("href") == "#/"
 
 
@@ -169,7 +169,7 @@ def test_keys_lead_to_pages_and_can_be_switched_off(pages, scripted_server):
     button.focus()
     page.keyboard.press("?")
     shows(page, "Go to Plugins")
-    page.get_by_label("Single letters are keys").uncheck()
+    page.get_by_label("Single-letter shortcuts").uncheck()
     page.keyboard.press("Escape")
     until(page, "() => !document.querySelector('dialog')")
     assert button.evaluate("(one) => one === document.activeElement"), "focus is back where it was"
@@ -215,7 +215,7 @@ def test_colours_are_those_of_the_system_or_of_a_person(pages, scripted_server):
     until(page, LIVE)
     ground = "() => getComputedStyle(document.documentElement).backgroundColor"
     assert page.evaluate(ground) == "rgb(20, 22, 26)"
-    page.get_by_role("button", name="Colours: As the system").click()
+    page.get_by_role("button", name="Colours: System").click()
     until(page, "() => getComputedStyle(document.documentElement).backgroundColor === 'rgb(251, 251, 253)'")
     page.reload()
     until(page, LIVE)
@@ -298,9 +298,9 @@ render(html`<div>${[{ id: "<i>one</i>" }, { id: "two", no: { such: "fine" } }].m
         "**/console/planted.js", lambda route: route.fulfill(body=planted, content_type="text/javascript")
     )
     page.evaluate("() => import('/console/planted.js')")
-    shows(page, "Could not be drawn")
+    shows(page, "Rendering failed")
     shows(page, '"id": "<i>one</i>"')
     shows(page, "fine")
     page.get_by_role("button", name="Live").click()
-    counted = "() => document.querySelector('dialog').innerText.match(/could not be drawn\\s+(\\d+)/)?.[1]"
+    counted = "() => document.querySelector('dialog').innerText.match(/Rendering failures\\s+(\\d+)/)?.[1]"
     assert until(page, counted) == "1"

@@ -255,13 +255,13 @@ def test_attempts_share_a_row_idle_is_folded_and_marks_have_words(pages, story):
         "() => [...document.querySelectorAll('.timeline .span-idle')].map((one) => [one.innerText, one.title, one.getBoundingClientRect().width])"
     )
     assert [one[0] for one in idle] == ["4s", "4m"]
-    assert [one[1] for one in idle] == ["nothing worked for 4.0 s", "nothing worked for 4:04"]
+    assert [one[1] for one in idle] == ["idle for 4.0 s", "idle for 4:04"]
     assert all(abs(one[2] - 24) < 1 for one in idle)
     marks = page.evaluate(
         "() => [...document.querySelectorAll('.timeline .span-tick')].map((one) => one.title)"
     )
     assert "audit was slow · RequestPrepared (320 ms)" in marks
-    assert "quota put words in" in marks
+    assert "quota intervened" in marks
     assert not page.evaluate("() => document.querySelector('.timeline svg, .timeline canvas')")
 
 
@@ -291,7 +291,7 @@ def test_a_row_that_is_selected_selects_its_item_and_tells_what_is_known(pages, 
         page,
         "() => [...document.querySelectorAll('.timeline-dialog [role=columnheader]')].map((one) => one.innerText)",
     )
-    assert heads == ["What", "When", "Took", "Tokens", "Σ tokens", "Cost", "Σ cost"]
+    assert heads == ["Step", "Time", "Duration", "Tokens", "Σ tokens", "Cost", "Σ cost"]
     row = page.inner_text(".timeline-dialog .tree-body [data-key='cycle:7']").split("\n")
     assert row[-2:] == ["360", "$0.03"]
 
@@ -391,5 +391,5 @@ def test_a_session_that_has_ended_has_no_context(pages, story):
     lived(story)
     answers_context(story, window=None)
     page = shown(pages, story, tab="context")
-    shows(page, "The size of its window is not known.")
+    shows(page, "The size of its context window is unknown.")
     shows(page, "10.6k tokens")

@@ -55,7 +55,7 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
     session = console_server.thread.run(lambda: host.create(LOCAL, session_id="s-crash"))
     page = pages.open(console_server.link("#/tree"))
     shows(page, "s-crash")
-    shows(page, "Nothing restarted in the last minute")
+    shows(page, "no restarts in the last minute")
     page.evaluate("() => { globalThis.isTheSamePage = true; }")
 
     async def hit(words):
@@ -75,7 +75,7 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
         console_server.thread.run(hit, f"ray {number}")
         is_shown(number, used)
     console_server.thread.run(hit, "ray 4")
-    until(page, f"() => ({LOOK})().includes('given up')", seconds=1.0)
+    until(page, f"() => ({LOOK})().includes('parked')", seconds=1.0)
     shows(page, "ray 4", seconds=1.0)
     row = until(
         page,
@@ -84,7 +84,7 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
     assert "s-crash" in row
     assert page.evaluate("() => globalThis.isTheSamePage")
     page.reload()
-    shows(page, "given up")
+    shows(page, "parked")
 
 
 def test_what_matters_stands_first_and_a_minute_later_no_more(pages, scripted_server):
@@ -110,7 +110,7 @@ def test_what_matters_stands_first_and_a_minute_later_no_more(pages, scripted_se
     names = page.evaluate("() => [...document.querySelectorAll('.look-name')].map((one) => one.innerText)")
     assert names == ["deaf", "gone", "restless", "busy"]
     said = page.evaluate(LOOK)
-    for words in ("does not obey", "given up 5 m ago", "0 of 3 in 5 s", "KeyError", "7 letters wait"):
+    for words in ("does not stop", "parked 5 m ago", "0 of 3 in 5 s", "KeyError", "7 queued messages"):
         assert words in said
     scripted_server.send(
         {
@@ -162,7 +162,7 @@ def test_it_is_sorted_folded_searched_and_opened_by_keyboard(pages, scripted_ser
     assert page.evaluate(NAMES) == ["sessions", "two"]
     page.keyboard.press("Backspace")
     page.get_by_role("searchbox").fill("nothing of this name")
-    shows(page, "No node has these words.")
+    shows(page, "No node matches.")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
     del scripted_server.replies["watch"]
     scripted_server.rows["tree"] = [ROOT]
     page.reload()
-    shows(page, "No session is alive.")
+    shows(page, "No active sessions.")
 
 
 def test_two_thousand_nodes_are_few_elements_and_scroll(pages, scripted_server):

@@ -15,7 +15,7 @@ import { itemOfWaiting, questionIn, waitingIn } from "../../../agentrail/gateway
 
 const none = () => null;
 
-test("a receipt names what may have happened first, and what is gone last", () => {
+test("a receipt names unknown outcomes first and ended processes last", () => {
   const receipt = {
     settled: true,
     tasks_ended: 2,

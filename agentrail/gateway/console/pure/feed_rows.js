@@ -10,7 +10,7 @@
 /**
  * @typedef {{key: string, kind: "item", item: Item}} ItemRow
  * @typedef {{key: string, kind: "group", first: number, last: number, opened: boolean, failed: number, active: number, start: number, stop: number}} GroupRow
- *   `first` and `last`: the how manieth calls of their stretch, from 1; `active`: those that run or wait; `start`: the place of its first item, `stop`
+ *   `first` and `last`: the positions of the calls of their stretch, from 1; `active`: those that run or wait; `start`: the place of its first item, `stop`
  *   that behind its last one
  * @typedef {{key: string, kind: "cycle", cycle: Cycle, end: Item}} CycleRow the end of a cycle, behind its last item
  * @typedef {{key: string, kind: "sent", sent: Sent}} SentRow what was sent and no event shows yet

@@ -7,9 +7,9 @@ export const review = "Review…";
 export const fold = "Fold";
 /** @param {number} place @param {number} total */
 export const placeOf = (place, total) => `${place} of ${total}`;
-export const nextOne = "Next that waits";
-export const previousOne = "One before that waits";
-export const waitingList = "What waits for you";
+export const nextOne = "Next request";
+export const previousOne = "Previous request";
+export const waitingList = "Waiting for you";
 
 /** @param {string} who */
 export const asks = (who) => `${who} asks`;
@@ -17,17 +17,17 @@ export const asksUnknown = "A plugin asks";
 export const pathLabel = "In";
 /** @type {Record<string, { name: string, hint: string }>} */
 export const effects = {
-  pure: { name: "changes nothing", hint: "The tool says that it changes nothing outside." },
-  idempotent: { name: "safe to repeat", hint: "Running it twice with the same arguments changes nothing more." },
-  reconcilable: { name: "can be checked", hint: "After a crash the tool can find out whether it was done." },
-  once: { name: "runs once", hint: "Nothing is promised about running it twice, and it cannot be taken back." },
-  session: { name: "another session", hint: "A session of its own works for this call." },
+  pure: { name: "changes nothing", hint: "The tool declares that it changes nothing outside." },
+  idempotent: { name: "safe to repeat", hint: "A second run with the same arguments changes nothing more." },
+  reconcilable: { name: "can be checked", hint: "After a crash, the tool can check whether the call took effect." },
+  once: { name: "runs once", hint: "A second run may do it twice, and it cannot be undone." },
+  session: { name: "another session", hint: "The call runs in a separate session." },
 };
-export const effectUnknown = { name: "tool not known", hint: "The tool is not there any more." };
+export const effectUnknown = { name: "unknown tool", hint: "The tool no longer exists." };
 /** @param {string} time */
 export const timeLeft = (time) => `${time} left`;
-export const timeOver = "time is over";
-export const noTime = "waits without a limit";
+export const timeOver = "expired";
+export const noTime = "no time limit";
 
 export const argumentsTitle = "Arguments";
 export const asForm = "Form";
@@ -42,27 +42,27 @@ export const yes = "true";
 export const no = "false";
 export const nothing = "null";
 
-export const previewFile = "What it would write";
-export const previewCommand = "What it would run";
+export const previewFile = "File change";
+export const previewCommand = "Command";
 /** @param {string} digits */
-export const fileHash = (digits) => `File as it is now: SHA-256 ${digits}…`;
-export const newFile = "There is no such file yet.";
+export const fileHash = (digits) => `Current file: SHA-256 ${digits}…`;
+export const newFile = "The file does not exist yet.";
 export const directory = "Directory";
 export const words = "Words";
 export const workspaceRoot = "workspace";
 
 export const warnings = {
-  hidden: "Some characters are not seen, or change how others are read. They are marked.",
-  spaces: "There are more than 40 spaces in a row, which push what follows out of sight. They are marked.",
+  hidden: "Some characters are invisible or change how others are read. They are marked.",
+  spaces: "More than 40 spaces in a row push the text after them out of sight. They are marked.",
   /** @param {string} found */
-  mixed: (found) => `Words that mix scripts whose letters look alike: ${found}`,
+  mixed: (found) => `Words that mix look-alike letters of different scripts: ${found}`,
   /** @param {string} numbers */
   unheld: (numbers) =>
-    `This browser cannot hold ${numbers} exactly. The call can be allowed as it is, but not edited here.`,
-  mismatch: "What is shown here is not what would run: the hash differs. Load it again before you decide.",
-  older: "This server tells less about calls that wait: what is asked is shown, and nothing more.",
+    `This browser cannot represent ${numbers} exactly. You can allow the call unchanged, but not edit it here.`,
+  mismatch: "The call has changed since it was shown: its hash differs. Reload it before you decide.",
+  older: "This server reports fewer details of pending calls. Only the request itself is shown.",
 };
-export const reload = "Load again";
+export const reload = "Reload";
 
 export const allow = "Allow once";
 export const allowEdited = "Allow with these changes";
@@ -75,28 +75,28 @@ export const copyEdited = "Copy the edited arguments";
 export const alwaysTitle = "Allow this from now on?";
 export const alwaysYes = "Allow, now and from now on";
 /** @param {string} tool */
-export const ruleEvery = (tool) => `Every call of ${tool}, whatever its arguments are`;
+export const ruleEvery = (tool) => `Every call of ${tool}, with any arguments`;
 /** @param {string} tool @param {string} family */
 export const ruleFamily = (tool, family) => `${tool}: every simple command that begins with “${family}”`;
 /** @param {string} tool @param {string} line */
-export const ruleLine = (tool, line) => `${tool}: this very command and no other: “${line}”`;
+export const ruleLine = (tool, line) => `${tool}: exactly this command: “${line}”`;
 export const reachLabel = "Where";
 /** @type {Record<string, string>} */
-export const reaches = { session: "In this session only. Agents that work for it ask for themselves." };
-export const alreadyAllowed = "It would have allowed, most recent first:";
-export const nothingAllowed = "No earlier call of this conversation would have been allowed by it.";
-export const everyWarning = "Its arguments are not looked at any more: think of the worst call of this tool.";
+export const reaches = { session: "In this session only. Its sub-agents ask separately." };
+export const alreadyAllowed = "Earlier calls that it would have allowed, most recent first:";
+export const nothingAllowed = "It would have allowed no earlier call of this conversation.";
+export const everyWarning = "Arguments are no longer checked: consider the worst possible call of this tool.";
 
 export const denyTitle = "Deny this call";
-export const denyReason = "Reason, which the model reads (may be left empty)";
-export const denyGoesOn = "The model goes on and reads this";
+export const denyReason = "Reason for the model (optional)";
+export const denyGoesOn = "The model continues and reads this";
 export const denyYes = "Deny";
 
 export const editTitle = "Edit the arguments";
 export const editJson = "Arguments as JSON";
-export const editChanges = "Asked, and what would run instead";
-export const editSame = "Nothing is changed: the call runs as it was asked.";
-export const editHidden = "Has characters that are not seen: edit it as JSON.";
+export const editChanges = "Requested and edited arguments";
+export const editSame = "No changes: the call runs as requested.";
+export const editHidden = "Contains invisible characters: edit it as JSON.";
 export const editDraft = "Your earlier changes are still here.";
 export const discard = "Discard the changes";
 /** @param {string} name */
@@ -106,18 +106,18 @@ export const notJson = (name) => `${name} is not JSON`;
 export const jsonFaults = {
   end: "it ends too early",
   value: "a value is expected here",
-  rest: "something stands behind the value",
+  rest: "there is text after the value",
   name: "a name in double quotes is expected here",
   colon: "a colon is expected here",
   comma: "a comma, or the end, is expected here",
-  number: "this is no number as JSON writes it",
-  escape: "there is no such escape",
-  control: "a text ends in its line; a line break inside is written \\n",
-  double: "this name stands there twice",
+  number: "this is not a JSON number",
+  escape: "unknown escape",
+  control: "a string must end on its line; write a line break as \\n",
+  double: "duplicate name",
   deep: "it is nested too deeply",
-  half: "a text has half of a character",
-  object: "arguments are an object: { … }",
-  unheld: "this browser cannot hold that number exactly",
+  half: "a string contains half of a surrogate pair",
+  object: "arguments must be an object: { … }",
+  unheld: "this browser cannot represent that number exactly",
 };
 /** @param {string} fault @param {number} line @param {number} column */
 export const jsonFault = (fault, line, column) => `Line ${line}, column ${column}: ${fault}`;
@@ -126,24 +126,24 @@ export const jsonFault = (fault, line, column) => `Line ${line}, column ${column
 export const schemaFaults = {
   type: (wanted) => `expected ${wanted}`,
   required: () => "is required",
-  unknown: () => "is not known to the tool",
+  unknown: () => "is unknown to the tool",
   enum: (wanted) => `expected one of ${wanted}`,
   least: (wanted) => `expected at least ${wanted}`,
   most: (wanted) => `expected at most ${wanted}`,
   short: (wanted) => `is shorter than ${wanted} characters`,
   long: (wanted) => `is longer than ${wanted} characters`,
-  pattern: (wanted) => `does not fit the pattern ${wanted}`,
+  pattern: (wanted) => `does not match the pattern ${wanted}`,
   few: (wanted) => `has fewer than ${wanted}`,
   many: (wanted) => `has more than ${wanted}`,
-  unique: () => "has something twice",
-  multiple: (wanted) => `is no multiple of ${wanted}`,
-  none: () => "fits none of what may stand here",
-  several: () => "fits more than one of what may stand here",
-  never: () => "may not stand here",
+  unique: () => "contains a duplicate",
+  multiple: (wanted) => `is not a multiple of ${wanted}`,
+  none: () => "matches none of the allowed forms",
+  several: () => "matches more than one of the allowed forms",
+  never: () => "is not allowed here",
 };
 /** @param {string} path @param {string} fault */
 export const schemaFault = (path, fault) => `${path} ${fault}`;
-export const schemaTitle = "The tool does not take these:";
+export const schemaTitle = "The tool does not accept:";
 
 export const sending = "Sending…";
 export const decided = {
@@ -154,50 +154,50 @@ export const decided = {
   answered: "You answered.",
   declined: "You declined to answer.",
 };
-/** How an approval ended that somebody else, or something else, decided. */
+/** Outcome of an approval that another user, a rule or an event decided. */
 export const late = {
   /** @param {string} time */
-  approved: (time) => `Somebody allowed this call already${time}. Nothing runs twice.`,
+  approved: (time) => `Already allowed${time}. Nothing runs twice.`,
   /** @param {string} time */
-  rejected: (time) => `Somebody denied this call already${time}. It does not run.`,
+  rejected: (time) => `Already denied${time}. The call does not run.`,
   /** @param {string} time */
-  rule: (time) => `A rule that somebody made allowed this call already${time}. Nothing runs twice.`,
+  rule: (time) => `Already allowed by a rule${time}. Nothing runs twice.`,
   /** @param {string} time */
-  timeout: (time) => `The time to decide ran out${time}: the call was not run.`,
+  timeout: (time) => `The approval expired${time}. The call did not run.`,
   /** @param {string} time */
-  aborted: (time) => `The call was stopped before it was decided${time}: it does not run.`,
+  aborted: (time) => `The call was aborted before the decision${time}. It does not run.`,
   /** @param {string} time */
-  superseded: (time) => `Another message took the place of this decision${time}: the call does not run.`,
+  superseded: (time) => `Superseded by another message${time}. The call does not run.`,
   /** @param {string} time */
-  answered: (time) => `Somebody answered already${time}.`,
-  gone: "This does not wait any more.",
+  answered: (time) => `Already answered${time}.`,
+  gone: "This request is no longer pending.",
 };
 /** @param {string} time */
-export const atTime = (time) => `, at ${time}`;
+export const atTime = (time) => ` at ${time}`;
 export const mismatchTitle =
-  "The arguments are not those that you were shown. Nothing was run. Look at what changed, and decide again.";
+  "The arguments have changed since they were shown. Nothing ran. Review the changes and decide again.";
 export const mismatchSame =
-  "The server has other arguments than those that you were shown, and nothing was run. It does not tell which.";
-export const refused = "The server did not take this:";
+  "The arguments on the server differ from those shown, and nothing ran. The server does not report the difference.";
+export const refused = "The server refused this:";
 
 export const questionTitle = "A question";
 /** @param {string} tool */
-export const askedBy = (tool) => `of ${tool}`;
+export const askedBy = (tool) => `by ${tool}`;
 export const answer = "Answer";
 export const answerLabel = "Your answer";
 export const choose = "Choose one, or write an answer";
 export const decline = "Decline";
-export const questionUrl = "With it goes an address:";
+export const questionUrl = "Link:";
 /** @param {string} path */
 export const announceApproval = (path) => `Approval needed: ${path}`;
 
 export const rules = {
   title: "Always allowed",
-  empty: "Nothing is always allowed here: each call that wants an approval asks.",
+  empty: "No rules. Each call that needs an approval asks.",
   revoke: "Revoke",
   /** @param {string} rule */
   revokeOf: (rule) => `Revoke: ${rule}`,
-  revoked: "Revoked. The next such call asks.",
+  revoked: "Revoked. The next matching call asks.",
   gone: "This rule was revoked already.",
   rule: "Rule",
   where: "Where",
@@ -205,43 +205,43 @@ export const rules = {
   /** @param {string} session */
   inSession: (session) => `In ${session} only`,
   here: "In this session only",
-  unknownTime: "not kept",
+  unknownTime: "unknown",
 };
 
 export const rewind = {
   /** @param {number | null} at */
   title: (at) => (at === null ? "Rewind to here" : `Rewind to record ${at}`),
   explained:
-    "What runs is stopped, prompts that wait are thrown away, and the session goes on from there. Nothing of the journal is deleted.",
-  files: "Put the files back too that its tools have written since",
+    "Running work is stopped and queued prompts are discarded. The session continues from this point. The journal is kept.",
+  files: "Also restore files that its tools have written since",
   yes: "Rewind",
-  done: "The session went back.",
+  done: "The session was rewound.",
   /** @param {number} restored @param {number} removed */
   filesDone: (restored, removed) => `Files restored: ${restored}, removed: ${removed}.`,
-  conflicts: "Left as they are, because something else has changed them since:",
+  conflicts: "Not restored, because something else has changed them since:",
   failed: "Could not be restored:",
 };
 export const fork = {
   /** @param {number | null} at */
   title: (at) => (at === null ? "Fork from here" : `Fork at record ${at}`),
-  explained: "A new session goes on from there, in a journal of its own. This one goes on as it is.",
+  explained: "A new session with its own journal continues from this point. This session stays as it is.",
   yes: "Fork",
 };
 export const behind = {
-  title: "What stays done outside",
-  none: "No call behind it has changed anything outside that is known.",
+  title: "External effects that remain",
+  none: "No later call is known to have changed anything outside.",
   /** @param {number} count */
-  count: (count) => (count === 1 ? "One call is not taken back:" : `${count} calls are not taken back:`),
-  notTold: "This server does not tell what stays done outside.",
+  count: (count) => (count === 1 ? "One call is not undone:" : `${count} calls are not undone:`),
+  notTold: "This server does not report external effects.",
   tool: "Call",
   effect: "Promise",
-  outcome: "Ended",
+  outcome: "Outcome",
   record: "Record",
   /** @type {Record<string, string>} */
   outcomes: {
-    running: "still runs",
+    running: "still running",
     done: "done",
     failed: "failed, may have taken effect",
-    unknown: "stopped, unknown what it did",
+    unknown: "stopped, effect unknown",
   },
 };

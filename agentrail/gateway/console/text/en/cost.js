@@ -4,14 +4,14 @@ export const title = "Cost";
 export const today = "Today";
 export const month = "This month";
 export const budgets = "Budgets";
-export const noBudgets = "No session that is awake has a budget of money, and there is none for a day.";
+export const noBudgets = "No active session has a cost budget, and there is no daily budget.";
 /** @param {string} used @param {string} limit */
 export const ofLimit = (used, limit) => `${used} of ${limit}`;
 /** @param {string} used @param {string} limit */
 export const ofDay = (used, limit) => `${used} of ${limit} a day, in UTC`;
 /** @param {string} time */
-export const spent = (time) => `Spent: no message is taken until ${time}; what is under way goes on.`;
-export const whose = { user: "user, a day", tenant: "all together, a day" };
+export const spent = (time) => `Exhausted: new messages are refused until ${time}. Running work continues.`;
+export const whose = { user: "user, per day", tenant: "all users, per day" };
 /** @param {string} input @param {string} output */
 export const inOut = (input, output) => `${input} in, ${output} out`;
 /** @param {number} percent */
@@ -19,7 +19,7 @@ export const estimated = (percent) => `${percent} % estimated`;
 /** @param {number} count */
 export const unpriced = (count) =>
   count === 1 ? "1 request without a price" : `${count.toLocaleString("en-US")} requests without a price`;
-export const estimatedHint = "Where a server did not say what was used, it is estimated.";
+export const estimatedHint = "Usage that a provider did not report is estimated.";
 export const byDay = "By day";
 export const by = "By";
 export const range = "Days";
@@ -36,32 +36,32 @@ export const columns = {
   cost: "Cost",
   share: "Estimated",
 };
-export const total = "All";
-export const noName = "without a name";
+export const total = "Total";
+export const noName = "unnamed";
 /** @param {string} way */
 export const table = (way) => `Cost by ${way}`;
 /** @param {number} days @param {string} most @param {string} day @param {string} sum */
 export const chart = (days, most, day, sum) =>
-  `Cost of ${days} days, ${sum} in all; the most was ${most} on ${day}. The table has the numbers.`;
+  `Cost of ${days} days: ${sum} in total, at most ${most} on ${day}. The table lists the numbers.`;
 /** @param {string} day @param {string} cost @param {number} percent */
 export const bar = (day, cost, percent) =>
   percent > 0 ? `${day}: ${cost}, ${percent} % of it estimated` : `${day}: ${cost}`;
-export const legendSaid = "said by the server";
+export const legendSaid = "reported by the provider";
 export const legendEstimated = "estimated";
 export const csv = "CSV";
 export const csvTitle = "Download the table as CSV, with every digit";
 /** @param {string} way */
 export const fileName = (way) => `cost-by-${way}.csv`;
 export const refresh = "Refresh";
-export const refreshed = "The numbers are new";
-export const empty = "Nothing was used in these days.";
-export const emptyAction = "Begin a session";
-export const noJournal = "What sessions used is read from their journals, and this server keeps none.";
+export const refreshed = "Refreshed";
+export const empty = "No usage in this period.";
+export const emptyAction = "Start a session";
+export const noJournal = "Usage is read from journals, and this server keeps none.";
 export const noJournalHint = 'Give create_app a store, such as store="sqlite:sessions.db".';
 /** @param {string} names @param {number} more */
 export const unread = (names, more) =>
-  `Not all is in it: the journals of these sessions cannot be read: ${names}${more > 0 ? ` and ${more} more` : ""}`;
+  `Incomplete: the journals of these sessions cannot be read: ${names}${more > 0 ? ` and ${more} more` : ""}`;
 /** @param {string} zone */
 export const zone = (zone) => `Days of ${zone}`;
 /** @param {number} percent */
-export const fromCache = (percent) => `${percent} % of what was read came from a cache`;
+export const fromCache = (percent) => `${percent} % of the input came from a cache`;

@@ -4,10 +4,10 @@ export const title = "Journal";
 /** @param {number} number @param {number} last */
 export const place = (number, last) => `#${number} of ${last}`;
 export const backToNow = "Back to now";
-export const past = "You are looking at the past";
+export const past = "You are viewing the past";
 /** @param {string} time */
-export const pastHint = (time) => `How it stood at ${time}. Nothing can be said to it from here.`;
-export const end = "This is the end of the journal: how it stands now.";
+export const pastHint = (time) => `State at ${time}. Messages cannot be sent from here.`;
+export const end = "End of the journal: the current state.";
 export const forkHere = "Fork here";
 export const rewindHere = "Rewind to here";
 
@@ -19,11 +19,11 @@ export const sliderHint = "← → one record, Shift ten, PgUp PgDn a cycle, Hom
 export const marks = { cycle: "cycle", abort: "abort", restart: "restart", rewind: "rewind" };
 /** @param {string} kind @param {number} number @param {number} count */
 export const markTitle = (kind, number, count) =>
-  count > 1 ? `${kind} at ${number}, and ${count - 1} more close by` : `${kind} at ${number}`;
+  count > 1 ? `${kind} at ${number}, and ${count - 1} more nearby` : `${kind} at ${number}`;
 export const legend = "Marks";
 
 export const tabs = { records: "Records", why: "Why", conversation: "Conversation", state: "State" };
-export const views = "What to look at";
+export const views = "Views";
 
 export const records = "Records";
 export const filter = {
@@ -34,8 +34,8 @@ export const filter = {
   clear: "Show all",
   /** @param {number} count @param {boolean} isAll */
   found: (count, isAll) => (isAll ? (count === 1 ? "One record" : `${count} records`) : `${count} records so far`),
-  nothing: "No record is like that.",
-  looking: "Looking through the journal…",
+  nothing: "No record matches.",
+  looking: "Searching the journal…",
 };
 export const notLoaded = "…";
 /** @param {number} from @param {number} to */
@@ -44,9 +44,9 @@ export const eventsOf = (from, to) => (from === to ? `event ${from}` : `events $
 export const why = {
   /** @param {number} number */
   title: (number) => `Record ${number}`,
-  loading: "Working out what happened…",
+  loading: "Analysing the record…",
   at: "Time",
-  begun: "Begun by",
+  begun: "Cause",
   /** @param {number} number */
   record: (number) => `record ${number}`,
   outside: "from outside",
@@ -55,8 +55,8 @@ export const why = {
   stays: "stays",
   events: "Events",
   noEvents: "none",
-  drift: "The code that runs here makes something else of this record than what was recorded:",
-  asked: "Plugins that were asked",
+  drift: "The current code computes a different result for this record:",
+  asked: "Plugins",
   noPlugin: "No plugin was asked.",
   priority: "Priority",
   plugin: "Plugin",
@@ -68,10 +68,10 @@ export const why = {
     won: "wins",
     kept: "counts",
     lost: "lost",
-    silent: "nothing to say",
-    ignored: "ignored: this hook takes no such answer",
-    waits: "waits for what it asked for",
-    failed: "failed; the rest was asked",
+    silent: "no answer",
+    ignored: "ignored: this hook does not accept this answer",
+    waits: "waits for its request",
+    failed: "failed: the others were asked",
     failed_closed: "failed, which counts as a refusal",
   },
   /** @param {string} plugin */
@@ -79,19 +79,19 @@ export const why = {
   /** @param {number} round */
   round: (round) => `judged again, round ${round}`,
   outcome: "Outcome:",
-  goesOn: "nothing stopped it",
+  goesOn: "not stopped",
   /** @param {string} action @param {string} by */
   decided: (action, by) => `${action}, by ${by}`,
   /** @param {string} by */
-  waits: (by) => `waits for what ${by} asked for`,
-  effects: "What was decided",
-  noEffects: "Nothing was asked for.",
-  body: "What the record says",
+  waits: (by) => `waits for the request of ${by}`,
+  effects: "Effects",
+  noEffects: "No effects.",
+  body: "Contents",
 };
 
 export const state = {
   /** @param {number} number */
-  title: (number) => `State behind record ${number}`,
+  title: (number) => `State after record ${number}`,
   loading: "Folding the journal…",
   diffWith: "Compare with record",
   compare: "Compare",
@@ -99,12 +99,12 @@ export const state = {
   /** @param {number} from @param {number} to @param {number} count */
   changed: (from, to, count) =>
     count === 0
-      ? `Nothing differs between ${from} and ${to}.`
-      : `${count === 1 ? "One thing" : `${count} things`} changed from ${from} to ${to}`,
+      ? `No differences between ${from} and ${to}.`
+      : `${count === 1 ? "One change" : `${count} changes`} from ${from} to ${to}`,
   ops: { add: "added", remove: "removed", replace: "changed" },
   before: "Before",
-  after: "Behind",
-  whole: "all of it",
+  after: "After",
+  whole: "everything",
   nothing: "—",
   /** @param {number} count */
   more: (count) => `Show ${count} more`,
@@ -119,31 +119,31 @@ export const state = {
   version: (version) => `version ${version}`,
   facts: "At a glance",
   phase: "Phase",
-  suspended: "waits for people",
+  suspended: "waiting for a user",
   ended: "has ended",
   messages: "Messages",
-  waiting: "Wait for people",
+  waiting: "Waiting for users",
   queued: "Queued prompts",
   todos: "Todos",
   tokens: "Tokens",
   cost: "Cost",
   plugins: "Plugins",
-  all: "All that it knew",
+  all: "Full state",
 };
 
-export const conversationLoading = "Reading what was said…";
-export const conversationOfState = "Drawn from the state: the events of this session cannot be read with this token.";
+export const conversationLoading = "Loading the conversation…";
+export const conversationOfState = "Shown from the state: this token cannot read the events of this session.";
 export const conversationOfBranch =
-  "Drawn from the state: the session went back since, and events that do not count any more are not given out.";
-export const noWords = "Nothing was said up to here.";
+  "Shown from the state: the session was rewound since, and events of abandoned branches are not provided.";
+export const noWords = "No messages up to this point.";
 
 export const noJournal = "This server keeps no journals.";
-export const noJournalHint = "A store keeps them: “agentrail serve --store sqlite:”, or store='sqlite:' in create_app.";
-export const older = "The journal needs a newer server than this one.";
-export const olderHint = "It does not say what a session was behind a record.";
-export const absent = "This session is not there (any more).";
+export const noJournalHint = "Configure a store: “agentrail serve --store sqlite:”, or store='sqlite:' in create_app.";
+export const older = "The journal needs a newer server.";
+export const olderHint = "This server does not provide the state after a record.";
+export const absent = "This session does not exist (any more).";
 /** @param {number} first */
-export const keptFrom = (first) => `Kept from record ${first} on.`;
+export const keptFrom = (first) => `Records before ${first} are no longer stored.`;
 export const keys = {
   scope: "Journal",
   next: "Next record",

@@ -8,7 +8,7 @@ export const untitled = "Untitled session";
 export const conversation = "Conversation";
 export const back = "All sessions";
 export const panel = "Panel";
-export const openPanel = "Show what happens now";
+export const openPanel = "Show current activity";
 export const closePanel = "Close the panel";
 export const tabs = { now: "Now", timeline: "Timeline", context: "Context", plugins: "Plugins" };
 
@@ -17,7 +17,7 @@ export const phases = {
   running: "Working",
   streaming: "Answering",
   executing_tools: "Calling tools",
-  waiting: "Waits for you",
+  waiting: "Waiting for you",
   stopping: "Stopping",
   asleep: "Asleep",
   ended: "Ended",
@@ -36,38 +36,38 @@ export const restarted = (restarts) => `restarted ${restarts === 1 ? "once" : `$
 export const journal = "Journal";
 export const fork = "Fork";
 export const more = "More";
-export const copyId = "Copy its id";
+export const copyId = "Copy ID";
 export const copied = "Copied";
-export const notCopied = "The browser does not let this page copy.";
+export const notCopied = "The browser does not allow this page to copy.";
 export const exportConversation = "Download as text";
 export const search = "Search in this session";
 export const searchClose = "Close the search";
-export const searchNext = "Next place";
-export const searchPrevious = "Place before";
+export const searchNext = "Next match";
+export const searchPrevious = "Previous match";
 /** @param {number} at @param {number} count */
 export const searchPlace = (at, count) => (count === 0 ? "Nothing found" : `${at} of ${count}`);
 /** @param {number} items */
 export const searchAll = (items) =>
-  `Searches ${counted(items, "item", "items")} that are loaded. The browser's own search sees only what is on the screen.`;
-export const searchOlder = "Load earlier ones";
+  `Searches ${counted(items, "loaded item", "loaded items")}. The browser's own search finds only visible text.`;
+export const searchOlder = "Load earlier items";
 
 // --- abort
 
 export const abort = "Abort";
 export const abortKey = "Ctrl .";
-export const abortSurely = "Abort all the same";
-export const abortNot = "Let it work";
+export const abortSurely = "Abort anyway";
+export const abortNot = "Keep running";
 export const abortAsksTitle = "Abort?";
 /** @param {number} count */
 export const abortAsks = (count) =>
   count === 1
-    ? "This call is at work, and must not be assumed undone when it is stopped:"
-    : `These ${count} calls are at work, and must not be assumed undone when they are stopped:`;
-export const abortAsksHint = "What it did outside stays done. The receipt will name it.";
+    ? "This call is running. If it is stopped, its effects may remain:"
+    : `These ${count} calls are running. If they are stopped, their effects may remain:`;
+export const abortAsksHint = "External effects remain. The receipt will list them.";
 export const abortOver = "The calls have ended. Nothing was aborted.";
 export const aborting = "Aborting…";
 /** @param {string} words */
-export const abortNotSent = (words) => `The abort was not taken: ${words}`;
+export const abortNotSent = (words) => `The abort was refused: ${words}`;
 export const stopCall = "Stop";
 /** @param {string} name */
 export const stopCallNamed = (name) => `Stop ${name}`;
@@ -77,47 +77,47 @@ export const receipt = {
   title: "Aborted",
   /** @param {string} reason */
   titled: (reason) => `Aborted: ${reason}`,
-  waiting: "Stopping what runs…",
+  waiting: "Stopping…",
   /** @param {string} time */
   took: (time) => `after ${time}`,
-  nothing: "Nothing was at work.",
+  nothing: "Nothing was running.",
   unsettled: "It is still being stopped.",
   /** @param {number} count */
   unknown: (count) =>
     count === 1
-      ? "It was stopped at work, and may have taken effect. Check before you have it done again."
-      : "They were stopped at work, and may have taken effect. Check each before you have it done again.",
+      ? "It was stopped while running and may have taken effect. Check before you repeat it."
+      : "They were stopped while running and may have taken effect. Check each before you repeat it.",
   /** @param {number} count */
   survivors: (count) =>
     count === 1
-      ? "It runs on, because it must not be stopped by an abort. You can stop it alone."
-      : "They run on, because an abort must not stop them. You can stop each alone.",
+      ? "It continues, because an abort must not stop it. You can stop it separately."
+      : "They continue, because an abort must not stop them. You can stop each separately.",
   /** @param {number} count */
   stuck: (count) =>
     count === 1
-      ? "It did not stop in time, and may still be at work. It ends with the server's process at the latest."
-      : "They did not stop in time, and may still be at work. They end with the server's process at the latest.",
+      ? "It did not stop in time and may still be running. It ends at the latest with the server process."
+      : "They did not stop in time and may still be running. They end at the latest with the server process.",
   /** @param {number} count */
   abandoned: (count) =>
     count === 1
-      ? "Its call has ended, but its thread works on until it is done by itself."
-      : "Their calls have ended, but their threads work on until they are done by themselves.",
+      ? "Its call has ended, but its thread runs until it finishes."
+      : "Their calls have ended, but their threads run until they finish.",
   /** @param {number} count */
   committed: (count) =>
-    count === 1 ? "It had finished before; its result counts." : "They had finished before; their results count.",
+    count === 1 ? "It had already finished, and its result counts." : "They had already finished, and their results count.",
   /** @param {number} count */
-  ended: (count) => `${counted(count, "piece of work", "pieces of work")} ended and gone.`,
+  ended: (count) => `${counted(count, "task", "tasks")} ended.`,
   /** @param {number} count */
-  reaped: (count) => `${counted(count, "process", "processes")} ended and gone.`,
+  reaped: (count) => `${counted(count, "process", "processes")} ended.`,
   /** @param {string} age */
   age: (age) => `for ${age}`,
   /** @param {number} pid */
   pid: (pid) => `process ${pid}, stuck in the kernel`,
   signs: {
-    unknown: "May have happened",
-    survivors: "Runs on",
+    unknown: "Outcome unknown",
+    survivors: "Still running",
     stuck: "Stuck",
-    abandoned: "Works on",
+    abandoned: "Thread still running",
     committed: "Finished",
     ended: "Ended",
     reaped: "Ended",
@@ -135,18 +135,18 @@ export const origins = {
   steer: "You, steering",
   intervention: "Plugin",
   note: "Note",
-  summary: "Summary of what came before",
+  summary: "Summary of earlier messages",
 };
-export const promptStates = { dropped: "taken out of the queue", rejected: "refused", taken: "taken as a decision" };
-export const notLoaded = "What was said is not loaded.";
+export const promptStates = { dropped: "removed from the queue", rejected: "refused", taken: "used as a decision" };
+export const notLoaded = "This message is not loaded.";
 /** @param {string} path */
 export const file = (path) => `File ${path}`;
 /** @param {string} name */
-export const image = (name) => `Picture ${name}`;
+export const image = (name) => `Image ${name}`;
 /** @param {string} name @param {string} size */
 export const showImage = (name, size) => `Show ${name} (${size})`;
 /** @param {string} name @param {string} type */
-export const imageNotShown = (name, type) => `Picture ${name} is not shown: ${type}`;
+export const imageNotShown = (name, type) => `Image ${name} is not shown: ${type}`;
 export const imageTooLarge = "it is larger than 4 MiB";
 export const imageBroken = "its data cannot be read";
 
@@ -154,9 +154,9 @@ export const thinking = "Thinking";
 /** @param {string} time */
 export const thoughtFor = (time) => `Thinking ${time}`;
 export const answerStates = {
-  waiting: "asks the model",
-  streaming: "answers",
-  pausing: "waits to try again",
+  waiting: "waiting for the model",
+  streaming: "answering",
+  pausing: "waiting to retry",
   cut: "cut by the abort",
   failed: "failed",
   stopped: "stopped",
@@ -165,23 +165,23 @@ export const answerStates = {
 export const attempt = (attempt) => `attempt ${attempt}`;
 /** @param {number} attempt @param {string} message */
 export const attemptFailed = (attempt, message) =>
-  `Attempt ${attempt} broke off: ${message}${/[.!?…]\s*$/.test(message) ? "" : "."}`;
-export const attemptDiscarded = "What it had said is dropped.";
+  `Attempt ${attempt} failed: ${message}${/[.!?…]\s*$/.test(message) ? "" : "."}`;
+export const attemptDiscarded = "Its partial answer was discarded.";
 /** @param {string} time @param {number} attempt */
 export const retryIn = (time, attempt) => `Attempt ${attempt} in ${time}`;
 /** @param {number} attempt */
-export const retryNow = (attempt) => `Attempt ${attempt} begins`;
+export const retryNow = (attempt) => `Attempt ${attempt} starts`;
 /** @param {string} time */
-export const stalled = (time) => `Nothing has come for ${time}; it still may.`;
-export const noWords = "No words, only calls.";
+export const stalled = (time) => `No data for ${time}.`;
+export const noWords = "Calls without text.";
 
 // --- calls
 
 export const callStates = {
-  asked: "asked for",
+  asked: "requested",
   waiting: "waits",
   running: "running",
-  pausing: "tries again",
+  pausing: "retrying",
   done: "done",
   failed: "failed",
   blocked: "blocked",
@@ -189,14 +189,14 @@ export const callStates = {
   skipped: "skipped",
   unknown_tool: "no such tool",
   killed: "stopped",
-  uncertain: "may have happened",
+  uncertain: "outcome unknown",
 };
 /** @param {string} state */
 export const callStateUnknown = (state) => state.replaceAll("_", " ");
-export const survivor = "runs on after the abort";
+export const survivor = "still running after the abort";
 export const callArguments = "Arguments";
-export const argumentsAsked = "The model asked for other arguments:";
-export const argumentsMalformed = "What the model wrote is no JSON object:";
+export const argumentsAsked = "Arguments requested by the model:";
+export const argumentsMalformed = "The model did not write a JSON object:";
 export const noArguments = "No arguments.";
 export const result = "Result";
 export const resultError = "Error";
@@ -204,7 +204,7 @@ export const progress = "Progress";
 export const details = "Details";
 export const fileChange = "Change";
 /** @param {string} path */
-export const fileWritten = (path) => `Writes all of ${path}; what stood there before is not kept in the journal.`;
+export const fileWritten = (path) => `Writes the whole file ${path}. The journal does not keep its earlier contents.`;
 /** @param {string} path */
 export const fileNew = (path) => `New file ${path}`;
 /** @param {string} by @param {string} reason */
@@ -212,28 +212,28 @@ export const blockedBy = (by, reason) => (by ? `${by}: ${reason}` : reason);
 /** @param {number} attempts */
 export const attempts = (attempts) => `${attempts} attempts`;
 /** @param {string} path @param {string} size */
-export const offloaded = (path, size) => `The result was too large for the model. All of it (${size}) is in ${path}.`;
+export const offloaded = (path, size) => `The result was too large for the model. The full text (${size}) is in ${path}.`;
 export const offloadedOpen = "Show the file";
 export const offloadedSave = "Download";
 /** @param {string} size */
-export const loadCut = (size) => `Load all of it (${size} are not shown)`;
+export const loadCut = (size) => `Load all (${size} not shown)`;
 export const loadingCut = "Loading…";
 /** @param {string} words */
-export const loadFailed = (words) => `It could not be loaded: ${words}`;
-export const gates = "Who was asked";
+export const loadFailed = (words) => `Loading failed: ${words}`;
+export const gates = "Approvals";
 /** @param {string} gate @param {string} verdict */
 export const gate = (gate, verdict) => `${gate}: ${verdict}`;
 export const effects = {
   pure: "changes nothing",
-  idempotent: "may be run again",
+  idempotent: "safe to repeat",
   reconcilable: "can be checked",
-  once: "must not run twice",
+  once: "runs once",
 };
 export const openCall = "Show the call";
 /** @param {number} from @param {number} to */
 export const group = (from, to) => `Calls ${from.toLocaleString("en")} to ${to.toLocaleString("en")}`;
 /** @param {number} count */
-export const groupActive = (count) => `${count} at work`;
+export const groupActive = (count) => `${count} running`;
 /** @param {number} count */
 export const groupFailed = (count) => `${count} failed`;
 
@@ -241,31 +241,31 @@ export const groupFailed = (count) => `${count} failed`;
 
 /** @param {string} name */
 export const child = (name) => `Agent ${name}`;
-export const childOpen = "Open its session";
-export const childNothing = "It has published nothing yet.";
+export const childOpen = "Open session";
+export const childNothing = "No events yet.";
 /** @param {number} count */
 export const childEarlier = (count) => `Show ${counted(count, "earlier item", "earlier items")}`;
-export const childDeep = "Agents more than eight deep are shown in their own session.";
-export const childResult = "What it came back with";
+export const childDeep = "Agents nested deeper than eight levels are shown in their own sessions.";
+export const childResult = "Result";
 
 // --- decisions
 
 export const decisions = {
   approved: "Allowed",
   rejected: "Denied",
-  timeout: "Ran out",
-  aborted: "Gone with the abort",
-  superseded: "Gone with the next prompt",
+  timeout: "Expired",
+  aborted: "Aborted",
+  superseded: "Superseded",
   answered: "Answered",
-  declined: "Not answered",
+  declined: "Declined",
   closed: "Closed",
-  open: "Waits",
+  open: "Pending",
 };
 export const decidedBy = {
-  user: "a person",
+  user: "a user",
   rule: "a rule",
-  timeout: "the clock",
-  abort: "the abort",
+  timeout: "a timeout",
+  abort: "an abort",
   superseded: "the next prompt",
   client: "the client",
 };
@@ -279,17 +279,17 @@ export const questionOf = (question) => `Question: ${question}`;
 export const ruleOf = (tool, family, isExact) =>
   family
     ? isExact
-      ? `From now on allowed: ${tool} with this very command: “${family}”`
-      : `From now on allowed: ${tool} with commands that begin with “${family}”`
-    : `From now on allowed: every call of ${tool}`;
+      ? `Always allowed: ${tool} with exactly this command: “${family}”`
+      : `Always allowed: ${tool} with commands that begin with “${family}”`
+    : `Always allowed: every call of ${tool}`;
 /** @param {string} tool */
-export const clientCallOf = (tool) => `${tool} runs in the program that this session belongs to, and is waited for.`;
+export const clientCallOf = (tool) => `${tool} runs in the client program. The session waits for its result.`;
 /** @param {string} asked @param {string} decided @param {string} later */
-export const askedAndDecided = (asked, decided, later) => `Asked at ${asked}, decided at ${decided}, ${later} later.`;
+export const askedAndDecided = (asked, decided, later) => `Requested at ${asked}, decided at ${decided}, ${later} later.`;
 /** @param {string} reason */
-export const askedBecause = (reason) => `Why a person was asked: ${reason}`;
+export const askedBecause = (reason) => `Reason for the approval: ${reason}`;
 /** @param {number} left */
-export const nextWaiting = (left) => (left === 1 ? "Look at the one that still waits" : `Next of ${left} that wait`);
+export const nextWaiting = (left) => (left === 1 ? "Review the last pending request" : `Next of ${left} pending requests`);
 export const review = "Review";
 export const answerIt = "Answer";
 
@@ -297,74 +297,74 @@ export const answerIt = "Answer";
 
 export const cycleEnds = { end: "Done", abort: "Aborted", error: "Failed" };
 export const cycleReasons = {
-  max_turns: "at the last turn that it may have",
+  max_turns: "turn limit reached",
   not_resumed: "not resumed",
-  superseded: "a new prompt came",
-  max_tokens: "at the longest answer that it may give",
+  superseded: "superseded by a new prompt",
+  max_tokens: "length limit reached",
   refusal: "the model refused",
 };
 /** @param {number} count */
 export const callCount = (count) => counted(count, "call", "calls");
 /** @param {number} from @param {number} to */
-export const gap = (from, to) => (from === to ? `Event ${from} is not kept` : `Events ${from}–${to} are not kept`);
+export const gap = (from, to) => (from === to ? `Event ${from} is no longer stored` : `Events ${from}–${to} are no longer stored`);
 export const older = "Load earlier items";
 export const olderLoading = "Loading earlier items…";
-export const olderStart = "This is where it began.";
+export const olderStart = "Start of the session.";
 /** @param {number} first */
-export const olderTrimmed = (first) => `Kept from event ${first} on.`;
-export const olderNone = "This server gives no earlier items.";
+export const olderTrimmed = (first) => `Events before ${first} are no longer stored.`;
+export const olderNone = "This server provides no earlier items.";
 /** @param {string} words */
 export const olderFailed = (words) => `Earlier items could not be loaded: ${words}`;
 /** @param {number} count */
 export const newer = (count) => (count > 0 ? `${counted(count, "new item", "new items")} below` : "To the end");
 export const toEnd = "To the end";
 
-export const unknownEvent = "An event that this page does not know";
-export const showJson = "Show its JSON";
-export const hideJson = "Hide its JSON";
+export const unknownEvent = "Unknown event";
+export const showJson = "Show JSON";
+export const hideJson = "Hide JSON";
 export const notices = {
-  session_start: "The session began",
+  session_start: "Session started",
   /** @param {number} incarnation @param {string} reason */
   session_restarted: (incarnation, reason) =>
-    `The session crashed and was brought back (start ${incarnation}): ${reason}`,
+    `The session crashed and was restarted (start ${incarnation}): ${reason}`,
   /** @param {number} count */
   session_recovered: (count) =>
     count === 0
-      ? "The session was rebuilt from its journal"
-      : `The session was rebuilt from its journal; ${counted(count, "thing was", "things were")} open`,
+      ? "The session was recovered from its journal"
+      : `The session was recovered from its journal with ${counted(count, "open effect", "open effects")}`,
   /** @param {string} reason */
   session_end: (reason) => `The session ended: ${reason}`,
   /** @param {string} reason */
   session_parked: (reason) => `The session crashed too often and is parked: ${reason}`,
-  agent_suspended: "Waits for people, and for nothing else",
-  agent_resumed: "Goes on",
+  agent_suspended: "Waiting for a user",
+  agent_resumed: "Continues",
   /** @param {string} to @param {string | null} note */
   agent_changed: (to, note) => (note ? `Handed over to ${to}: ${note}` : `Handed over to ${to}`),
   /** @param {number} turns */
-  max_turns_reached: (turns) => `The last of ${turns} turns: the model is told to answer`,
+  max_turns_reached: (turns) => `Last of ${turns} turns: the model is asked for its final answer`,
   /** @param {string} kind @param {string} error */
-  signal_quarantined: (kind, error) => `A signal (${kind}) crashed the core and was put aside: ${error}`,
+  signal_quarantined: (kind, error) => `A signal (${kind}) crashed the core and was quarantined: ${error}`,
   /** @param {string} from @param {string} to @param {string} by */
   model_switched: (from, to, by) => `Model ${from} → ${to}, by ${by}`,
   /** @param {string} error */
-  context_overflow: (error) => `The conversation is longer than the model's window: ${error}`,
-  compact_start: "The beginning is being summarised…",
+  context_overflow: (error) => `The conversation exceeds the model's context window: ${error}`,
+  compact_start: "Compacting the conversation…",
   /** @param {number} removed @param {string} before @param {string} after */
   compact_end: (removed, before, after) =>
-    `A summary stands for ${counted(removed, "message", "messages")}: ${before} → ${after} tokens`,
+    `${counted(removed, "message was", "messages were")} replaced with a summary: ${before} → ${after} tokens`,
   /** @param {string} by @param {string} reason */
-  compact_skipped: (by, reason) => `Not summarised, by ${by}: ${reason.replaceAll("_", " ")}`,
-  compact_due: "It is time to summarise the beginning",
+  compact_skipped: (by, reason) => `Compaction skipped by ${by}: ${reason.replaceAll("_", " ")}`,
+  compact_due: "Compaction is due",
   /** @param {string} type @param {string} name @param {number} count */
-  loop_detected: (type, name, count) => `${name} goes round in circles (${type.replaceAll("_", " ")}, ${count} times)`,
+  loop_detected: (type, name, count) => `${name} repeats itself (${type.replaceAll("_", " ")}, ${count} times)`,
   /** @param {string} spent @param {string} limit */
   budget_warning: (spent, limit) => `${spent} of ${limit} spent`,
   /** @param {string} citations */
-  citation_unknown: (citations) => `Cited, and not among what was found: ${citations}`,
+  citation_unknown: (citations) => `Unknown citations: ${citations}`,
   /** @param {string} prompt */
-  content_policy_violated: (prompt) => `Against a policy: ${prompt}`,
+  content_policy_violated: (prompt) => `Policy violation: ${prompt}`,
   /** @param {number} count */
-  memory_flushed: (count) => `${counted(count, "fact", "facts")} kept for later`,
+  memory_flushed: (count) => `${counted(count, "fact", "facts")} saved to memory`,
   /** @param {string} name */
   skill_opened: (name) => `skill ${name} opened`,
   /** @param {string} name */
@@ -377,7 +377,7 @@ export const notices = {
   action_ignored: (plugin, hook, action) => `${action} of plugin ${plugin} at ${hook} was ignored`,
   /** @param {string} plugin @param {boolean} success @param {string} error */
   plugin_opts_updated: (plugin, success, error) =>
-    success ? `Plugin ${plugin} has other options now` : `Plugin ${plugin} did not take its options: ${error}`,
+    success ? `Options of plugin ${plugin} changed` : `Plugin ${plugin} refused its new options: ${error}`,
   /** @param {string} name */
   plugin_event: (name) => `Plugin event ${name}`,
   /** @param {string} source @param {string} state @param {string} reason */
@@ -386,16 +386,16 @@ export const notices = {
   /** @param {string} names */
   tools_attached: (names) => `Tools added: ${names}`,
   /** @param {string} names */
-  tools_detached: (names) => `Tools taken away: ${names}`,
+  tools_detached: (names) => `Tools removed: ${names}`,
   /** @param {string} reason */
-  steer_refused: (reason) => `A steer was refused: ${reason}`,
-  steerFull: "too many wait",
-  steerPlugin: "a plugin said no",
+  steer_refused: (reason) => `Steer refused: ${reason}`,
+  steerFull: "too many are queued",
+  steerPlugin: "refused by a plugin",
   /** @param {string} error */
-  agent_error: (error) => `The cycle failed: ${error}`,
-  title_generated: "Has a title now",
+  agent_error: (error) => `Cycle failed: ${error}`,
+  title_generated: "Title generated",
   plan: "Plan",
-  planDone: "The plan is done",
+  planDone: "Plan completed",
 };
 
 // --- composer
@@ -403,82 +403,82 @@ export const notices = {
 export const composer = "Message";
 export const commands = "Commands";
 /** @param {string} name */
-export const commandTold = (name) => `What /${name} told`;
+export const commandTold = (name) => `Output of /${name}`;
 export const commandClose = "Close";
 export const placeholders = {
   send: "Message…",
-  steer: "Steer what runs…",
-  off: "Nothing can be sent here.",
+  steer: "Steer the running work…",
+  off: "Sending is not possible here.",
 };
 export const verbs = { send: "Send", steer: "Steer", queue: "Queue" };
 export const verbHints = {
-  send: "Enter sends, Shift Enter is a new line",
-  steer: "Enter steers what runs, Alt Enter queues, Shift Enter is a new line",
+  send: "Enter sends, Shift Enter adds a line",
+  steer: "Enter steers, Alt Enter queues, Shift Enter adds a line",
   queue: "Alt Enter queues",
 };
 export const sendStates = { sending: "sending", sent: "sent", failed: "not sent" };
 export const sentSteer = {
-  queued: "sent, enters at the next turn",
+  queued: "sent, applies at the next turn",
   became_prompt: "sent as a message",
   rejected_by_plugin: "refused by a plugin",
-  rejected_full: "refused: too many wait",
+  rejected_full: "refused: too many are queued",
 };
 /** @param {number} position */
-export const sentQueued = (position) => `queued, ${position === 0 ? "next" : `${position} before it`}`;
+export const sentQueued = (position) => `queued, ${position === 0 ? "next" : `${position} ahead`}`;
 export const tryAgain = "Try again";
 export const takeBack = "Back to the composer";
-export const lostAnswer = "The connection broke before an answer came.";
-export const draftKept = "Draft kept";
+export const lostAnswer = "The connection was lost before the response arrived.";
+export const draftKept = "Draft saved";
 export const offReasons = {
-  ended: "This session has ended. It stays readable.",
-  deleted: "This session is not there any more.",
-  parked: "This session crashed too often and is parked. Resume or fork it to go on.",
-  past: "You are looking at the past.",
-  child: "This session works for another one: it takes no prompts of its own.",
+  ended: "This session has ended. You can still read it.",
+  deleted: "This session no longer exists.",
+  parked: "This session crashed too often and is parked. Resume or fork it to continue.",
+  past: "You are viewing the past.",
+  child: "This is a sub-agent's session: it accepts no prompts.",
 };
 
 // --- states
 
-export const absent = "This session is not there";
-export const absentHint = "It may be deleted, or belong to another user.";
-export const deleted = "This session is not there any more";
-export const deletedHint = "What was shown stays readable until you leave.";
-export const empty = "Nothing has been said yet.";
-export const emptyHint = "Write a message below; Enter sends it.";
+export const absent = "Session not found";
+export const absentHint = "It may have been deleted, or it belongs to another user.";
+export const deleted = "This session no longer exists";
+export const deletedHint = "You can read it until you leave this page.";
+export const empty = "No messages yet.";
+export const emptyHint = "Write a message below. Enter sends it.";
 export const ended = "This session has ended";
 export const parked = "This session is parked";
 export const drift = {
-  title: "This session is parked: the code of the server has changed since it last worked",
+  title: "This session is parked: the server's code has changed since its last run",
   /** @param {number} seq */
   record: (seq) => `First record that differs: ${seq}`,
   operation: "First operation that differs",
-  plugin: "Plugin that probably caused it",
+  plugin: "Probable cause: plugin",
   explained:
-    "If you continue, the state of the new code counts. A tool that had begun and must not run twice does not run again: its outcome is reported as unknown.",
+    "If you continue, the new code's state applies. A started tool that must not run twice does not run again: its outcome is reported as unknown.",
   goOn: "Continue",
-  done: "The session continues",
+  done: "Session resumed",
 };
-export const past = "You are looking at the past";
+export const past = "You are viewing the past";
 export const backToNow = "Back to now";
 
 // --- now
 
 export const now = {
   running: "Running",
-  runningNone: "No call runs.",
+  runningNone: "No running calls.",
   todos: "Todos",
   plan: "Plan",
   queue: "Queue",
-  queueNone: "Nothing waits.",
-  steers: "Steers that wait",
+  queueNone: "The queue is empty.",
+  steers: "Queued steers",
   agents: "Agents",
   money: "Cost and context",
-  waiting: "Waits for you",
+  waiting: "Waiting for you",
   model: "Model",
   modelSwitch: "Switch the model",
-  modelSwitched: "The next request goes to the new model.",
+  modelSwitched: "The next request uses the new model.",
   /** @param {string} words */
-  modelRefused: (words) => `Not switched: ${words}`,
+  modelRefused: (words) => `Switch refused: ${words}`,
   modelOther: "Other…",
   modelName: "Model string, such as demo:",
   remove: "Remove",
@@ -490,26 +490,26 @@ export const now = {
   /** @param {string} used @param {string} limit */
   ofBudget: (used, limit) => `${used} of ${limit}`,
   budget: "Budget",
-  left: "Left of the budget",
+  left: "Remaining budget",
   cost: "Cost",
   costUnknown: "a price is unknown",
   tokens: "Tokens",
   /** @param {string} input @param {string} output */
   inOut: (input, output) => `${input} in, ${output} out`,
-  cached: "of these cached",
+  cached: "of which cached",
   estimated: "estimated",
   context: "Context",
   /** @param {string} tokens @param {string} window */
   ofWindow: (tokens, window) => `${tokens} of ${window}`,
-  compact: "Summarise the beginning",
-  compacting: "Asked for",
+  compact: "Compact",
+  compacting: "Requested",
   todoStates: {
     pending: "to do",
-    in_progress: "at work",
+    in_progress: "in progress",
     completed: "done",
-    cancelled: "not done",
+    cancelled: "cancelled",
     failed: "failed",
-    skipped: "left out",
+    skipped: "skipped",
   },
   /** @param {number} seq */
   lastEvent: (seq) => `event #${seq}`,
@@ -519,11 +519,11 @@ export const now = {
 
 export const keyWords = {
   next: "Next item",
-  previous: "Item before",
+  previous: "Previous item",
   open: "Fold or unfold the item",
   nextCycle: "Next cycle",
-  previousCycle: "Cycle before",
-  waiting: "First thing that waits",
+  previousCycle: "Previous cycle",
+  waiting: "First pending request",
   end: "End of the conversation",
   copy: "Copy the item",
   fork: "Fork here",
@@ -539,7 +539,7 @@ export const says = {
   answered: (calls) => (calls === 0 ? "Answer complete" : `Answer complete, ${counted(calls, "call", "calls")}`),
   /** @param {string} tool */
   approval: (tool) => `Approval needed: ${tool}`,
-  question: "A question waits for you",
+  question: "A question is waiting for you",
   aborted: "Aborted",
   /** @param {string} error */
   failed: (error) => `Failed: ${error}`,

@@ -5,13 +5,13 @@ export const area = "Sessions";
 export const groups = { waiting: "Waiting", working: "Working", idle: "Idle", ended: "Ended" };
 export const newSession = "New session";
 export const search = "Search sessions";
-export const searchHint = "Title, words, id, profile or user";
+export const searchHint = "Title, text, ID, profile or user";
 export const clearSearch = "Clear the search";
 export const filters = { phase: "Phase", profile: "Profile", outcome: "Last cycle", sort: "Sort" };
 export const any = { phase: "Any phase", profile: "Any profile", outcome: "Any outcome" };
 export const outcomes = { completed: "completed", aborted: "aborted", failed: "failed" };
 export const sorts = {
-  "-changed": "Changed last",
+  "-changed": "Last changed",
   "-created": "Newest",
   created: "Oldest",
   "-cost": "Cost",
@@ -58,7 +58,7 @@ export const waits = (approvals, questions) =>
     .join(", ");
 /** @param {string} time */
 export const left = (time) => `${time} left`;
-export const runsOut = "time is over";
+export const runsOut = "expired";
 /** @param {string} time */
 export const since = (time) => `for ${time}`;
 /** @param {string} time */
@@ -76,24 +76,24 @@ export const question = "Question";
 export const below = (root) => `in ${root}`;
 /** @param {number} shown @param {number} total */
 export const more = (shown, total) =>
-  `The ${shown.toLocaleString("en-US")} that changed last of ${total.toLocaleString("en-US")} are shown. Searching looks at all.`;
+  `The ${shown.toLocaleString("en-US")} most recently changed of ${total.toLocaleString("en-US")} sessions are shown. Search covers all.`;
 /** @param {string} user */
 export const ofUser = (user) => `of ${user}`;
 
 export const empty = "There are no sessions yet.";
-export const nothingFits = "No session fits these filters.";
+export const nothingFits = "No session matches these filters.";
 export const clearFilters = "Clear filters";
 export const older = "This server is older: the list is not live.";
 export const refresh = "Refresh";
 /** @param {string} group @param {number} count */
 export const unfold = (group, count) => `${group}, ${count}`;
 export const announceApproval = (/** @type {string} */ tool) => `Approval needed: ${tool}`;
-export const announceQuestion = "A question waits for you";
+export const announceQuestion = "A question is waiting for you";
 
 export const keys = {
   next: "Next session",
-  previous: "Session before",
-  waiting: "First that waits",
+  previous: "Previous session",
+  waiting: "First waiting session",
   create: "New session",
   search: "Search sessions",
 };
@@ -102,12 +102,12 @@ export const create = {
   title: "New session",
   profile: "Profile",
   model: "Model",
-  modelUsual: "As the profile says",
+  modelUsual: "Default of the profile",
   /** @param {string} model */
-  modelOf: (model) => `As the profile says: ${model}`,
+  modelOf: (model) => `Default of the profile: ${model}`,
   modelOther: "Another model…",
   modelName: "Model string",
-  modelHint: "Such as demo: or a name with its provider in front.",
+  modelHint: "For example demo: or provider:name.",
   send: "Create",
   sending: "Creating…",
 };

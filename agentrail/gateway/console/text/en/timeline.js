@@ -2,22 +2,22 @@
 
 export const label = "Timeline";
 export const columns = {
-  name: "What",
-  bar: "When",
-  took: "Took",
+  name: "Step",
+  bar: "Time",
+  took: "Duration",
   own: "Tokens",
   sum: "Σ tokens",
   cost: "Cost",
   sumCost: "Σ cost",
 };
-export const empty = "Nothing has happened yet.";
-export const emptyHint = "Each request, call and gate of a cycle will stand here as a bar.";
+export const empty = "No activity yet.";
+export const emptyHint = "Each request, call and gate of a cycle is shown here as a bar.";
 export const earlier = "Earlier events";
 export const fetching = "Loading earlier events…";
 export const enlarge = "Enlarge";
 export const show = "Show in the conversation";
-export const notLoaded = "This is not among the loaded part of the conversation.";
-export const stale = "The last try to load more failed.";
+export const notLoaded = "This part of the conversation is not loaded.";
+export const stale = "Loading more failed.";
 
 /** @param {number} number */
 export const cycle = (number) => `Cycle ${number}`;
@@ -41,18 +41,18 @@ export const outcomes = {
   killed: "stopped",
   skipped: "skipped",
   unknown: "no such tool",
-  incomplete: "end not seen",
+  incomplete: "end unknown",
   waiting: "waits",
   approved: "approved",
   rejected: "denied",
-  timeout: "ran out",
+  timeout: "expired",
   superseded: "superseded",
 };
 
 /** @param {string} time */
-export const idle = (time) => `nothing worked for ${time}`;
+export const idle = (time) => `idle for ${time}`;
 /** @param {string} begun @param {string} took @param {string} state */
-export const barWords = (begun, took, state) => `begins after ${begun}, takes ${took}, ${state}`;
+export const barWords = (begun, took, state) => `starts after ${begun}, takes ${took}, ${state}`;
 /** @param {string} took */
 export const soFar = (took) => `${took} so far`;
 
@@ -60,16 +60,16 @@ export const soFar = (took) => `${took} so far`;
 export const actions = {
   failed: "failed",
   slow: "was slow",
-  ignored: "answered with what means nothing there",
-  intervened: "put words in",
+  ignored: "returned an answer that the hook ignores",
+  intervened: "intervened",
   options: "got new options",
-  event: "said",
+  event: "published an event",
   model: "switched the model",
   steered: "you steered",
-  suspended: "waits for people",
-  resumed: "goes on",
+  suspended: "waiting for a user",
+  resumed: "continues",
   retry: "tried again",
-  loop: "goes round in circles",
+  loop: "repeats itself",
   budget: "most of the budget is used",
   restarted: "restarted",
   recovered: "recovered",
@@ -79,24 +79,24 @@ export const actions = {
 export const details = {
   title: "Details",
   none: "Select a row to see its details.",
-  began: "Began",
+  began: "Started",
   took: "Took",
   outcome: "Outcome",
   error: "Error",
   reason: "Reason",
   model: "Model",
   tool: "Tool",
-  firstChunk: "First words after",
+  firstChunk: "Time to first token",
   tokens: "Tokens in, out",
   sumTokens: "Σ tokens in, out",
   cached: "Read from cache",
   cost: "Cost",
   sumCost: "Σ cost",
-  unknownCost: "not known",
+  unknownCost: "unknown",
   by: "Decided by",
   waited: "Waited",
   turns: "Turns",
-  stopReason: "Stopped because",
+  stopReason: "Stop reason",
   description: "Task",
   prompt: "Prompt",
   offloaded: "Result in",
@@ -106,26 +106,26 @@ export const details = {
 
 export const context = {
   label: "Context",
-  lead: "What the model will be sent next.",
+  lead: "The content of the next request.",
   /** @param {string} used @param {string} window */
   of: (used, window) => `${used} of ${window} tokens`,
   /** @param {string} used */
   used: (used) => `${used} tokens`,
   estimated: "estimated",
   /** @param {string} tokens */
-  counted: (tokens) => `The vendor counted ${tokens} in the last request.`,
+  counted: (tokens) => `The provider counted ${tokens} in the last request.`,
   digest: "Digest",
-  digestHint: "Two requests with the same digest are the same.",
+  digestHint: "Requests with the same digest are identical.",
   model: "Model",
-  unknownWindow: "The size of its window is not known.",
+  unknownWindow: "The size of its context window is unknown.",
   full: "The window is nearly full: a compaction is near.",
-  empty: "There is nothing to send yet.",
-  ended: "The session has ended: it will send no request any more.",
+  empty: "Nothing to send yet.",
+  ended: "The session has ended and sends no more requests.",
   refresh: "Refresh",
-  stale: "The session went on since this was read.",
+  stale: "The session has continued since this was loaded.",
   columns: { name: "Part", tokens: "Tokens", share: "Share" },
   /** @type {Record<string, string>} */
-  kinds: { system: "System prompt", tools: "Tools", summary: "Summary", message: "Conversation", provider: "Gathered" },
+  kinds: { system: "System prompt", tools: "Tools", summary: "Summary", message: "Conversation", provider: "Context providers" },
   /** @type {Record<string, string>} */
   names: {
     system_prompt: "own text",

@@ -2,13 +2,13 @@
 
 export const title = "Tree";
 export const label = "Supervision tree";
-export const lookFirst = "Look at these first";
-export const allWell = "Nothing restarted in the last minute, nothing is stuck, and no letters wait.";
+export const lookFirst = "Problems";
+export const allWell = "All healthy: no restarts in the last minute, nothing stuck, no dead letters.";
 export const whole = "The whole tree";
-export const empty = "No session is alive.";
-export const emptyAction = "Begin one in Sessions";
+export const empty = "No active sessions.";
+export const emptyAction = "Start one in Sessions";
 export const find = "Find a node";
-export const nothingFound = "No node has these words.";
+export const nothingFound = "No node matches.";
 /** @param {number} count */
 export const nodes = (count) => (count === 1 ? "1 node" : `${count.toLocaleString("en-US")} nodes`);
 /** @param {number} count */
@@ -35,26 +35,26 @@ export const statuses = {
 /** @type {Record<string, string>} */
 export const kinds = { supervisor: "supervisor", session: "session", actor: "actor" };
 export const whys = {
-  stuck: "does not obey",
-  parked: "crashed too often and was given up",
+  stuck: "does not stop",
+  parked: "crashed too often and is parked",
   restarted: "restarted",
-  letters: "letters wait",
+  letters: "queued messages",
 };
 /** @param {number} count */
-export const letters = (count) => (count === 1 ? "1 letter waits" : `${count.toLocaleString("en-US")} letters wait`);
+export const letters = (count) => (count === 1 ? "1 queued message" : `${count.toLocaleString("en-US")} queued messages`);
 /** @param {string} ago @param {number | null} used @param {number | null} allowed @param {string | null} within */
 export const restarted = (ago, used, allowed, within) =>
   used === null || allowed === null || within === null
     ? `restarted ${ago} ago`
     : `restarted ${ago} ago, ${used} of ${allowed} in ${within}`;
 /** @param {string} ago */
-export const parkedAgo = (ago) => `given up ${ago} ago`;
+export const parkedAgo = (ago) => `parked ${ago} ago`;
 /** @param {number} used @param {number} allowed @param {string} within */
-export const budget = (used, allowed, within) => `${used} of ${allowed} restarts in ${within} are used`;
-export const noBudget = "Its supervisor counts its restarts together with those of its siblings.";
+export const budget = (used, allowed, within) => `${used} of ${allowed} restarts used in ${within}`;
+export const noBudget = "Its supervisor counts restarts of all its children together.";
 export const details = "Node";
 export const lastExits = "Last exits";
-export const noExits = "It never ended by itself.";
+export const noExits = "No exits.";
 export const openSession = "Open the session";
 export const facts = {
   id: "Id",
@@ -63,12 +63,12 @@ export const facts = {
   phase: "Phase",
   strategy: "Strategy",
   up: "Up since",
-  incarnation: "Instance",
-  restarts: "Restarts in a row",
-  mailbox: "Letters that wait",
-  intensity: "Budget of restarts",
+  incarnation: "Incarnation",
+  restarts: "Consecutive restarts",
+  mailbox: "Queued messages",
+  intensity: "Restart limit",
 };
-export const never = "not up";
+export const never = "not running";
 export const none = "none";
 /** @param {string} name @param {string} why */
 export const announced = (name, why) => `${name}: ${why}`;
