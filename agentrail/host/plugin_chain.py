@@ -115,7 +115,7 @@ class Blaming(Chain[Any]):
         return ()
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Process the result of a hook."""
+        """Ignore the result."""
 
     def scrub(self, text: str) -> str:
         return self._scrub(text)
