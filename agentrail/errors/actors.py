@@ -1,4 +1,4 @@
-"""Errors of actors, supervisors, registries and pools, and of calls to them that end without an answer."""
+"""Errors of actors, supervisors, registries and pools."""
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ class MailboxFull(YourMove):
 
 
 class CallingSelf(YourMove):
-    """An actor waits for itself, or a session's tool waits for the session that runs it."""
+    """An actor or a session's tool waits for itself."""
 
     code = "calling_self"
 
@@ -34,7 +34,7 @@ class NoMailbox(ActorError):
 
 
 class NotSuspended(ActorError):
-    """An actor's code can be changed only while it is suspended, so that no event meets half a change."""
+    """An actor's code can change only while it is suspended."""
 
     code = "not_suspended"
 
@@ -49,7 +49,6 @@ class AlreadyRegistered(ActorError):
     code = "already_registered"
 
     def __init__(self, message: str, *, handle: object) -> None:
-        """Store the owner's handle, so that the caller can use it."""
         super().__init__(message)
         self.handle = handle
 
@@ -61,13 +60,13 @@ class NotOwner(ActorError):
 
 
 class RegistryClosed(ActorError):
-    """The registry is closed. All its names are released."""
+    """The registry is closed."""
 
     code = "registry_closed"
 
 
 class NoPartitions(ActorError):
-    """The pool of partitions was resized to 0. Resize it before the next call."""
+    """The pool of partitions was resized to 0. Resize it first."""
 
     code = "no_partitions"
 
@@ -79,35 +78,34 @@ class PoolFull(ActorError):
 
 
 class JobWithdrawn(ActorError):
-    """The job was cancelled by `PoolJob.cancel`, or together with the task that ran it. It has no result."""
+    """`PoolJob.cancel`, or its own task's cancellation, cancelled the job."""
 
     code = "job_withdrawn"
 
 
 class WatcherTooSlow(ActorError):
-    """The watcher read too slowly, so later events of the watched child were dropped. Watch the child again."""
+    """Later events of a child were dropped because the watcher read too slowly. Watch the child again."""
 
     code = "watcher_too_slow"
 
 
 class SupervisorError(YourMove):
-    """The supervisor rejects a call in its current state. Nothing was changed."""
+    """The supervisor rejects a call, and changes nothing."""
 
     code = "supervisor_error"
 
 
 class InvalidSpec(SupervisorError):
-    """An invalid child spec or set of flags, or a call that does not fit the strategy. Nothing was started.
+    """An invalid child spec, set of flags, or call for the strategy. Nothing started.
 
     Attributes:
-        code: The exact fault, in place of the class's code: `missing_id`, `invalid_restart`, `duplicate_id` …
+        code: The exact fault: `missing_id`, `invalid_restart`, `duplicate_id` …
         field: The field to change.
     """
 
     code: str = "invalid_spec"
 
     def __init__(self, message: str, *, code: str, field: str) -> None:
-        """Store the message for users, and code and field for programs."""
         super().__init__(message)
         self.code = code
         self.field = field
@@ -138,7 +136,7 @@ class ChildRestarting(SupervisorError):
 
 
 class ChildStuck(SupervisorError):
-    """The child did not stop when it was killed. Its id becomes free only once it has ended."""
+    """The child did not stop when it was killed. Its id stays taken until it ends."""
 
     code = "child_stuck"
 
@@ -153,7 +151,6 @@ class ChildStartFailed(SupervisorError):
     code = "child_start_failed"
 
     def __init__(self, message: str, *, reason: "ExitReason") -> None:
-        """Store the reason, which is data and holds no traceback."""
         super().__init__(message)
         self.reason = reason
 
@@ -165,7 +162,7 @@ class WrongChildKey(SupervisorError):
 
 
 class TooManyChildren(SupervisorError):
-    """The supervisor already has `max_children` children. Children that are being restarted count."""
+    """The supervisor has `max_children` children, restarting ones included."""
 
     code = "too_many_children"
 
@@ -177,7 +174,7 @@ class SupervisorStopping(SupervisorError):
 
 
 class WouldDeadlock(SupervisorError):
-    """The call would wait for the start or stop of its own caller, or of one of the caller's ancestors."""
+    """The call would wait for the start or stop of its caller or an ancestor."""
 
     code = "would_deadlock"
 
@@ -187,28 +184,26 @@ class ActorDown(AgentrailError):
 
     Attributes:
         handle: Handle of the actor, or `None` if an address had no actor.
-        reason: The `ExitReason`, one of seven classes, so a `match error.reason` can be exhaustive. `Crashed(type=…, text=…)`
-            comes from an exception, `Shutdown(detail=…)` from a deliberate stop, `NoProcess()` from a call to an actor that
-            had already ended.
+        reason: The `ExitReason`, one of seven classes. `Crashed(type=…, text=…)` is an exception, `Shutdown(detail=…)` a deliberate stop, `NoProcess()` an
+            actor already ended.
     """
 
     code = "actor_down"
 
     def __init__(self, message: str, *, handle: object, reason: "ExitReason") -> None:
-        """Store handle and reason."""
         super().__init__(message)
         self.handle = handle
         self.reason = reason
 
 
 class CallTimeout(AgentrailError):
-    """No answer came in time. The requested work continues, and a late answer is dropped."""
+    """No answer came in time. The work continues, and a late answer is dropped."""
 
     code = "call_timeout"
 
 
 class JobGivenUp(AgentrailError):
-    """A pool job crashed its worker on every attempt, and is not tried again.
+    """A pool job crashed its worker on every attempt.
 
     Attributes:
         reason: The `ExitReason` of the last worker.
@@ -218,54 +213,50 @@ class JobGivenUp(AgentrailError):
     code = "job_given_up"
 
     def __init__(self, message: str, *, reason: "ExitReason", deaths: int) -> None:
-        """Store the reason, which is data and holds no traceback."""
         super().__init__(message)
         self.reason = reason
         self.deaths = deaths
 
 
 class PoolStopped(AgentrailError):
-    """The pool ended before the job was done, or was already stopping when the job arrived.
+    """The pool ended, or was stopping, before the job was done.
 
     Attributes:
         reason: The `ExitReason` of the pool.
-        began: Whether a worker had started the job, so that it may have had side effects.
+        began: Whether a worker had started the job.
     """
 
     code = "pool_stopped"
 
     def __init__(self, message: str, *, reason: "ExitReason", began: bool) -> None:
-        """Store the reason."""
         super().__init__(message)
         self.reason = reason
         self.began = began
 
 
 class SupervisorStartFailed(AgentrailError):
-    """A supervisor failed to start. Children that had started were stopped again, in reverse order.
+    """A supervisor failed to start. Started children were stopped again, in reverse order.
 
     Attributes:
-        child_id: The child that did not start, or `None` if the failure was not a child's.
+        child_id: The child that did not start, or `None` if not a child's failure.
         reason: The `ExitReason` of that child's start.
     """
 
     code = "supervisor_start_failed"
 
     def __init__(self, message: str, *, child_id: object, reason: "ExitReason") -> None:
-        """Store the child and the reason."""
         super().__init__(message)
         self.child_id = child_id
         self.reason = reason
 
 
 class SupervisorGaveUp(AgentrailError):
-    """A supervisor ended while its block was still running: it reached its restart limit, or it was killed.
+    """A supervisor ended during its block: restart limit reached, or killed.
 
     Attributes:
         reason: The supervisor's `ExitReason`.
-        child_id: The child whose restart exceeded the limit, or `None` if the supervisor was killed.
-        cause: The last `ExitReason` of that child. If the child is a supervisor that gave up too, the reason of the
-            descendant that started it. `None` if the supervisor was killed.
+        child_id: The child that exceeded the limit, or `None` if killed.
+        cause: The last `ExitReason` of that child, or of the descendant that made it give up. `None` if killed.
     """
 
     code = "supervisor_gave_up"
@@ -278,7 +269,6 @@ class SupervisorGaveUp(AgentrailError):
         child_id: Hashable | None = None,
         cause: "ExitReason | None" = None,
     ) -> None:
-        """Store the reasons."""
         super().__init__(message)
         self.reason = reason
         self.child_id = child_id

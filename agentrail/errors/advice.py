@@ -1,8 +1,6 @@
-"""Advice for every known failure: a single table, so that no two messages give different advice.
+"""Advice for every known failure, in one table.
 
-A row holds only advice. The message that comes before it is written by the code that saw the failure. A row about an option
-names both its command-line and its Python spelling, because the same message appears in both. This module does not classify
-failures.
+A row about an option names its command-line and Python spelling.
 """
 
 import enum
@@ -19,7 +17,7 @@ class Advice(enum.Enum):
 
     Attributes:
         cause: The user's mistake, or the obstacle.
-        words: The advice. Names in braces are filled in by `advise`.
+        words: Advice, whose placeholders `advise` fills in.
     """
 
     def __init__(self, cause: str, words: str) -> None:
@@ -192,13 +190,13 @@ def setting(option: str, value: float | str | bool | None = None) -> str:  # noq
 
 
 def with_advice(said: str, *advice: str) -> str:
-    """Append advice to a message. Without advice, return the message unchanged."""
+    """Append advice to a message, if there is any."""
     given = "; or: ".join(one for one in advice if one)
     return f"{said.rstrip().rstrip('.')}{_BETWEEN}{given}" if given else said
 
 
 def without_advice(message: str) -> str:
-    """Strip the advice from a message, for a reader that cannot act yet."""
+    """Strip the advice from a message."""
     return message.partition(_BETWEEN)[0]
 
 

@@ -1,12 +1,11 @@
-"""Base classes of all errors. Each error has a stable code. Neither class here is raised directly."""
+"""Base classes of all errors, never raised directly."""
 
 
 class AgentrailError(Exception):
     """Base class of every error that agentrail raises on purpose.
 
     Attributes:
-        code: snake_case, unique per class, never changed. Branch on it where the class is not available, such as over a
-            network.
+        code: snake_case, unique per class, stable, for programs without the class.
     """
 
     code = "agentrail_error"

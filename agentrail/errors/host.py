@@ -8,7 +8,7 @@ from agentrail.errors.sessions import OptionError
 
 
 class RequestRefused(AgentrailError):
-    """A host plugin rejects a request. Raised by an interceptor of a plugin that is `critical`.
+    """A host plugin rejects a request. Raised by an interceptor of a `critical` plugin.
 
     Attributes:
         status: HTTP status: 401, 402, 403, 409, 422, 429 or 503.
@@ -26,7 +26,6 @@ class RequestRefused(AgentrailError):
         *,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Store the response to the caller."""
         super().__init__(message)
         self.status = status
         self.code = code
@@ -45,7 +44,6 @@ class HookTimeout(AgentrailError):
     code = "hook_timeout"
 
     def __init__(self, message: str, *, plugin: str, hook: str, seconds: float) -> None:
-        """Store the hook and its limit."""
         super().__init__(message)
         self.plugin = plugin
         self.hook = hook
@@ -53,25 +51,25 @@ class HookTimeout(AgentrailError):
 
 
 class HostDraining(AgentrailError):
-    """The host is shutting down and accepts no new requests. No one's move: another host of the same product may accept it."""
+    """The host is shutting down. No one's move: another host may accept the request."""
 
     code = "draining"
 
 
 class IdInvalid(OptionError):
-    """An invalid id. The message names the field but never repeats the id, which may be crafted to be shown to others."""
+    """An invalid id. The message names the field, never the id."""
 
     code = "id_invalid"
 
 
 class PrincipalMismatch(YourMove):
-    """A message names a different tenant or user than its sender's principal."""
+    """A message's tenant or user differs from its sender's principal."""
 
     code = "principal_mismatch"
 
 
 class SessionUnknown(YourMove):
-    """Unknown session id. Another owner's session gives the same error, so that ids cannot be probed.
+    """Unknown session id, or another owner's.
 
     Attributes:
         hint: The next step to take, or None.
@@ -80,13 +78,12 @@ class SessionUnknown(YourMove):
     code = "session_unknown"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        """Store the hint."""
         super().__init__(message)
         self.hint = hint
 
 
 class SessionIsChild(YourMove):
-    """A child session received an operation that only a root session supports.
+    """An operation for root sessions reached a child session.
 
     Attributes:
         root_id: Id of the root session.
@@ -95,13 +92,12 @@ class SessionIsChild(YourMove):
     code = "session_is_child"
 
     def __init__(self, message: str, *, root_id: str) -> None:
-        """Store the root's id."""
         super().__init__(message)
         self.root_id = root_id
 
 
 class SessionBusy(YourMove):
-    """The session is busy, and the message asked to be refused in that case."""
+    """The session is busy, and the message asked for this refusal."""
 
     code = "session_busy"
 
@@ -113,7 +109,7 @@ class ProfileUnknown(YourMove):
 
 
 class ProfileMismatch(YourMove):
-    """A message names a different profile than its session, which keeps the profile it was created with.
+    """A message's profile differs from the one its session keeps.
 
     Attributes:
         agent_id: The session's profile.
@@ -122,7 +118,6 @@ class ProfileMismatch(YourMove):
     code = "profile_mismatch"
 
     def __init__(self, message: str, *, agent_id: str) -> None:
-        """Store the session's profile."""
         super().__init__(message)
         self.agent_id = agent_id
 
@@ -137,7 +132,6 @@ class PromptRefused(AgentrailError):
     code = "prompt_rejected"
 
     def __init__(self, reason: str) -> None:
-        """Store the reason."""
         super().__init__(f"a plugin of the session refused this message: {reason}")
         self.reason = reason
 
@@ -155,9 +149,9 @@ class RequestOver(YourMove):
 
 
 class ProfileFailed(AgentrailError):
-    """A profile could not be loaded: its function raised, or returned options that configure no session.
+    """A profile's function raised, or returned options that configure no session.
 
-    The operator's move, never the caller's. `__cause__` holds the original error. Callers never see it.
+    The operator's move. `__cause__` holds the original error, hidden from callers.
 
     Attributes:
         agent_id: Id of the profile.
@@ -166,7 +160,6 @@ class ProfileFailed(AgentrailError):
     code = "profile_failed"
 
     def __init__(self, message: str, *, agent_id: str) -> None:
-        """Store the profile's id."""
         super().__init__(message)
         self.agent_id = agent_id
 
@@ -175,31 +168,30 @@ class AttachmentInvalid(YourMove):
     """An attachment of a message is not a valid file.
 
     Attributes:
-        index: Its position in the message, counted from 0.
+        index: Position in the message, from 0.
     """
 
     code = "attachment_invalid"
 
     def __init__(self, message: str, *, index: int) -> None:
-        """Store the position."""
         super().__init__(message)
         self.index = index
 
 
 class AttachmentsUnsupported(YourMove):
-    """The message has attachments, but the session has no workspace that belongs to its user alone."""
+    """Attachments for a session without a workspace of its user's own."""
 
     code = "attachments_unsupported"
 
 
 class FilesUnsupported(YourMove):
-    """The session has no workspace that belongs to its user alone, so no file can be read."""
+    """The session has no workspace of its user's own to read files from."""
 
     code = "files_unsupported"
 
 
 class FileUnknown(YourMove):
-    """The workspace has no such file, or the file must not be read. Both cases give the same error."""
+    """The workspace has no such file, or it must not be read."""
 
     code = "file_unknown"
 
@@ -211,13 +203,13 @@ class WebhookInvalid(YourMove):
 
 
 class WebhooksOff(YourMove):
-    """A webhook address was given, but this host sends no webhooks when a request ends."""
+    """A webhook address, but this host sends no webhooks."""
 
     code = "webhooks_off"
 
 
 class TooLarge(YourMove):
-    """The input exceeds the limit for one caller. The message names the limit. Nothing of the input is kept."""
+    """The input exceeds the limit for one caller, and nothing is kept. The message names the limit."""
 
     code = "too_large"
 
@@ -225,20 +217,20 @@ class TooLarge(YourMove):
 class UploadFailed(AgentrailError):
     """The attachments of a message could not be written to the session's workspace.
 
-    The operator's move. `__cause__` holds the original error. Callers never see it.
+    The operator's move. `__cause__` holds the original error, hidden from callers.
     """
 
     code = "upload_failed"
 
 
 class QuotaReached(YourMove):
-    """The caller has reached a limit on open resources. Nothing more opens until one of them ends."""
+    """The caller has reached a limit on open resources. One of them must end first."""
 
     code = "quota"
 
 
 class DayBudgetSpent(YourMove):
-    """The daily budget of the caller, or of their whole tenant, is spent. No message is accepted until the next day.
+    """The daily budget of the caller or tenant is spent. No message is accepted until the next day.
 
     Attributes:
         retry_after_seconds: Seconds until the next midnight UTC, or 0 if a server did not state it.
@@ -247,6 +239,5 @@ class DayBudgetSpent(YourMove):
     code = "budget"
 
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
-        """Store the wait. The message names the owner of the budget."""
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds

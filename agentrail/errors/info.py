@@ -1,4 +1,4 @@
-"""Errors as data. Published and journaled records hold no exception objects."""
+"""Errors as data."""
 
 from agentrail.errors.base import AgentrailError
 from agentrail.errors.providers import ProviderError
@@ -6,13 +6,13 @@ from agentrail.structs import Value
 
 
 class ErrorInfo(Value, frozen=True, kw_only=True):
-    """An error as data, used in events, signals and journals in place of an exception.
+    """An error as data, for events, signals and journals.
 
     Attributes:
-        code: snake_case, stable. Programs branch on it.
+        code: snake_case, stable, for programs.
         message: For users: what was expected, what was given, and what to do.
         retryable: Whether the same request may succeed later.
-        retry_after_seconds: Wait before the next attempt, or None if the server named none.
+        retry_after_seconds: Wait before the next attempt, or None if not named.
     """
 
     code: str
@@ -22,7 +22,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: AgentrailError) -> "ErrorInfo":
-        """Return the part of an error that may be published, without traceback or request."""
+        """Return the publishable part of an error, without traceback or request."""
         if not isinstance(error, ProviderError):
             return cls(code=error.code, message=str(error))
         return cls(

@@ -8,9 +8,9 @@ class ProviderError(AgentrailError):
 
     Attributes:
         status: HTTP status, or None if there was no response.
-        request_id: The vendor's id for the request, for its support team.
+        request_id: The vendor's id for the request.
         retryable: Whether the same request may succeed later.
-        retry_after_seconds: Wait that the vendor asks for, or None if it named none.
+        retry_after_seconds: Wait that the vendor asks for, or None.
     """
 
     code = "provider_error"
@@ -25,7 +25,6 @@ class ProviderError(AgentrailError):
         retry_after_seconds: float | None = None,
         retryable: bool | None = None,
     ) -> None:
-        """Store the details. `retryable` overrides the class default when the server states it."""
         super().__init__(message)
         self.status = status
         self.request_id = request_id
@@ -56,14 +55,14 @@ class Transport(ProviderError):
 
 
 class Timeout(ProviderError):
-    """Connecting, sending or waiting for the first chunk took too long."""
+    """Connecting, sending or the first chunk took too long."""
 
     code = "timeout"
     retryable = True
 
 
 class StreamTimeout(ProviderError):
-    """A stream stopped sending data after it had started."""
+    """A started stream stopped sending data."""
 
     code = "stream_stalled"
     retryable = True
@@ -101,6 +100,6 @@ class ContentRefused(ProviderError):
 
 
 class BadRequest(ProviderError):
-    """The vendor rejected the request as invalid. Sending it again would not help."""
+    """The vendor rejected the request as invalid. Repeating it does not help."""
 
     code = "bad_request"

@@ -1,4 +1,4 @@
-"""Errors of a client whose session runs on a server, in addition to the session's own."""
+"""Errors of a client whose session runs on a server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,19 +7,19 @@ from agentrail.errors.base import AgentrailError, YourMove
 
 
 class NotRemote(YourMove):
-    """The call, or one of its arguments, does not work over a network: it takes code, or the server has no command for it."""
+    """The call or an argument takes code, or the server has no command for it."""
 
     code = "not_remote"
 
 
 class Unauthorized(YourMove):
-    """The server does not accept the token, or no longer accepts it. The client does not retry. Use another token."""
+    """The server does not accept the token. Use another one."""
 
     code = "unauthorized"
 
 
 class Unreachable(AgentrailError):
-    """No server answered in time. Try again later, or check the address. `__cause__` holds the last attempt's error."""
+    """No server answered in time. Try again later, or check the address. `__cause__` holds the last error."""
 
     code = "unreachable"
 
@@ -28,23 +28,16 @@ class RemoteRefused(AgentrailError):
     """The server refused a call for a reason without a class of its own.
 
     Attributes:
-        code: The server's code, in place of the class's code, such as `too_many_requests` or a plugin's own.
-        status: The equivalent HTTP status, or None if the server sent none.
+        code: The server's code, such as `too_many_requests`.
+        status: The equivalent HTTP status, or None.
         hint: The next step to take, or None.
-        retry_after_seconds: Wait before the next attempt, or None if the server named none.
-        more: All other fields of the server's error.
+        retry_after_seconds: Wait before the next attempt, or None.
+        more: The other fields of the server's error.
     """
 
     code: str = "remote_refused"
 
     def __init__(self, message: str, *, code: str, more: Mapping[str, Any]) -> None:
-        """Store the error as the server sent it.
-
-        Args:
-            message: For users.
-            code: For programs.
-            more: All fields of the error. The other attributes are read from it.
-        """
         super().__init__(message)
         self.code = code
         self.more: dict[str, Any] = dict(more)

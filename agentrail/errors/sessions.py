@@ -1,4 +1,4 @@
-"""Errors of a session, its options, tools, plugins and subscribers, and the ways a cycle ends without a reply."""
+"""Errors of sessions, options, tools, plugins and subscribers, and of cycles without a reply."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,22 +20,20 @@ class OptionError(YourMove):
     code = "option_error"
 
     def __init__(self, faults: Sequence[str]) -> None:
-        """Store the faults, in the order of the options."""
         self.faults: tuple[str, ...] = tuple(faults)
         super().__init__("; ".join(self.faults))
 
 
 class CursorAhead(OptionError):
-    """A subscription asked to resume after an event that does not exist yet. No part of the subscription was registered.
+    """A subscription would resume after an event that does not exist yet. Nothing was registered.
 
     Attributes:
-        positions: Highest number that may be given, by session id, for each session whose number was too high.
+        positions: Highest valid number, by session id, where the given one was too high.
     """
 
     code = "cursor_ahead"
 
     def __init__(self, faults: Sequence[str], *, positions: Mapping[str, int]) -> None:
-        """Store the valid positions."""
         super().__init__(faults)
         self.positions = positions
 
@@ -47,7 +45,7 @@ class PromptError(YourMove):
 
 
 class PlanError(YourMove):
-    """A status change that a plan step does not allow, an unknown step, or Markdown that is not a plan."""
+    """A forbidden status change, an unknown step, or Markdown that is not a plan."""
 
     code = "plan_error"
 
@@ -69,32 +67,31 @@ class UnknownCommand(CommandError):
     code = "command_unknown"
 
     def __init__(self, message: str, *, name: str, near: str | None = None) -> None:
-        """Store the name and the suggestion."""
         super().__init__(message)
         self.name = name
         self.near = near
 
 
 class PromptQueueFull(YourMove):
-    """`max_prompt_queue` prompts are already waiting. Try again after the next terminal event of a cycle."""
+    """`max_prompt_queue` prompts are waiting. Try again after the next terminal event of a cycle."""
 
     code = "queue_full"
 
 
 class SteeringQueueFull(YourMove):
-    """`max_steering_queue` steers, or too many prompts, are already waiting. Try again after the next `SteeringApplied`."""
+    """`max_steering_queue` steers, or too many prompts, are waiting. Try again after the next `SteeringApplied`."""
 
     code = "steering_queue_full"
 
 
 class ClientIdReused(YourMove):
-    """The `client_id` was already used for another message. Each message needs its own."""
+    """The `client_id` belongs to another message."""
 
     code = "client_id_reused"
 
 
 class CannotGoOn(YourMove):
-    """The session is not idle, or its conversation does not end with a message that a model could answer."""
+    """The session is not idle, or its conversation has nothing to answer."""
 
     code = "cannot_go_on"
 
@@ -115,7 +112,6 @@ class UnknownTool(YourMove):
     code = "unknown_tool"
 
     def __init__(self, message: str, *, names: Sequence[str]) -> None:
-        """Store the known names."""
         super().__init__(message)
         self.names: tuple[str, ...] = tuple(names)
 
@@ -127,22 +123,21 @@ class InteractionError(YourMove):
 
 
 class UnknownApproval(InteractionError):
-    """No pending approval, question or client call has this id, and none ever had."""
+    """No approval, question or client call ever had this id."""
 
     code = "approval_unknown"
 
 
 class ApprovalExpired(InteractionError):
-    """The deadline of a decision has passed. The call was answered with a timeout.
+    """The deadline of a decision has passed, and the call timed out.
 
     Attributes:
-        at_ms: Time of the deadline, in milliseconds since 1970, or None if no longer known.
+        at_ms: The deadline, in milliseconds since 1970, or None if forgotten.
     """
 
     code = "approval_expired"
 
     def __init__(self, message: str, *, at_ms: int | None = None) -> None:
-        """Store the deadline."""
         super().__init__(message)
         self.at_ms = at_ms
 
@@ -153,7 +148,7 @@ class AlreadyResolved(InteractionError):
     Attributes:
         status: The decision.
         by: Source of the decision: `user`, `rule`, `timeout`, `abort`, `superseded`.
-        at_ms: Time of the decision, in milliseconds since 1970, or None if no longer known.
+        at_ms: Time of the decision, in milliseconds since 1970, or None if forgotten.
         user: Id of the user who decided, or None if unknown.
     """
 
@@ -162,7 +157,6 @@ class AlreadyResolved(InteractionError):
     def __init__(
         self, message: str, *, status: str, by: str, at_ms: int | None = None, user: str | None = None
     ) -> None:
-        """Store the first decision."""
         super().__init__(message)
         self.status = status
         self.by = by
@@ -189,7 +183,7 @@ class AnswerNotOffered(InteractionError):
 
 
 class InvalidResponse(InteractionError):
-    """An empty answer, an unknown option, a value that does not fit the form, or the wrong kind of answer for the question."""
+    """An empty answer, an unknown option, a misfit for the form, or the wrong kind of answer."""
 
     code = "invalid_response"
 
@@ -204,7 +198,6 @@ class AlreadyStarted(YourMove):
     code = "already_started"
 
     def __init__(self, message: str, *, handle: object) -> None:
-        """Store the handle, so that the caller can use it."""
         super().__init__(message)
         self.handle = handle
 
@@ -219,7 +212,7 @@ class TypeFault(YourMove):
     """A Python type without a JSON Schema, or a value that does not have its declared type.
 
     Attributes:
-        where: Place in the type, such as `Order.lines[].price`, or in the value, such as `$.lines[0].price`.
+        where: Place in the type, such as `Order.lines[].price`, or the value, such as `$.lines[0].price`.
         reason: The fault.
         way_out: The type to use instead, empty if the value is wrong.
     """
@@ -227,7 +220,6 @@ class TypeFault(YourMove):
     code = "no_schema"
 
     def __init__(self, reason: str, *, where: str, way_out: str = "") -> None:
-        """Store the parts, so that a caller can word its own message."""
         super().__init__(": ".join(part for part in (where, reason, way_out) if part))
         self.where = where
         self.reason = reason
@@ -235,7 +227,7 @@ class TypeFault(YourMove):
 
 
 class PluginError(YourMove):
-    """A plugin, or a stack of plugins, could not be loaded. All faults are reported at once, before anything starts.
+    """A plugin, or a stack of plugins, could not be loaded. All faults are reported before anything starts.
 
     Attributes:
         faults: One sentence per fault, each with the name of its plugin.
@@ -244,13 +236,12 @@ class PluginError(YourMove):
     code = "plugin_error"
 
     def __init__(self, faults: Sequence[str]) -> None:
-        """Store the faults, in the order of registration."""
         self.faults: tuple[str, ...] = tuple(faults)
         super().__init__("; ".join(self.faults))
 
 
 class SandboxError(YourMove):
-    """A sandbox could not be created: its root is missing, is not a directory, or is too wide."""
+    """A sandbox's root is missing, not a directory, or too wide."""
 
     code = "sandbox_error"
 
@@ -259,28 +250,26 @@ class ProcessRefused(YourMove):
     """A sandbox did not start a process.
 
     Attributes:
-        code: The code of the `Refusal`, in place of the class's code: `unsupported`, `not_started`, or the fault of its
-            directory.
+        code: Code of the `Refusal`: `unsupported`, `not_started`, or the directory's fault.
     """
 
     code: str = "process_refused"
 
     def __init__(self, message: str, *, code: str) -> None:
-        """Store the code."""
         super().__init__(message)
         self.code = code
 
 
 class ChildRefused(YourMove):
-    """A tool cannot start a child session: the budget is spent, the tree is too deep, or there are too many siblings."""
+    """A child session of a tool is impossible: no budget, a tree too deep, or too many siblings."""
 
     code = "child_refused"
 
 
 class CodecError(YourMove):
-    """A text could not be decoded: it is not JSON, not an event, signal or state, or comes from a newer version.
+    """A text is not JSON, not an event, signal or state, or newer.
 
-    Also raised for a state that cannot be encoded, because JSON cannot hold a lone surrogate, NaN or an arbitrary object.
+    Also a state that JSON cannot hold: a lone surrogate, NaN or an arbitrary object.
 
     Attributes:
         path: Place in the document, such as `$.content[0].text`. `$` is the whole document.
@@ -289,37 +278,34 @@ class CodecError(YourMove):
     code = "codec_error"
 
     def __init__(self, message: str, *, path: str) -> None:
-        """Store the place."""
         super().__init__(message)
         self.path = path
 
 
 class SubscriberTooSlow(YourMove):
-    """The subscriber's buffer is full because it did not read. Only this subscription ends, not the session or other subscriptions.
+    """The subscriber did not read, and its buffer is full. Only this subscription ends.
 
     Attributes:
-        resume_after: Number to resume after: all earlier events were delivered or filtered out. None if the subscription
-            covered several sessions.
-        positions: The same number for each session of the subscription, by session id.
+        resume_after: Number to resume after, with all earlier events delivered or filtered out. None for several sessions.
+        positions: That number for each session, by id.
     """
 
     code = "subscriber_too_slow"
 
     def __init__(self, message: str, *, resume_after: int | None, positions: Mapping[str, int]) -> None:
-        """Store the positions for a new subscription."""
         super().__init__(message)
         self.resume_after = resume_after
         self.positions = positions
 
 
 class ToolContractError(AgentrailError):
-    """A tool returned a value that is not a valid result. It is never retried: the next attempt would do the same."""
+    """A tool returned an invalid result, which is never retried."""
 
     code = "tool_contract_error"
 
 
 class CycleEnded(AgentrailError):
-    """A cycle ended without the reply that the caller was waiting for."""
+    """A cycle ended without the expected reply."""
 
     code = "cycle_ended"
 
@@ -334,25 +320,22 @@ class CycleAborted(CycleEnded):
     code = "aborted"
 
     def __init__(self, reason: str | None) -> None:
-        """Store the reason of the abort."""
         super().__init__("the cycle was aborted" + (f": {reason}" if reason else ""))
         self.reason = reason
 
 
 class CycleWaiting(CycleEnded):
-    """The cycle waits for users, and no user can answer: the program did not subscribe, and no host runs the session.
+    """The cycle waits for users, and no subscriber or host can answer.
 
-    The cycle keeps waiting until a user answers.
+    It keeps waiting.
 
     Attributes:
-        pending: Pending `Approval`, `Question` and `PendingClientCall` objects, each with its id. Those of children are
-            included.
+        pending: Pending `Approval`, `Question` and `PendingClientCall` objects, including children's.
     """
 
     code = "cycle_waiting"
 
     def __init__(self, pending: Sequence[Any], answers: Sequence[str] = ()) -> None:
-        """Store the pending requests, and name the call that answers each."""
         listed = "; ".join(answers[:_MOST_LISTED]) or "a user"
         more = len(answers) - _MOST_LISTED
         besides = f"; and {more} more" if more > 0 else ""
@@ -364,7 +347,7 @@ class CycleWaiting(CycleEnded):
 
 
 class QuestionDeclined(AgentrailError):
-    """The user declined to answer a tool's question. If the tool lets it propagate, its text becomes the tool's result, without a retry.
+    """The user declined to answer a tool's question. Propagated, its text becomes the tool's result, without a retry.
 
     Attributes:
         reason: The reason passed to `decline`, or None.
@@ -373,30 +356,28 @@ class QuestionDeclined(AgentrailError):
     code = "question_declined"
 
     def __init__(self, reason: str | None) -> None:
-        """Store the user's reason."""
         super().__init__(f"The user declined to answer{f': {reason}' if reason else '.'}")
         self.reason = reason
 
 
 class CycleFailed(CycleEnded):
-    """The cycle failed. The session accepts a new prompt at once.
+    """The cycle failed. The session accepts a new prompt.
 
     Attributes:
         error: The failure, as data.
-        text: Text of the model's last response, empty if there was none.
+        text: Text of the model's last response, or empty.
     """
 
     code = "cycle_failed"
 
     def __init__(self, error: ErrorInfo, *, text: str = "") -> None:
-        """Store the error, which the end event carries too."""
         super().__init__(f"the cycle failed ({error.code}): {error.message}")
         self.error = error
         self.text = text
 
 
 class EventMissed(CycleEnded):
-    """The cycle finished before the expected event, or no cycle was running that could publish it."""
+    """The cycle finished before the expected event, or none was running."""
 
     code = "event_missed"
 
@@ -418,20 +399,19 @@ class SessionDown(AgentrailError):
     code = "session_ended"
 
     def __init__(self, session_id: str, reason: str) -> None:
-        """Store the session's id and its end."""
         super().__init__(f"session {session_id!r} is down: {reason}")
         self.session_id = session_id
         self.reason = reason
 
 
 class SessionRested(SessionDown):
-    """The session was put to rest. It has not ended, and its state is kept. Try again once it is awake."""
+    """The session was put to rest, with its state kept. Try again once it is awake."""
 
     code = "session_rested"
 
 
 class SupervisorClosed(SessionDown):
-    """A session supervisor used from other threads was closed, or its Trio run crashed. In that case the crash is the cause."""
+    """A session supervisor used from other threads was closed, or crashed (the cause)."""
 
     code = "supervisor_closed"
 
@@ -447,7 +427,6 @@ class SessionRefused(AgentrailError):
     code = "session_refused"
 
     def __init__(self, session_id: str, reason: str) -> None:
-        """Store the session's id and the reason."""
         super().__init__(f"session {session_id!r} was not started: {reason}")
         self.session_id = session_id
         self.reason = reason
@@ -460,6 +439,6 @@ class HistoryError(AgentrailError):
 
 
 class InternalError(AgentrailError):
-    """A bug in agentrail or in a plugin. The signal that triggered it was set aside. Please report it."""
+    """A bug in agentrail or in a plugin. Its signal was set aside. Please report it."""
 
     code = "internal_error"

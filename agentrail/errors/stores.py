@@ -1,4 +1,4 @@
-"""Errors of a store, and of the sessions that it cannot keep."""
+"""Errors of a store and of its sessions."""
 
 from collections.abc import Sequence
 
@@ -12,31 +12,31 @@ class StoreError(AgentrailError):
 
 
 class StoreUnavailable(StoreError):
-    """The store accepts no records at the moment: full disk, lost connection, or read-only directory.
+    """The store accepts no records now: full disk, lost connection, or read-only directory.
 
-    No pending work is lost. Sessions continue automatically once the store is back.
+    Sessions continue once it is back, without losing work.
     """
 
     code = "store_unavailable"
 
 
 class StopNotWritten(StoreUnavailable):
-    """Work was stopped as requested, but the store has not recorded it yet. It does so once it is back; do not stop the work again.
+    """Work was stopped, but the store records it only once it is back.
 
-    If the process dies before that, the work may start again when the session is resumed.
+    If the process dies first, resuming the session may restart the work.
     """
 
     code = "stop_not_written"
 
 
 class NotAStore(YourMove):
-    """The file is not an agentrail store. Nothing in it was touched."""
+    """The file is not an agentrail store. Nothing was touched."""
 
     code = "not_a_store"
 
 
 class StoreInUse(YourMove):
-    """Another process is writing to this store. Commands that only read work at the same time.
+    """Another process is writing to this store. Reading commands work meanwhile.
 
     Attributes:
         pid: Id of that process, or None if unknown.
@@ -45,13 +45,12 @@ class StoreInUse(YourMove):
     code = "store_in_use"
 
     def __init__(self, message: str, *, pid: int | None) -> None:
-        """Store the process id."""
         super().__init__(message)
         self.pid = pid
 
 
 class StoreTooNew(YourMove):
-    """A newer version of agentrail created this store. Nothing in it was touched.
+    """A newer version of agentrail created this store. Nothing was touched.
 
     Attributes:
         found: Version of the store's tables or records.
@@ -61,7 +60,6 @@ class StoreTooNew(YourMove):
     code = "store_too_new"
 
     def __init__(self, message: str, *, found: int, known: int) -> None:
-        """Store both versions."""
         super().__init__(message)
         self.found = found
         self.known = known
@@ -77,7 +75,6 @@ class SessionNotFound(YourMove):
     code = "session_not_found"
 
     def __init__(self, message: str, *, nearest: Sequence[str] = ()) -> None:
-        """Store the similar ids."""
         super().__init__(message)
         self.nearest: tuple[str, ...] = tuple(nearest)
 
@@ -89,18 +86,17 @@ class AlreadyExists(YourMove):
 
 
 class HeldBy(StoreError):
-    """Another node owns the session, and the store considers that node alive.
+    """Another live node owns the session.
 
     Attributes:
         node: Name of the owner.
-        address: Address of the owner, empty if it does not accept calls.
+        address: Address of the owner, empty if it accepts no calls.
         seen_ago_ms: Time since the owner's last sign of life, in milliseconds.
     """
 
     code = "held_by"
 
     def __init__(self, session_id: str, *, node: str, address: str, seen_ago_ms: int) -> None:
-        """Store the owner."""
         at = f" at {address}" if address else ""
         message = f"session {session_id!r} is owned by node {node!r}{at}, seen {seen_ago_ms / 1000:.1f} s ago: ask it there"
         super().__init__(message)
@@ -110,17 +106,16 @@ class HeldBy(StoreError):
 
 
 class Fenced(StoreError):
-    """Another owner has taken the session over. Nothing more is accepted from the previous owner.
+    """Another owner has taken the session over. The previous one's records are refused.
 
     Attributes:
         session_id: Id of the session.
-        durable_up_to: Number of the previous owner's last record in the store.
+        durable_up_to: The previous owner's last stored record.
     """
 
     code = "fenced"
 
     def __init__(self, session_id: str, *, durable_up_to: int) -> None:
-        """Store the last durable record."""
         super().__init__(
             f"session {session_id!r} was taken over by another owner behind record {durable_up_to}: it lives on there"
         )
@@ -129,17 +124,16 @@ class Fenced(StoreError):
 
 
 class JournalCorrupt(StoreError):
-    """A record was altered after it was written: its hash does not match.
+    """A record's hash does not match.
 
     Attributes:
         session_id: Id of the session.
-        seq: Number of the record. All earlier records are intact.
+        seq: Number of the record. Earlier ones are intact.
     """
 
     code = "journal_corrupt"
 
     def __init__(self, session_id: str, seq: int, *, why: str = "its hash does not belong to it") -> None:
-        """Store the record's number."""
         super().__init__(
             f"journal of session {session_id!r}: record {seq} is damaged ({why}); "
             f"up to {seq - 1} it is sound, and can be forked there"
@@ -149,17 +143,16 @@ class JournalCorrupt(StoreError):
 
 
 class JournalDrifted(YourMove):
-    """Replaying a journal with this code starts other operations than the original run: the code is newer, or a plugin differs.
+    """Replaying a journal with this code starts other operations: newer code, or another plugin.
 
-    The session is parked and stays unchanged. Resume it with its original versions, or continue it with `resume_session(id,
-    on_drift="go_on")`. In the latter case the state computed by the newer code counts. No `once` or `reconcilable` tool that
-    had started runs again: its outcome is reported as unknown.
+    The session is parked, unchanged. Resume it with its versions, or with `resume_session(id, on_drift="go_on")`, which keeps the newer state. Then no started
+    `once` or `reconcilable` tool reruns: its outcome is unknown.
 
     Attributes:
         session_id: Id of the session.
-        seq: Number of the first record that differs.
-        operation: The first operation found only in the journal or only in the replay, such as `run_tool t7 pay args=…`.
-        plugin: The plugin that probably caused it, empty for agentrail itself.
+        seq: The first record that differs.
+        operation: The first operation on one side only, such as `run_tool t7 pay args=…`.
+        plugin: The probable plugin, empty for agentrail itself.
     """
 
     code = "journal_drifted"
@@ -167,7 +160,6 @@ class JournalDrifted(YourMove):
     def __init__(
         self, session_id: str, seq: int, *, what: str, operation: str = "", plugin: str = ""
     ) -> None:
-        """Store the record and the difference."""
         by = f" (probably by plugin {plugin!r})" if plugin else ""
         super().__init__(
             f"session {session_id!r} is parked: the code here folds its journal to other operations{by}: {what[:1000]}; "
@@ -182,7 +174,7 @@ class JournalDrifted(YourMove):
 
 
 class Erased(StoreError):
-    """The content of a record was erased on purpose. No earlier state can be computed any more.
+    """The content of a record was erased on purpose. No earlier state can be computed.
 
     Attributes:
         seq: Number of the record.
@@ -191,7 +183,6 @@ class Erased(StoreError):
     code = "erased"
 
     def __init__(self, session_id: str, seq: int) -> None:
-        """Store the record's number."""
         super().__init__(
             f"journal of session {session_id!r}: the content of record {seq} was removed; start behind it"
         )
@@ -208,7 +199,6 @@ class Trimmed(StoreError):
     code = "trimmed"
 
     def __init__(self, session_id: str, *, first: int) -> None:
-        """Store the oldest remaining record."""
         super().__init__(
             f"journal of session {session_id!r}: what stands before record {first} was dropped; ask from {first}"
         )
@@ -225,23 +215,21 @@ class StillNeeded(YourMove):
     code = "still_needed"
 
     def __init__(self, session_id: str, *, by: Sequence[str]) -> None:
-        """Store the dependants."""
         super().__init__(f"session {session_id!r} cannot be deleted: it is needed by {', '.join(by)}")
         self.by: tuple[str, ...] = tuple(by)
 
 
 class Unrevivable(YourMove):
-    """A session cannot be resumed, because code that it used is missing. The session stays unchanged.
+    """Code for resuming a session is missing. The session stays unchanged.
 
     Attributes:
         session_id: Id of the session.
-        missing: Each missing tool, plugin or other code, with its version if it has one.
+        missing: Missing tools, plugins or other code, with versions if any.
     """
 
     code = "unrevivable"
 
     def __init__(self, session_id: str, *, missing: Sequence[str]) -> None:
-        """Store the missing parts. The message names the places to pass them."""
         super().__init__(
             f"session {session_id!r} cannot be resumed without {', '.join(missing)}: "
             "give them to resume_session, or as `revive` to open_supervisor"

@@ -1,10 +1,10 @@
-"""Errors of calls made from the wrong place: without a Trio run, or in a thread that runs an event loop."""
+"""Errors of calls without a Trio run, or in a thread with an event loop."""
 
 from agentrail.errors.base import YourMove
 
 
 class NoTrioRun(YourMove):
-    """A call that waits was made outside a Trio run: under asyncio, or without an event loop."""
+    """A waiting call outside a Trio run: under asyncio, or without an event loop."""
 
     code = "no_trio_run"
 
@@ -15,11 +15,10 @@ class NoTrioRun(YourMove):
             "for asyncio programs, threads and notebooks there is agentrail.blocking (docs/how-to/from-asyncio)"
         ),
     ) -> None:
-        """Store the message, which names the alternatives."""
         super().__init__(message)
 
 
 class HoldsLoop(YourMove):
-    """A blocking call was made in a thread that runs an event loop, which it would block."""
+    """A blocking call in a thread that runs an event loop."""
 
     code = "holds_loop"

@@ -1,10 +1,9 @@
-"""Events that a session publishes: one frozen class per kind, in one closed union. They hold data only, no live objects and no markup.
+"""Events that a session publishes: one frozen class per kind, in one closed union.
 
-*Committed* events have their own number, dense and ascending per session. *Ephemeral* events (`EPHEMERAL`) carry the number
-of the committed event before them. They are never replayed, and their content is repeated in the committed event that
-follows. `Envelope` holds an event's metadata. Subscribers find it in `event.meta`.
+*Committed* events are numbered densely per session. *Ephemeral* events (`EPHEMERAL`) carry the number of the committed event before them. They are never
+replayed, and their content recurs in the next committed event. `event.meta` is the `Envelope`.
 
-Import every event from this package. The modules inside it are private.
+Import every event from this package.
 """
 
 from agentrail.events.envelope import (

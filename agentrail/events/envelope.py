@@ -1,4 +1,4 @@
-"""The metadata of every event, and the base class of all events."""
+"""The metadata and the base class of all events."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class Envelope(Struct, frozen=True, gc=False):
 
     Attributes:
         session_id: Id of the session that published it.
-        seq: Number of the event. An ephemeral event has the number of the committed event before it.
+        seq: Number of the event. For an ephemeral event, that of the committed event before it.
         at_ms: Arrival time of the signal that caused it, in milliseconds since 1970.
         path: Session ids from the root down to this session, inclusive.
         ephemeral: Whether it is never replayed.
@@ -30,28 +30,24 @@ class EventBase(TaggedValue, frozen=True, kw_only=True):
     """Base class of all events. Equality, hash and repr ignore `meta`.
 
     Attributes:
-        meta: Set on every published event, None on an event constructed by other code.
+        meta: Set on published events, otherwise None.
     """
 
     meta: Envelope | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Compare the content of two events."""
         if type(other) is not type(self):
             return NotImplemented
         return all(getattr(other, name) == value for name, value in self._said())
 
     def __hash__(self) -> int:
-        """Hash the event's content."""
         return hash((type(self), *(value for _, value in self._said())))
 
     def __repr__(self) -> str:
-        """Return the constructor call that creates an equal event."""
         said = ", ".join(f"{name}={value!r}" for name, value in self._said())
         return f"{type(self).__name__}({said})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the same fields for coloured output."""
         return self._said()
 
     def _said(self) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Events of users: approvals, questions and steers. Then the events of context compaction."""
+"""Events of approvals, questions, steers and context compaction."""
 
 from typing import Literal, TypeAlias
 
@@ -24,7 +24,7 @@ class ApprovalRequired(EventBase, frozen=True, kw_only=True):
 
 
 class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """An approval was decided. The decision is final.
+    """An approval was decided.
 
     Attributes:
         approval: The decided approval.
@@ -40,26 +40,25 @@ class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def _nothing() -> None:
-    """Return the default of a field that is encoded even if it is None. See `UserDeclined`."""
+    """Default of a field that is always encoded."""
 
 
 def _no_options() -> tuple[str, ...]:
-    """Return the default of a field that is encoded even if it is empty. See `AskUser`."""
+    """Default of a field that is always encoded."""
     return ()
 
 
 def _every_call() -> None:
-    """Return the default of a field that is encoded even if it is None, like `_no_options`."""
+    """Default of a field that is always encoded."""
 
 
 class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """A user created a rule: matching calls no longer need approval.
+    """A user created a rule that approves matching calls.
 
     Attributes:
         tool: Name of the tool.
         command_family: For command tools, the words that the rule covers, such as `git status`. None: every call of the tool.
-        exact: Whether the rule covers exactly these words. False, also in records older than this field: all simple commands
-            that begin with them.
+        exact: Whether it covers exactly these words. False, also in older records: all simple commands that begin with them.
     """
 
     # `exact` was added later and is omitted when false.
@@ -69,17 +68,15 @@ class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The model, or a running tool, asks the user a question.
+    """The model or a running tool asks the user a question.
 
     Attributes:
         ref: Reference to pass to `respond` or `decline`.
         question: The question, in the model's words.
         options: Answers to choose from. Empty: any text.
-        schema: JSON Schema of a form, which is answered with an object. It is flat, with text, number, boolean and choice
-            fields. None: the answer is a text or an option.
-        url: An address to show to the user. It is never opened automatically.
-        call_id: The `ask_user` call that the answer completes, or the call of the tool that asks. None in records older than
-            this field.
+        schema: JSON Schema of a form, answered with an object. Flat, with text, number, boolean and choice fields. None: text or an option.
+        url: An address for the user, never opened automatically.
+        call_id: The `ask_user` call, or the call of the tool that asks. None in older records.
     """
 
     # The last three were added later and are omitted when empty, so that the encoding of older records does not change.
@@ -91,16 +88,15 @@ class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     call_id: CallId | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the form."""
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
 class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The user answered a question, or supplied the result of a call in place of its tool.
+    """The user answered a question, or supplied a call's result.
 
     Attributes:
         ref: The question, or the approval of the call.
-        response: The answer: the text of the chosen option, not its index, or the validated object of a form.
+        response: The chosen option's text, or the validated object of a form.
         user: Id of the user who answered, or None if unknown.
     """
 
@@ -109,12 +105,11 @@ class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the answer to a form."""
         force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, or an object
 
 
 class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The user declined to answer a question. The asking model or tool is notified.
+    """The user declined to answer a question. The asker is notified.
 
     Attributes:
         ref: The question.
@@ -128,16 +123,15 @@ class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClientCall(EventBase, frozen=True, kw_only=True):
-    """A call waits for the client, which runs the tool and passes the result to `session.answer`. The other calls of its batch continue.
+    """A call waits for the client to run the tool and pass the result to `session.answer`. The other calls of its batch continue.
 
-    `ToolExecutionStart` precedes it. `ToolExecutionEnd` follows once the client has answered, or another result has replaced
-    the client's.
+    Comes between `ToolExecutionStart` and `ToolExecutionEnd`.
 
     Attributes:
         ref: Reference to pass to `answer`.
         name: Name of the tool.
         call_id: Id of the call.
-        arguments: Arguments of the call: validated, checked by policies and approved.
+        arguments: Arguments, validated, checked by policies and approved.
     """
 
     ref: ClientCallRef
@@ -146,7 +140,6 @@ class ClientCall(EventBase, frozen=True, kw_only=True):
     arguments: JsonObject
 
     def __post_init__(self) -> None:
-        """Freeze the arguments."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
@@ -161,7 +154,7 @@ class SteeringReceived(EventBase, frozen=True, kw_only=True):
 
     Attributes:
         ref: Id of the steer in later events.
-        text: The user's text, after any text that a plugin put before it.
+        text: The user's text, with any text that a plugin put before it.
         queued_at_ms: Arrival time, in milliseconds since 1970.
         status: Outcome of the steer.
     """
@@ -206,7 +199,7 @@ class CompactDue(EventBase, frozen=True, kw_only=True):
 
 
 class CompactStart(EventBase, frozen=True, kw_only=True):
-    """The model is asked to summarise the beginning of the history. `CompactEnd` reports the outcome.
+    """The model is asked to summarise the beginning of the history. `CompactEnd` follows.
 
     Attributes:
         reason: The caller's reason, `threshold`, or `overflow`.
@@ -232,13 +225,12 @@ class CompactEnd(EventBase, frozen=True, kw_only=True):
 
 
 class CompactSkipped(EventBase, frozen=True, kw_only=True):
-    """The history was not shortened, although a compaction was due or requested.
+    """A due or requested compaction did not happen.
 
     Attributes:
-        by: Name of the plugin that prevented it, or `session` if no plugin did.
-        reason: `plugin`: a plugin prevented it. `nothing_to_cut`: only the last messages are left, and these always stay.
-            `too_soon`: the request did not fit, and the last compaction had the same cause. `budget`: the summary could cost
-            more than the remaining budget.
+        by: The plugin that prevented it, or `session`.
+        reason: `plugin`: a plugin prevented it. `nothing_to_cut`: only the last messages are left. `too_soon`: the last compaction was also for a request that
+            did not fit. `budget`: the summary could exceed the budget.
     """
 
     by: str

@@ -1,4 +1,4 @@
-r"""Plans as Markdown, for users and models. Encoding and decoding a plan returns it unchanged.
+r"""Plans as Markdown, for users and models. The round trip is exact.
 
     # Tidy up
     - [x] look
@@ -6,8 +6,7 @@ r"""Plans as Markdown, for users and models. Encoding and decoding a plan return
     - [~] tidy
     - [ ] test
 
-Each line holds one value. Line breaks, leading or trailing blanks and empty values are escaped like HTML's `&#10;`,
-and `&#` as `&#38;#`.
+One value per line. Line breaks, outer blanks and empty values are escaped like HTML's `&#10;`, and `&#` as `&#38;#`.
 """
 
 import re
@@ -55,7 +54,7 @@ def encode_plan(plan: Plan) -> str:
 
 
 def decode_plan(text: str) -> Plan:
-    """Decode a plan from the output of `encode_plan`, or from text that a user wrote in the same form.
+    """Decode a plan from `encode_plan`, or in the same form.
 
     Raises:
         PlanError: Your move: a line is not part of a plan. The message has its number.
@@ -85,7 +84,7 @@ def decode_plan(text: str) -> Plan:
 
 
 def read_steps(text: str) -> tuple[PlanStep, ...]:
-    """Return the checkboxes of any text in order, as a model writes them between other words, each with the results right below it."""
+    """Return the checkboxes of any text in order, with the results right below each."""
     found = list(CHECKBOX.finditer(text))
     ends = [*[one.start() for one in found], len(text)][1:]
     return tuple(
@@ -100,7 +99,6 @@ def read_steps(text: str) -> tuple[PlanStep, ...]:
 
 
 def _said_below(text: str) -> dict[str, Any]:
-    """Return the result, error and notes right below a step, up to the first other line. The later of two equal keys wins."""
     said: dict[str, Any] = {}
     notes: list[str] = []
     start = 0
@@ -133,7 +131,6 @@ def _add_detail(step: dict[str, object], name: str, text: str) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Escape a text so that it fits on one line and has no leading or trailing blanks."""
     if not text:
         return "&#;"
     text = text.replace("&#", "&#38;#")

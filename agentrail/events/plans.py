@@ -1,7 +1,4 @@
-"""Plans: steps, their progress, and the allowed status changes.
-
-A change returns a new plan. An illegal change raises an error that names both states: a finished step cannot start again.
-"""
+"""Plans: steps, their progress, and the allowed status changes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,7 +27,6 @@ MOVES: Final[Mapping[PlanStatus, tuple[PlanStatus, ...]]] = MappingProxyType(
 
 
 def _no() -> bool:
-    """Return a default that is always encoded."""
     return False
 
 
@@ -40,7 +36,7 @@ class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         index: Position of the step, counted from 0.
         content: Task of the step.
-        done: Whether it is completed. Records of earlier versions have only this field.
+        done: Whether it is completed. Older records have only this field.
         status: Current state.
         result: Result, or None if unknown.
         error: Reason of the failure, or None if unknown.
@@ -56,7 +52,6 @@ class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Make `done` and `status` agree: a record older than the five states has only `done`."""
         if self.done and self.status == "pending":
             force_setattr(self, "status", "completed")
         force_setattr(self, "done", self.status == "completed")
@@ -75,7 +70,7 @@ class PlanProgress:
     Attributes:
         counts: Number of steps per state, always has all five states.
         total: Number of steps.
-        percent: Percentage of steps that have ended, successfully or not, rounded down. 0 without steps.
+        percent: Percentage of ended steps, successful or not, rounded down. 0 without steps.
     """
 
     counts: Mapping[PlanStatus, int]
@@ -87,7 +82,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
     """A model's plan, and its progress.
 
     Attributes:
-        steps: Steps in order. Each has its position as `index`.
+        steps: Steps in order.
         goal: Purpose of the plan, empty if not stated.
         notes: Further notes.
         approved_at_ms: Time of a user's approval, in milliseconds since 1970, or None.
@@ -99,7 +94,6 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
     approved_at_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Copy the steps, because a plugin may keep writing to its list, and number them."""
         numbered = [
             step if step.index == place else msgspec.structs.replace(step, index=place)
             for place, step in enumerate(self.steps)
@@ -120,7 +114,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current_step(self) -> PlanStep | None:
-        """The step in progress, otherwise the next one, or None when all steps have ended."""
+        """The step in progress, otherwise the next one, or None."""
         begun = next((step for step in self.steps if step.status == "in_progress"), None)
         return begun or next((step for step in self.steps if step.status == "pending"), None)
 
@@ -137,13 +131,13 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
         Args:
             step_id: Id of the step, such as `step-1`.
-            status: New state. None keeps the current one.
-            result: New result. None keeps the current one.
-            error: New error. None keeps the current one.
-            notes: New notes, replacing all previous ones. None keeps them.
+            status: New state, or None to keep it.
+            result: New result, or None to keep it.
+            error: New error, or None to keep it.
+            notes: New notes, or None to keep them.
 
         Raises:
-            PlanError: Your move: the step does not exist, or its state does not allow this change.
+            PlanError: Your move: unknown step, or a change that its state does not allow.
         """
         step = next((one for one in self.steps if one.id == step_id), None)
         if step is None:
@@ -165,11 +159,11 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def refusal_of_move(step: PlanStep, after: PlanStatus) -> str:
-    """Return the message for a forbidden status change, with the allowed ones."""
+    """Return the message for a forbidden status change."""
     on = ", ".join(MOVES[step.status]) or "nowhere: it has ended"
     return f"{step.id} is {step.status} and cannot become {after}; from there it may go {on}"
 
 
 def may_move(before: PlanStatus, after: PlanStatus) -> bool:
-    """Return whether a step may change from one state to another. Keeping the state is not a change."""
+    """Return whether a step may change from one state to another."""
     return after in MOVES[before]

@@ -1,4 +1,4 @@
-"""Events of plans, memory and policy, most of which plugins publish. Then the events of the plugins themselves."""
+"""Events of plans, memory, policy and plugins."""
 
 from typing import Literal, TypeAlias
 
@@ -25,12 +25,11 @@ class TodoChange(EventBase, frozen=True, kw_only=True):
     todos: tuple[Todo, ...]
 
     def __post_init__(self) -> None:
-        """Copy the todos: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "todos", tuple(self.todos))
 
 
 class PlanGenerated(EventBase, frozen=True, kw_only=True):
-    """The model wrote a plan, or changed the state of steps without finishing any.
+    """The model wrote a plan, or changed steps without finishing any.
 
     Attributes:
         plan: The current plan.
@@ -60,7 +59,7 @@ class PlanCompleted(EventBase, frozen=True, kw_only=True):
 
 
 class MemoryFlushed(EventBase, frozen=True, kw_only=True):
-    """Facts were saved before compaction removes the messages that contain them.
+    """Facts were saved before compaction.
 
     Attributes:
         facts: The saved facts, one sentence each.
@@ -71,7 +70,6 @@ class MemoryFlushed(EventBase, frozen=True, kw_only=True):
     count: int
 
     def __post_init__(self) -> None:
-        """Copy the facts: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "facts", tuple(self.facts))
 
 
@@ -87,21 +85,19 @@ class ContentPolicyViolated(EventBase, frozen=True, kw_only=True):
     triggered_policies: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Copy the names: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "triggered_policies", tuple(self.triggered_policies))
 
 
 class CitationUnknown(EventBase, frozen=True, kw_only=True):
-    """A response contains citations that no result of its cycle contains.
+    """A response contains citations found in no result of its cycle.
 
     Attributes:
-        citations: The citations as written in the response, without brackets.
+        citations: The citations as written, without brackets.
     """
 
     citations: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Copy the citations: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "citations", tuple(self.citations))
 
 
@@ -109,7 +105,7 @@ class BudgetWarning(EventBase, frozen=True, kw_only=True):
     """Most of a budget is spent.
 
     Attributes:
-        spent: Amount spent by the session and its children together.
+        spent: Amount spent by the session and its children.
         limit: The whole budget, in the same unit.
     """
 
@@ -118,11 +114,11 @@ class BudgetWarning(EventBase, frozen=True, kw_only=True):
 
 
 class SkillOpened(EventBase, frozen=True, kw_only=True):
-    """The model opened a skill. Its tools are available until the cycle ends or another skill is opened.
+    """The model opened a skill. Its tools last until the cycle ends or another skill is opened.
 
     Attributes:
         name: Name of the skill.
-        digest: Id of the skill: a hash of all its files.
+        digest: Hash of all its files, its id.
         call_id: The call that opened it.
     """
 
@@ -149,23 +145,22 @@ class PluginEvent(EventBase, frozen=True, kw_only=True):
 
     Attributes:
         name: Name chosen by the plugin or tool.
-        payload: JSON, frozen. If it is an object, it contains the application's `user_data` under that key.
+        payload: JSON, frozen. An object also has the application's `user_data` under that key.
     """
 
     name: str
     payload: JsonValue = None
 
     def __post_init__(self) -> None:
-        """Freeze the payload: the plugin may keep changing its own copy."""
         force_setattr(self, "payload", frozen_value(self.payload))
 
 
 class Intervention(EventBase, frozen=True, kw_only=True):
-    """Plugins added text, which the model reads as a user message.
+    """Plugins added text as a user message.
 
     Attributes:
         prompt: The added text.
-        by: Names of the plugins, in the order of their contributions.
+        by: Names of the plugins, in order.
     """
 
     prompt: str
@@ -191,9 +186,9 @@ class PluginFailed(EventBase, frozen=True, kw_only=True):
 
     Attributes:
         plugin: Name of the plugin.
-        hook: The hook event that the plugin was handling.
+        hook: The hook event being handled.
         error: The error, as text.
-        policy: Effect of the failure: `open`: the plugin is skipped, or `closed`: it counts as a refusal.
+        policy: Effect: `open` skips the plugin, `closed` counts as a refusal.
     """
 
     plugin: str
@@ -207,7 +202,7 @@ class PluginSlow(EventBase, frozen=True, kw_only=True):
 
     Attributes:
         plugin: Name of the plugin.
-        hook: The hook event that the plugin was handling.
+        hook: The hook event being handled.
         milliseconds: Duration of the hook.
     """
 
@@ -217,11 +212,11 @@ class PluginSlow(EventBase, frozen=True, kw_only=True):
 
 
 class ActionIgnored(EventBase, frozen=True, kw_only=True):
-    """A plugin returned an action that has no meaning for this hook.
+    """A plugin returned an action without meaning for this hook.
 
     Attributes:
         plugin: Name of the plugin.
-        hook: The hook event that the plugin was handling.
+        hook: The hook event being handled.
         action: Kind of the action.
     """
 

@@ -13,8 +13,8 @@ class RequestStart(EventBase, frozen=True, kw_only=True):
     Attributes:
         model: The model string.
         messages: Number of messages in the request.
-        context_messages: Number of those that the host added for this request only.
-        context_digest: SHA-256 of the added messages, hexadecimal, empty if there are none.
+        context_messages: Those that the host added for this request only.
+        context_digest: SHA-256 of the added messages, hexadecimal, empty without any.
         attempt: 1 for the first attempt at this turn.
     """
 
@@ -29,7 +29,7 @@ class MessageStart(EventBase, frozen=True, kw_only=True):
     """The first chunk of a response has arrived.
 
     Attributes:
-        attempt: Attempt at this turn, counted from 1.
+        attempt: Attempt at this turn, from 1.
     """
 
     attempt: int = 1
@@ -39,8 +39,8 @@ class MessageDelta(EventBase, frozen=True, kw_only=True):
     """More visible text. Ephemeral.
 
     Attributes:
-        delta: The text, without tags. Deltas that queued up are merged into one.
-        attempt: Attempt at this turn, counted from 1.
+        delta: The text, without tags. Queued deltas are merged.
+        attempt: Attempt at this turn, from 1.
     """
 
     delta: str
@@ -48,10 +48,10 @@ class MessageDelta(EventBase, frozen=True, kw_only=True):
 
 
 class ThinkingStart(EventBase, frozen=True, kw_only=True):
-    """The model starts to emit thinking text.
+    """The model starts thinking.
 
     Attributes:
-        attempt: Attempt at this turn, counted from 1.
+        attempt: Attempt at this turn, from 1.
     """
 
     attempt: int = 1
@@ -61,8 +61,8 @@ class ThinkingDelta(EventBase, frozen=True, kw_only=True):
     """More thinking. Ephemeral.
 
     Attributes:
-        delta: The text. Deltas that queued up are merged into one.
-        attempt: Attempt at this turn, counted from 1.
+        delta: The text. Queued deltas are merged.
+        attempt: Attempt at this turn, from 1.
     """
 
     delta: str
@@ -70,7 +70,7 @@ class ThinkingDelta(EventBase, frozen=True, kw_only=True):
 
 
 class StatusUpdate(EventBase, frozen=True, kw_only=True):
-    """The model reports its current activity in a `<status>` tag.
+    """The model reports its activity in a `<status>` tag.
 
     Attributes:
         text: Content of the tag.
@@ -93,10 +93,10 @@ class ResponseComplete(EventBase, frozen=True, kw_only=True):
     """The response is complete and in the history.
 
     Attributes:
-        message: The message as stored in the history.
+        message: The message in the history.
         usage: Token usage of this response.
         stop_reason: Reason that the model stopped.
-        attempt: Attempt at this turn, counted from 1.
+        attempt: Attempt at this turn, from 1.
     """
 
     message: AssistantMessage
@@ -110,8 +110,8 @@ class StreamError(EventBase, frozen=True, kw_only=True):
 
     Attributes:
         error: The failure.
-        attempt: Attempt at this turn, counted from 1.
-        discarded: Whether the deltas of this attempt must be dropped, because the history contains none of them.
+        attempt: Attempt at this turn, from 1.
+        discarded: Whether this attempt's deltas must be dropped, as they are not in the history.
     """
 
     error: ErrorInfo
@@ -120,10 +120,10 @@ class StreamError(EventBase, frozen=True, kw_only=True):
 
 
 class StreamStalled(EventBase, frozen=True, kw_only=True):
-    """No data has arrived for a while, but the stream is still open. Ephemeral.
+    """No data has arrived for a while on an open stream. Ephemeral.
 
     Attributes:
-        elapsed_seconds: Seconds since the last chunk, or since the request if there was none.
+        elapsed_seconds: Seconds since the last chunk, or since the request.
     """
 
     elapsed_seconds: float
@@ -133,7 +133,7 @@ class Retry(EventBase, frozen=True, kw_only=True):
     """The request is retried after a pause.
 
     Attributes:
-        attempt: Number of the next attempt: 2 for the first retry.
+        attempt: The next attempt: 2 for the first retry.
         delay_ms: Length of the pause, in milliseconds.
         error: Failure of the previous attempt.
     """
@@ -160,7 +160,7 @@ class ModelSwitched(EventBase, frozen=True, kw_only=True):
         from_model: The previous model string.
         to_model: The new model string.
         provider_opts_changed: Whether the provider options changed too. Their values are not published.
-        by: `user`, `fallback`, `handoff`, or the name of the plugin that requested it.
+        by: `user`, `fallback`, `handoff`, or the plugin's name.
     """
 
     from_model: str

@@ -1,4 +1,4 @@
-"""Events of the session itself, of its prompts and of its cycles."""
+"""Events of the session, its prompts and its cycles."""
 
 from typing import Literal, TypeAlias
 
@@ -38,8 +38,8 @@ class SessionRecovered(EventBase, frozen=True, kw_only=True):
     """The session was rebuilt from its journal.
 
     Attributes:
-        decisions: One decision for each item that was open when the process stopped. Effects come first, in the order of
-            their requests, then waits without a deadline, then queued prompts and steers.
+        decisions: One decision per item that was open when the process stopped. Effects come first, then waits without a deadline, then queued prompts and
+            steers.
     """
 
     decisions: tuple[RecoveryDecision, ...]
@@ -58,11 +58,10 @@ class SessionEnd(EventBase, frozen=True, kw_only=True):
 class SessionParked(EventBase, frozen=True, kw_only=True):
     """The session crashed too often and is not restarted. `SessionEnd` follows.
 
-    A session that was recovered too often in a row, with no new record in between, is left unchanged instead. No `SessionEnd`
-    follows, and open items are decided when it is resumed.
+    A session recovered too often without a new record stays unchanged instead. Then no `SessionEnd` follows, and resuming decides the open items.
 
     Attributes:
-        reason: The last crash, or the last cause of a recovery, in one line.
+        reason: The last crash or cause of a recovery, in one line.
     """
 
     reason: str
@@ -74,8 +73,8 @@ class PromptReceived(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         ref: Id of the prompt in later events.
         content: The user's message.
-        via: Interface that the prompt arrived through: `http`, `acp`. None: the session's own process.
-        request_id: The host's id of the request that brought it. None: no request did.
+        via: Interface that the prompt came through: `http`, `acp`. None: the session's own process.
+        request_id: The host's id of the request, or None without one.
     """
 
     ref: PromptRef
@@ -103,7 +102,7 @@ class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromptDropped(EventBase, frozen=True, kw_only=True):
-    """A queued prompt was discarded: the queue was cleared, or the session ended.
+    """A queued prompt was discarded by a clearing or the session's end.
 
     Attributes:
         ref: Id of the prompt.
@@ -115,7 +114,7 @@ class PromptDropped(EventBase, frozen=True, kw_only=True):
 
 
 class PromptRejected(EventBase, frozen=True, kw_only=True):
-    """A plugin refused a prompt. Its text never enters the history.
+    """A plugin refused a prompt. It never enters the history.
 
     Attributes:
         ref: Id of the prompt.
@@ -127,9 +126,9 @@ class PromptRejected(EventBase, frozen=True, kw_only=True):
 
 
 class PromptTaken(EventBase, frozen=True, kw_only=True):
-    """A plugin interpreted a prompt as a decision about a pending approval. Its text never enters the history, and it starts no cycle.
+    """A plugin read a prompt as a decision about a pending approval. It never enters the history, and starts no cycle.
 
-    `ApprovalResolved` follows with the decision.
+    `ApprovalResolved` follows.
 
     Attributes:
         ref: Id of the prompt.
@@ -147,10 +146,9 @@ class AgentStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         ref: The prompt of the cycle.
-        request_id: The request that brought the prompt. None: no request did.
-        goes_on: Whether the cycle has no prompt: the model answers the results, or the user message, at the end of the
-            conversation. In that case `ref` is only the cycle's id, and no `PromptReceived` precedes it.
-        via: Interface that requested a cycle without a prompt. For other cycles, see `PromptReceived`.
+        request_id: The request that brought the prompt, or None.
+        goes_on: Whether the cycle has no prompt: the model answers the end of the conversation. Then `ref` is the cycle's id, without a `PromptReceived`.
+        via: Interface that requested a cycle without a prompt. Otherwise see `PromptReceived`.
     """
 
     ref: PromptRef
@@ -166,13 +164,12 @@ class AgentEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """The cycle finished.
 
     Attributes:
-        messages: Messages of this cycle, starting with the user's if it had a prompt.
+        messages: Messages of this cycle, starting with the user's, if any.
         usage: Token usage of this cycle.
-        stop_reason: Stop reason of the last response, or the reason that the model was not called again: `max_turns`,
-            `not_resumed` (a user decided against continuing), `superseded` (a prompt arrived while the cycle waited for a
-            user).
-        ref: The prompt of the cycle, same as in `AgentStart`.
-        turns: Number of model turns, not counting retries.
+        stop_reason: Stop reason of the last response, or why the model was not called again: `max_turns`, `not_resumed` (a user decided against continuing),
+            `superseded` (a prompt arrived while the cycle waited).
+        ref: Same as in `AgentStart`.
+        turns: Number of model turns, without retries.
     """
 
     messages: tuple[Message, ...]
@@ -183,11 +180,11 @@ class AgentEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentAbort(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The cycle was aborted. Also published for an abort of an idle session.
+    """The cycle was aborted. Also published for an idle session.
 
     Attributes:
         reason: The reason passed to `abort`.
-        ref: The prompt of the cycle, same as in `AgentStart`, or None if no cycle was running.
+        ref: Same as in `AgentStart`, or None without a cycle.
     """
 
     reason: str | None
@@ -198,18 +195,18 @@ class AbortSettled(EventBase, frozen=True, kw_only=True):
     """The teardown after an abort is over.
 
     Attributes:
-        receipt: Work that was stopped, and work that could not be stopped.
+        receipt: Work that was stopped, or could not be.
     """
 
     receipt: AbortReceipt
 
 
 class AgentError(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The cycle failed. The history is valid, and the session accepts the next prompt at once.
+    """The cycle failed. The session accepts the next prompt at once.
 
     Attributes:
         error: The failure.
-        ref: The prompt of the cycle, same as in `AgentStart`.
+        ref: Same as in `AgentStart`.
     """
 
     error: ErrorInfo
@@ -219,8 +216,7 @@ class AgentError(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 class AgentSuspended(EventBase, frozen=True, kw_only=True):
     """The cycle waits for users and nothing else. A user interface can release the session until `AgentResumed`.
 
-    It comes after all events that led to the wait, as the last event of the cycle for the time being. Within a cycle it
-    alternates with `AgentResumed`, which reports the end of every wait, even if the cycle ends with it.
+    For now the cycle's last event. It alternates with `AgentResumed`, which ends every wait.
 
     Attributes:
         waiting: Pending approvals, questions and client calls, oldest first, at least one.
@@ -245,7 +241,7 @@ ResumeTrigger: TypeAlias = Literal[
 
 
 class AgentResumed(EventBase, frozen=True, kw_only=True):
-    """The wait of a suspended cycle is over: it continues or ends. Published after the decision and before its consequences.
+    """A suspended cycle continues or ends. Published after the decision and before its consequences.
 
     Attributes:
         trigger: Cause of the resumption.
@@ -255,12 +251,12 @@ class AgentResumed(EventBase, frozen=True, kw_only=True):
 
 
 class AgentChanged(EventBase, frozen=True, kw_only=True):
-    """The session was handed over to another agent. The next request uses that agent's system prompt, model and tools.
+    """The session was handed over to another agent. The next request uses its system prompt, model and tools.
 
-    `ModelSwitched` and `ToolsUpdated` follow for the changes of model and tools. The conversation is kept.
+    `ModelSwitched` and `ToolsUpdated` follow. The conversation stays.
 
     Attributes:
-        from_agent: Name of the previous agent. None: the one the session started as.
+        from_agent: Name of the previous agent, or None for the initial one.
         to_agent: Name of the new agent.
         note: The model's handover note.
     """
@@ -271,17 +267,17 @@ class AgentChanged(EventBase, frozen=True, kw_only=True):
 
 
 class MaxTurnsReached(EventBase, frozen=True, kw_only=True):
-    """The last turn of the cycle starts. Tools are withheld, and the model is asked for an answer.
+    """The last turn of the cycle starts. Tools are withheld so that the model answers.
 
     Attributes:
-        turns: Maximum number of turns in a cycle.
+        turns: Maximum turns in a cycle.
     """
 
     turns: int
 
 
 class SignalQuarantined(EventBase, frozen=True, kw_only=True):
-    """A signal crashed the core. It was set aside, and the state is unchanged.
+    """A signal crashed the core. The state is unchanged.
 
     Attributes:
         signal_kind: Type of the signal.
@@ -293,7 +289,7 @@ class SignalQuarantined(EventBase, frozen=True, kw_only=True):
 
 
 class EventsLost(EventBase, frozen=True, kw_only=True):
-    """A subscriber requested events that are no longer kept. A new snapshot follows. Only that subscriber receives this event.
+    """A subscriber requested events that are gone, and alone receives this. A new snapshot follows.
 
     Attributes:
         from_seq: Number of the first lost event.

@@ -1,7 +1,6 @@
 """Events of tool calls, and of the set of tools.
 
-Every call of the model produces exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, whatever its outcome. Events
-about its execution come between the two.
+Every call has exactly one `ToolExecutionStart` and `ToolExecutionEnd`, with its other events between them.
 """
 
 from typing import Literal, TypeAlias
@@ -30,7 +29,7 @@ class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
     Attributes:
         name: Name of the tool.
         call_id: Id of the call.
-        arguments: The final arguments, frozen, empty if the model's arguments were not a JSON object.
+        arguments: The final arguments, frozen, empty if not a JSON object.
     """
 
     name: str
@@ -38,7 +37,6 @@ class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
     arguments: JsonObject
 
     def __post_init__(self) -> None:
-        """Freeze the arguments, which every subscriber receives."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
@@ -71,7 +69,7 @@ class ToolExecutionEnd(EventBase, frozen=True, kw_only=True):
 
 
 class ToolExecutionMetrics(EventBase, frozen=True, kw_only=True):
-    """Duration of a call. Published only for calls that were executed.
+    """Duration of an executed call.
 
     Attributes:
         name: Name of the tool.
@@ -91,14 +89,14 @@ class ToolExecutionMetrics(EventBase, frozen=True, kw_only=True):
 
 
 class ToolBlocked(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy blocked the call. It does not run, and the model receives the reason.
+    """A policy blocked the call. The model receives the reason.
 
     Attributes:
         name: Name of the tool.
         call_id: Id of the call.
         reason: Reason shown to the model.
         by: Name of the plugin that blocked it.
-        approved: Whether a user had approved the call. No approval overrides a guard.
+        approved: Whether a user had approved it. No approval overrides a guard.
     """
 
     name: str
@@ -109,7 +107,7 @@ class ToolBlocked(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolKilled(EventBase, frozen=True, kw_only=True):
-    """A running call was stopped. Its result has already been published.
+    """A running call was stopped. Its result is already published.
 
     Attributes:
         name: Name of the tool.
@@ -123,7 +121,7 @@ class ToolKilled(EventBase, frozen=True, kw_only=True):
 
 
 class ToolSkippedForSteering(EventBase, frozen=True, kw_only=True):
-    """A call was stopped, or never started, because the user sent a steer.
+    """A steer stopped a call, or kept it from starting.
 
     Attributes:
         name: Name of the tool.
@@ -137,7 +135,7 @@ class ToolSkippedForSteering(EventBase, frozen=True, kw_only=True):
 
 
 class ToolTookEffect(EventBase, frozen=True, kw_only=True):
-    """A stopped call took effect: its tool returned a value despite the stop, after `ToolExecutionEnd`.
+    """A stopped call's tool still returned a value, after `ToolExecutionEnd`.
 
     Attributes:
         name: Name of the tool.
@@ -156,7 +154,7 @@ class ToolRetry(EventBase, frozen=True, kw_only=True):
     Attributes:
         name: Name of the tool.
         call_id: Id of the call.
-        attempt: The failed attempt, counted from 1.
+        attempt: The failed attempt, from 1.
         error: The error, as text.
     """
 
@@ -226,12 +224,12 @@ ToolSourceState: TypeAlias = Literal[
 
 
 class ToolSourceChanged(EventBase, frozen=True, kw_only=True):
-    """The state of a tool source, such as a server, has changed. `ToolsUpdated` lists the tools.
+    """The state of a tool source, such as a server, changed. `ToolsUpdated` lists the tools.
 
     Attributes:
         source: Name of the source.
         state: The new state.
-        reason: Explanation for users, or None if the state is self-explanatory.
+        reason: Explanation for users, or None.
     """
 
     source: str
@@ -243,8 +241,7 @@ class LoopDetected(EventBase, frozen=True, kw_only=True):
     """The model repeats itself.
 
     Attributes:
-        type: Repeated identical calls, or a file that keeps returning to an earlier content. The response is a note to the
-            model, or the end of the cycle.
+        type: Repeated identical calls, or a file that keeps returning to an earlier content. The model gets a note, or the cycle ends.
         name: Name of the tool.
         count: Number of repetitions.
     """
@@ -255,7 +252,7 @@ class LoopDetected(EventBase, frozen=True, kw_only=True):
 
 
 class LargeResultOffloaded(EventBase, frozen=True, kw_only=True):
-    """A result was too large for the model. The whole result is in a file. The model gets its beginning and how to read on.
+    """A result too large for the model is in a file. The model gets its beginning and how to read on.
 
     Attributes:
         name: Name of the tool.

@@ -1,7 +1,4 @@
-"""The closed union of all events, its sections, and the properties of single kinds.
-
-The events of child sessions are defined here, because `SubagentEvent` can hold any other event.
-"""
+"""The closed union of all events, its sections, and properties of kinds."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -47,12 +44,12 @@ class SubagentEnd(EventBase, frozen=True, kw_only=True):
 
 
 class SubagentEvent(EventBase, frozen=True, kw_only=True):
-    """An event of a child session. Events of deeper descendants appear on all their ancestors, wrapped once per level.
+    """An event of a child session. Each level of descent wraps it once more.
 
     Attributes:
-        call_id: The call of this session that the child works for.
+        call_id: The call that the child works for.
         child_id: Id of the child.
-        depth: Distance between this session and the publisher: 1 for a child, 2 for a grandchild.
+        depth: Distance to the publisher: 1 for a child.
         event: The child's event. Its `meta` has the child's number and path.
     """
 
@@ -98,7 +95,7 @@ TERMINAL: Final[frozenset[type[Event]]] = frozenset({AgentEnd, AgentAbort, Agent
 
 
 def kind_of(kind: type[msgspec.Struct]) -> str:
-    """Return a class's name on the wire: its tag, by default the class name in snake_case."""
+    """Return a class's name on the wire: by default its name in snake_case."""
     return str(kind.__struct_config__.tag)
 
 
@@ -107,14 +104,13 @@ KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_a
 
 
 class UnknownEvent(EventBase, frozen=True, kw_only=True, tag_field=None, tag=False):
-    """An event of a newer version: an unknown kind, or a known kind with unknown content.
+    """An event of a newer version.
 
-    Sessions never publish it, so it is not a member of `Event`. The codec returns it for such a document, so that a relay
-    loses nothing.
+    Never published, and not a member of `Event`. The codec returns it so that a relay loses nothing.
 
     Attributes:
         kind: The kind as received.
-        document: The whole JSON object as received, except for whitespace between tokens.
+        document: The whole JSON object as received.
     """
 
     kind: str

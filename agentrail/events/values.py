@@ -1,4 +1,4 @@
-"""Values shared by events and state: receipts, pending approvals and questions, todos, plans, decisions. All are frozen."""
+"""Frozen values shared by events and state."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ class LeftBehind(Value, frozen=True, kw_only=True):
     Attributes:
         name: Name of the tool, or the model of a stream.
         age_ms: Time since it started, in milliseconds.
-        pid: Id of a process that survives even `SIGKILL`, stuck in the kernel, or None if it is not a process.
+        pid: Process that survives `SIGKILL`, stuck in the kernel, or None.
     """
 
     name: str
@@ -25,22 +25,19 @@ class LeftBehind(Value, frozen=True, kw_only=True):
 
 
 def _yes() -> bool:
-    """Return a default that is always encoded."""
     return True
 
 
 def _none_left() -> tuple[LeftBehind, ...]:
-    """Return a default that is always encoded."""
     return ()
 
 
 def _no_calls() -> tuple[CallId, ...]:
-    """Return a default that is always encoded."""
     return ()
 
 
 class ChildReceipt(Value, frozen=True, kw_only=True):
-    """Outcome for a background agent that an abort stopped.
+    """Outcome for a background agent stopped by an abort.
 
     Attributes:
         session_id: Id of its session.
@@ -58,20 +55,19 @@ class ChildReceipt(Value, frozen=True, kw_only=True):
 
 
 class AbortReceipt(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """Outcome of an abort. It includes the work of child sessions that ran for stopped calls.
+    """Outcome of an abort, with child sessions of stopped calls.
 
     Attributes:
-        settled: False if the caller did not wait. The other fields are then not yet meaningful.
-        tasks_ended: Number of streams and tool calls that were stopped and have ended.
-        processes_reaped: Number of processes of stopped calls that were ended, including their shells.
-        stuck: Work that had not ended within the teardown time.
-        abandoned: Tools whose call has ended while their thread keeps running, which they allow.
-        committed: Calls of the interrupted batch that had already ended, or returned a value despite the stop.
-        unknown: Calls that were stopped while running and may have taken effect: neither pure nor idempotent. For a child
-            session, only the call it worked for is listed, because ids are local to their session.
+        settled: False if the caller did not wait, so the other fields have no meaning yet.
+        tasks_ended: Streams and tool calls that were stopped and ended.
+        processes_reaped: Processes of stopped calls, with their shells, that were ended.
+        stuck: Work not ended within the teardown time.
+        abandoned: Tools whose call ended while their thread keeps running, as they allow.
+        committed: Calls of the batch that had ended, or still returned a value.
+        unknown: Stopped calls that may have taken effect: neither pure nor idempotent. For a child session, only the call it worked for.
         survivors: Calls that keep running by policy.
         milliseconds: Time from the abort to the end of the teardown.
-        children: Receipt of each stopped descendant, deepest first. The totals above include them.
+        children: Receipts of stopped descendants, deepest first. The totals include them.
     """
 
     # `children` was added later and is omitted when empty. msgspec always encodes a default that a function returns.
@@ -101,20 +97,19 @@ def _nothing() -> None:
 
 
 class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that waits for a user's approval. It is data, so waiting costs nothing and survives a restart.
+    """A call that waits for a user's approval. As data, it survives a restart.
 
     Attributes:
         id: Id to pass to `approve` or `reject`.
         call_id: Id of the call.
         tool: Name of the tool.
-        arguments: The final arguments as shown to the user. The call runs with exactly these. Frozen.
-        arguments_hash: SHA-256 of their canonical JSON, hexadecimal, computed when the user is asked. It is compared with the
-            actual arguments in the step that starts the call, and again right before it runs.
-        hint: Reason for the approval, from the code that requires it, or None if it gave none.
+        arguments: The final arguments, as shown to the user and run, frozen.
+        arguments_hash: SHA-256 of their canonical JSON, hexadecimal, from when the user is asked. Compared when the call starts, and right before it runs.
+        hint: Reason for the approval, or None.
         requested_at_ms: Start of the wait, in milliseconds since 1970.
         expires_at_ms: Deadline, in milliseconds since 1970. None: no deadline.
         path: Session ids from the root to the session of the call.
-        permission_options: The accepted answers. A user interface offers these and no others.
+        permission_options: The only accepted answers.
     """
 
     id: ApprovalId
@@ -131,7 +126,6 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
     permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
 
     def __post_init__(self) -> None:
-        """Freeze the arguments. Replace options equal to the default by the default object, which msgspec recognises by identity."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
         if self.permission_options == PERMISSION_OPTIONS:
             force_setattr(self, "permission_options", PERMISSION_OPTIONS)
@@ -145,17 +139,17 @@ DecidedBy: TypeAlias = Literal["user", "rule", "timeout", "abort", "superseded",
 
 
 class Question(Value, frozen=True, kw_only=True):
-    """A pending question of the model or of a running tool to the user.
+    """A pending question to the user.
 
     Attributes:
         ref: Reference to pass to `respond` or `decline`.
-        call_id: The `ask_user` call that the answer completes, or the call of the tool that asks.
+        call_id: The `ask_user` call, or the call of the tool that asks.
         question: The question, in the model's words.
         options: Answers to choose from. Empty: any text.
         schema: Same as in `AskUser`.
         url: Same as in `AskUser`.
         requested_at_ms: Start of the wait, in milliseconds since 1970.
-        expires_at_ms: Time at which the call completes without an answer, in milliseconds since 1970. None: never.
+        expires_at_ms: Time of completion without an answer, in milliseconds since 1970. None: never.
         path: Session ids from the root to the session that asks.
     """
 
@@ -170,18 +164,17 @@ class Question(Value, frozen=True, kw_only=True):
     path: tuple[SessionId, ...]
 
     def __post_init__(self) -> None:
-        """Freeze the form."""
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
 class PendingClientCall(Value, frozen=True, kw_only=True):
-    """A call that waits for the client, which runs its tool. It is data, so waiting costs nothing and survives a restart.
+    """A call that waits for the client to run its tool. As data, it survives a restart.
 
     Attributes:
         ref: Reference to pass to `answer`.
         call_id: Id of the call.
         name: Name of the tool.
-        arguments: Arguments for the tool: validated, checked by policies and approved. Frozen.
+        arguments: Arguments, validated, checked by policies and approved. Frozen.
         requested_at_ms: Start of the wait, in milliseconds since 1970.
         expires_at_ms: Deadline, in milliseconds since 1970. None: no deadline.
         path: Session ids from the root to the session of the call.
@@ -196,16 +189,15 @@ class PendingClientCall(Value, frozen=True, kw_only=True):
     path: tuple[SessionId, ...]
 
     def __post_init__(self) -> None:
-        """Freeze the arguments."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
 class WaitingFor(Value, frozen=True, kw_only=True):
-    """One item that a suspended cycle waits for. The event that requested it has the details.
+    """One item that a suspended cycle waits for.
 
     Attributes:
         kind: Kind of the item.
-        id: Id for the answer: the `id` of an approval, the `ref` of a question or a client call.
+        id: Id for the answer: an approval's `id`, or a question's or client call's `ref`.
         call_id: The call that it belongs to.
     """
 
@@ -249,16 +241,15 @@ class Amount(Value, frozen=True, kw_only=True):
 
 
 class RecoveryDecision(Value, frozen=True, kw_only=True):
-    """Decision about an item that was open when the process stopped.
+    """Decision about an item open when the process stopped.
 
     Attributes:
         open: Kind of the item.
         id: Id of the effect, call, approval, question, client call, prompt, steer or child.
-        name: Tool of a call or of a host notification, model of a request, or plugin of an effect. Otherwise empty.
-        decision: `sent_again` or `run_again`: repeated. `begun`: started, because it had never run. `asked`: the tool is
-            asked to reconcile the call, with the result `done`, `not_done` or `unknown`. `kept`: left unchanged. `expired`:
-            its deadline has passed. `resumed`: a child continues. `given_up`: nothing waits for it any more. A call that must
-            not be repeated is `unknown`.
+        name: Tool, model or plugin of the item, otherwise empty.
+        decision: `sent_again` or `run_again`: repeated. `begun`: started for the first time. `asked`: the tool reconciles the call, with the result `done`,
+            `not_done` or `unknown`. `kept`: left unchanged. `expired`: its deadline has passed. `resumed`: a child continues. `given_up`: nothing waits for it.
+            A call that must not be repeated is `unknown`.
     """
 
     open: Literal[
