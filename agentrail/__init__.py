@@ -1,7 +1,6 @@
 """agentrail: LLM agents for Python that stop, resume and replay.
 
-The public façade: at most sixty-four names, resolved on first use. So `import agentrail.core`, which runs this file first,
-works without Trio, and an import has no side effects. This file contains no logic.
+At most sixty-four public names, resolved on first use, so that `import agentrail.core` works without Trio.
 """
 
 import os
@@ -254,7 +253,6 @@ if os.path.exists(os.path.join(__path__[0], "compiled.json")):  # noqa: PTH110, 
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a public name on first use, and cache it."""
     home = _HOME_OF.get(name)
     if home is None:
         message = f"module 'agentrail' has no attribute {name!r}"
@@ -265,5 +263,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List also the names that `__getattr__` resolves."""
     return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""The composition root: the only place that turns names (`anthropic:…`, `demo:`) into adapters.
+"""The composition root: turns names (`anthropic:…`, `demo:`) into adapters.
 
-The only module that imports both the runtime and the adapters, and the only one that reads the environment.
+Alone imports both the runtime and the adapters, and reads the environment.
 """
 
 import difflib
@@ -135,38 +135,38 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor of sessions. Leaving the block ends all of them, in order. With a store they suspend and can be resumed.
+    """Open a supervisor of sessions. Leaving the block ends all of them, in order, or suspends them in a store.
 
     Args:
-        environ: Environment with keys, base URLs and `AGENTRAIL_DEBUG` (`loop` logs code that blocks the event loop for over 50 ms). None for that of the process.
-        shell_fallback: For sandboxes created here, if bubblewrap does not work: `refuse` commands, or run them `unconfined`.
+        environ: Environment with keys, base URLs and `AGENTRAIL_DEBUG` (`loop` logs code that blocks the event loop for over 50 ms). None for the process's.
+        shell_fallback: For sandboxes without working bubblewrap: `refuse` commands, or run them `unconfined`.
         scripts: Models for `scripted:<name>`, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests. Sessions that name one share it.
-        deps_for: Function of a session id that returns the `deps` of its tools, for a session that was started without them or is resumed.
+        deps_for: Returns the `deps` of a session id's tools, for a session resumed or started without them.
         memories: Memory store, separate for each user: `sqlite:DIRECTORY`, `sqlite:` for the data directory, `memory:`, an open store, or None.
         notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, or an open store. None: next to the configured `memories`.
-        knowledge: Store of knowledge that sessions can search with the rights of their user: `sqlite:DIRECTORY`, `sqlite:`, an open store, or None.
-        embedder: Computes vectors, so that memories and knowledge are also found by meaning. Needs the extra `embeddings`. None: search by words only.
+        knowledge: Store of knowledge searched with the session's user's rights: `sqlite:DIRECTORY`, `sqlite:`, an open store, or None.
+        embedder: Computes vectors for search by meaning, with the extra `embeddings`. None: by words only.
         store: Store of the sessions: `sqlite:PATH`, `sqlite:` for the data directory, `memory:`, an open store, or None.
         data_dir: The data directory. None for `AGENTRAIL_DATA_DIR`, otherwise `agentrail` in the user's data directory.
-        store_patience: Seconds that a commit may take before the store counts as unavailable. 0.1 or more.
-        resume: Stored sessions to resume before the body begins: those with unfinished work (`working`), `all`, or `none`.
-        revive: Function of a `StoredOpening` that returns the code each of them needs, as options by name.
-        on_drift: For a stored session whose journal newer code folds to different operations, such as tool calls: `park`
-            leaves it unchanged and raises `JournalDrifted`. `go_on` continues it, see `resume_session`.
-        keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs are kept.
-        keep_bytes: Maximum bytes of the stored sessions of one scope, from 1. Beyond that, the oldest are deleted. None: no limit.
-        hibernate_after: Idle seconds before a session leaves memory. The next call of its handle wakes it. None for never.
+        store_patience: Seconds, from 0.1, that a commit may take before the store counts as unavailable.
+        resume: Stored sessions to resume first: those with unfinished work (`working`), `all`, or `none`.
+        revive: Returns the code that a `StoredOpening` needs, as options by name.
+        on_drift: If newer code folds a journal to different operations: `park` leaves it unchanged and raises `JournalDrifted`. `go_on` continues it, see
+            `resume_session`.
+        keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs stay.
+        keep_bytes: Maximum bytes of stored sessions per scope, from 1. The oldest are deleted. None: no limit.
+        hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
 
     Raises:
-        NoTrioRun: Your move: Trio is not running, such as under asyncio. The message names `agentrail.blocking` and other ways.
-        OptionError: Your move: invalid options, all faults at once; or `AGENTRAIL_DEBUG` names an unknown mode.
-        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be opened there, is another kind of file, in use, or newer. The message names the remedy.
-        Exception: Exceptions of the body, unchanged.
+        NoTrioRun: Your move: Trio is not running, such as under asyncio. The message names alternatives such as `agentrail.blocking`.
+        OptionError: Your move: invalid options, all faults at once, or an unknown `AGENTRAIL_DEBUG`.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be opened, is another kind of file, in use, or newer. The message names the remedy.
+        Exception: From the body, unchanged.
 
-    Cancellation: Sessions are stopped, shielded, for ten seconds at most. Then a store that was opened here is closed.
+    Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
     need_trio()
     environment = os.environ if environ is None else environ
@@ -201,7 +201,7 @@ async def open_session(
     shell_fallback: ShellFallback = "refuse",
     **given: Unpack[SessionKeywords],
 ) -> AsyncIterator[Session]:
-    """Open one session with a supervisor of its own, for scripts. Leaving the block ends both, in order.
+    """Open one session with its own supervisor, for scripts. Leaving the block ends both.
 
         async with agentrail.open_session(model="demo:") as session:
             print(await session.ask("What can you do?"))
@@ -215,7 +215,7 @@ async def open_session(
         The session.
 
     Raises:
-        Exception: Same as `open_supervisor` and `start_session`, and exceptions of the body, unchanged.
+        Exception: Same as `open_supervisor` and `start_session`, and from the body, unchanged.
 
     Cancellation: Same as `open_supervisor`.
     """
@@ -225,8 +225,6 @@ async def open_session(
 
 @frozen
 class SharedNames:
-    """Stores that sessions use in addition to their journals, as passed to `open_supervisor`."""
-
     memories: str | RecallStore | None
     notes: str | NoteStore | None
     knowledge: str | KnowledgeStore | None
@@ -263,7 +261,6 @@ def _check_options(
     options: StoreOptions,
     named: SharedNames,
 ) -> None:
-    """Reject invalid options, all faults at once."""
     limits = options.keep or KeepLimits()
     faults = [
         *[
@@ -438,9 +435,9 @@ class ChosenModel:
 async def choose_model(
     environ: Environment, *, wanted: str | None, base_url: str | None, api_key: Secret | None = None
 ) -> ChosenModel:
-    """Choose the model of a command: the wanted one, otherwise one from the environment, otherwise `demo:`.
+    """Choose the wanted model, otherwise one from the environment, otherwise `demo:`.
 
-    A server in `OPENAI_BASE_URL` (or `base_url`) is queried for its models, and the first is used.
+    A server in `OPENAI_BASE_URL` (or `base_url`) is asked for its first model.
     """
     if wanted:
         return ChosenModel(model=wanted, why="--model")
@@ -479,10 +476,7 @@ async def first_model_of(base_url: str, api_key: str | None) -> str:
 
 
 async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
-    """List the models of an OpenAI-compatible server. Costs no tokens.
-
-    Cancellation: Closes the connection.
-    """
+    """List the models of an OpenAI-compatible server. Costs no tokens."""
     options = ProviderOptions.parse({"base_url": base_url, "api_key": api_key or None})
     key = options.api_key.reveal() if isinstance(options.api_key, Secret) else None
     vendor = Vendor(
@@ -504,7 +498,6 @@ async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
 
 
 def read_models(text: str) -> tuple[str, ...]:
-    """Parse the answer to `GET /models`: `{"data": [{"id": "…"}, …]}`."""
     listed = decode_object(text).get("data")
     if not isinstance(listed, list):
         message = "expected a list of models, got an object without one: does the base url end in /v1?"

@@ -1,12 +1,7 @@
-"""The build that runs: the pure one, or one with compiled hot modules. Also a check that compiled modules belong together.
+"""The running build: pure, or with compiled hot modules.
 
-Compiled modules call each other without the interpreter, so either all of them are used or none. The build writes a record
-next to them. If a module is missing, was replaced, or its source has changed, all of them are ignored and the sources next to
-them run instead. Only the façade checks this, before the first of them is imported. A package without a record is the
-pure build, and is not checked.
-
-This guards against accidents: an interrupted upgrade, a copied file, an edited source. An attacker who can write into
-the package does not need a compiled module.
+Compiled modules call each other without the interpreter, so all or none are used. The façade ignores all of them if one is missing, replaced, or older than its
+source, according to the build's record.
 """
 
 import importlib.machinery
@@ -32,13 +27,7 @@ FOLDER: Final = Path(__file__).resolve().parents[1]
 
 
 class BuildRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Record of a compiled build.
-
-    Attributes:
-        suffix: Suffix of extension modules, for the Python and machine that they were compiled for.
-        extensions: Checksum of each file, by its path relative to the folder that contains the package.
-        sources: Checksum of the source of each compiled module, by its dotted name.
-    """
+    """Record of a compiled build: suffix, file checksums, and source checksums by dotted name."""
 
     version: str
     suffix: str
@@ -54,8 +43,8 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         modules: Number of modules that run compiled. 0 is the pure build.
-        compiled: Number of modules that were compiled, whether they run or not.
-        fault: Why compiled modules are not used, or should not exist. None if there is no fault.
+        compiled: Number of compiled modules, running or not.
+        fault: Why compiled modules are not used or should not exist. None if there is no fault.
     """
 
     modules: int = 0
@@ -65,7 +54,6 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class SourcesOnly:
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        """Find these modules below a folder."""
         self._folder = folder
         self._names = frozenset(names)
 
@@ -82,7 +70,7 @@ def source_of(folder: Path, name: str) -> Path:
 
 
 def choose_build(version: str) -> None:
-    """Use compiled modules only if all of them belong together. For the façade."""
+    """Use compiled modules only if all belong together."""
     build, names = look_at_build(FOLDER, version)
     if build.fault is not None:
         sys.meta_path.insert(0, SourcesOnly(FOLDER, names))
@@ -132,7 +120,6 @@ def _checksum(path: Path) -> int | None:
 
 
 def _extensions(folder: Path) -> list[Path]:
-    """Find the files that Python would load as compiled modules of the package."""
     found = []
     for where, _, names in os.walk(folder / "agentrail"):
         found += [Path(where, name) for name in names if _stem(name) is not None]

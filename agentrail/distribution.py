@@ -1,7 +1,7 @@
-"""The distribution of this package: its name, and the command that installs it again with extras.
+"""The distribution's name, and the command that installs it with extras.
 
-The package index has another project under the name `agentrail`. So a hint must not install by name while `PUBLISHED` is false: it installs
-from the checkout, the wheel or the repository that this package came from, which pip records as `direct_url.json` (PEP 610).
+The package index has another project named `agentrail`. While `PUBLISHED` is false, a hint installs from where this package came, recorded in `direct_url.json`
+(PEP 610).
 """
 
 import json
@@ -27,11 +27,7 @@ _OWN_FILE: Final = f"{IMPORT_NAME}/{Path(__file__).name}"
 
 
 class ForeignDistribution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An installed distribution named `agentrail` that this package does not belong to.
-
-    Attributes:
-        summary: Description of itself in one line, or an empty string.
-    """
+    """An installed `agentrail` that this package does not belong to, with its one-line summary."""
 
     version: str
     folder: str
@@ -53,7 +49,6 @@ def install_command(*extras: str, flags: str = "", editable: bool = True) -> str
 
 
 def find_foreign() -> tuple[ForeignDistribution, ...]:
-    """Return each installed distribution named `agentrail` that this package does not belong to."""
     found = [one for name in sorted({IMPORT_NAME, NAME}) for one in metadata.distributions(name=name)]
     return tuple(
         ForeignDistribution(
@@ -67,7 +62,6 @@ def find_foreign() -> tuple[ForeignDistribution, ...]:
 
 
 def _origin() -> Path | str | None:
-    """Return the checkout or wheel that this package came from, the URL that pip fetched it from, or None if unknown."""
     if (_FOLDER.parent / "pyproject.toml").is_file():
         return _FOLDER.parent
     own = next((one for one in metadata.distributions(name=NAME) if _is_own(one)), None)

@@ -1,10 +1,6 @@
-"""Deeply immutable JSON: the values that a session stores, shows and returns.
+"""Deeply immutable JSON, frozen once on entry.
 
-Values are frozen once, on entry, in one pass. Frozen values are shared without further cost. They are dictionaries and
-lists that reject writes, rather than a mapping proxy and tuples. JSON libraries, `isinstance` and `match` still accept
-them as JSON. A proxy would also allow writes through the underlying dictionary.
-
-This module does not depend on messages, events or state.
+Dictionaries and lists that reject writes, so that JSON libraries, `isinstance` and `match` accept them.
 """
 
 import enum
@@ -35,7 +31,7 @@ MAX_RECORD_LEVELS: Final = 2 * MAX_LEVELS
 
 
 class TooDeep(RecursionError):
-    """A value is nested more deeply than `MAX_LEVELS`, or contains itself. The source of the value decides whose fault it is."""
+    """A value exceeds `MAX_LEVELS` of nesting, or contains itself."""
 
 
 _Refusal: TypeAlias = Callable[..., NoReturn]
@@ -57,12 +53,11 @@ def _refuse_class(cls: type) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """An immutable JSON object. `dict(it)` is a mutable copy of the first level, and `copy.deepcopy(it)` of all levels."""
+    """An immutable JSON object. `dict(it)` is a mutable copy of the first level, `copy.deepcopy(it)` of all."""
 
     __slots__ = ()
 
     def __new__(cls, *given: Any, **named: Any) -> "FrozenDict":  # noqa: PYI034 - no class derives from it
-        """Accept the arguments of `dict`, and freeze all levels."""
         return cast("FrozenDict", _frozen(dict(*given, **named), MAX_LEVELS))
 
     def __init__(self, *_given: Any, **_named: Any) -> None:
@@ -80,33 +75,27 @@ class FrozenDict(dict[str, Any]):
     __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
-        """Reject subclasses: they could allow writes again."""
         _refuse_class(cls)
 
     def __hash__(self) -> int:  # type: ignore[override]  # `dict` says that it has none
-        """Hash by the content, which never changes, so that values that contain it can be in sets."""
         return hash(frozenset(self.items()))
 
     def __copy__(self) -> dict[str, Any]:
-        """Return a mutable copy, as `copy` and `dict` do. Deeper levels are shared."""
         return dict(self)
 
     def __deepcopy__(self, memo: object) -> Any:
-        """Return a mutable copy of all levels."""
         return thawed(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle to an equal frozen value."""
         return FrozenDict, (dict(self),)
 
 
 class FrozenList(list[Any]):
-    """An immutable JSON array. `list(it)` is a mutable copy of the first level, and `copy.deepcopy(it)` of all levels."""
+    """An immutable JSON array. `list(it)` is a mutable copy of the first level, `copy.deepcopy(it)` of all."""
 
     __slots__ = ()
 
     def __new__(cls, given: Any = ()) -> "FrozenList":  # noqa: PYI034 - no class derives from it
-        """Accept the arguments of `list`, and freeze all levels."""
         return cast("FrozenList", _frozen(list(given), MAX_LEVELS))
 
     def __init__(self, *_given: Any) -> None:
@@ -128,39 +117,33 @@ class FrozenList(list[Any]):
     __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
-        """Reject subclasses: they could allow writes again."""
         _refuse_class(cls)
 
     def __hash__(self) -> int:  # type: ignore[override]  # `list` says that it has none
-        """Hash by the content."""
         return hash(tuple(self))
 
     def __copy__(self) -> list[Any]:
-        """Return a mutable copy. Deeper levels are shared."""
         return list(self)
 
     def __deepcopy__(self, memo: object) -> Any:
-        """Return a mutable copy of all levels."""
         return thawed(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle to an equal frozen value."""
         return FrozenList, (list(self),)
 
 
 def frozen_json(value: JsonObject, *, max_levels: int = MAX_LEVELS) -> JsonObject:
-    """Freeze all levels of a JSON object. Free for an object that is already frozen.
+    """Freeze all levels of a JSON object. Free if already frozen.
 
-    Tuples become arrays. Instances of subclasses of strings, numbers, sets or buffers become plain ones, which have no
-    attributes to set. Values that are not JSON, such as a `Secret` in an application's own data, stay the same
-    objects: `not_json` finds them where they are not allowed.
+    Tuples become arrays. Instances of subclasses of strings, numbers, sets or buffers become plain. Values that are not JSON stay the same objects (see
+    `not_json`).
 
     Args:
         value: The object.
         max_levels: Maximum nesting.
 
     Raises:
-        TooDeep: It is nested more deeply than that, or contains itself.
+        TooDeep: Nested more deeply, or contains itself.
     """
     return value if type(value) is FrozenDict else cast("JsonObject", _frozen(value, max_levels))
 
@@ -170,12 +153,11 @@ def frozen_value(value: JsonValue) -> JsonValue:
 
 
 def frozen_or_none(value: JsonObject | None) -> JsonObject | None:
-    """Freeze a JSON object, or return None."""
     return value if type(value) in _FROZEN else cast("JsonObject | None", _frozen(value, MAX_LEVELS))
 
 
 def thawed(value: Any) -> Any:
-    """Return a mutable copy of all levels. Values other than dictionaries and lists stay unchanged."""
+    """Return a mutable copy of all levels. Other values stay unchanged."""
     if type(value) in _SCALARS:  # before the match, whose check for mappings costs ten times as much
         return value
     match value:
@@ -190,14 +172,13 @@ def thawed(value: Any) -> Any:
 def not_json(value: object, where: str = "$") -> str | None:
     """Return why and where a value is not JSON, or None if it is.
 
-    Tuples count as arrays. Infinite numbers and NaN, which JSON cannot represent, are faults, and so is nesting that
-    `frozen_json` would reject.
+    Tuples count as arrays. Infinite numbers, NaN and nesting that `frozen_json` rejects are faults.
     """
     return _fault_in(value, where, MAX_LEVELS)
 
 
 def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> str | None:
-    """Return an error if a value is too large to be copied while other tasks wait, or None. Stops at the limit."""
+    """Return an error if a value is too large to copy while other tasks wait. Stops at the limit."""
     left, containers, characters = [value], 0, 0
     while left:
         one = left.pop()
@@ -217,9 +198,9 @@ def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> 
 
 
 def canonical_json(value: object) -> bytes:
-    """Encode JSON in the canonical form for hashes and sizes: UTF-8, sorted keys, no spaces.
+    """Encode JSON for hashes and sizes: UTF-8, sorted keys, no spaces.
 
-    A lone surrogate, which UTF-8 cannot represent, is written as its JSON escape.
+    A lone surrogate becomes its JSON escape.
     """
     try:
         return msgspec.json.encode(value, order="deterministic")
@@ -228,7 +209,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def same_json(one: object, other: object) -> bool:
-    """Compare as JSON does: `1`, `1.0` and `true` are three values, although Python considers them equal."""
+    """Compare as JSON does: `1`, `1.0` and `true` differ."""
     if one is other:
         return True
     match one, other:
@@ -248,7 +229,7 @@ _FROZEN: Final[frozenset[type]] = _SCALARS | {float, bytes, FrozenDict, FrozenLi
 
 
 def _frozen(value: Any, levels: int) -> object:
-    """Freeze a value. Reads every container once, as a snapshot, even if it is modified meanwhile."""
+    """Freeze a value, reading every container once."""
     kind = type(value)
     if kind in _FROZEN:
         return value

@@ -1,16 +1,14 @@
-"""Tuning of the cyclic garbage collector for processes with many sessions. It changes settings only on request.
+"""Tuning of the cyclic garbage collector for processes with many sessions, on request only.
 
-CPython starts a collection whenever allocations exceed deallocations by a threshold, and scans live objects. Its thresholds
-suit programs with few objects. With ten thousand sessions these scans take most of the CPU and find next to nothing, because
-a session's objects are freed by their reference counts.
+CPython scans live objects whenever allocations exceed deallocations by a threshold. With ten thousand sessions these scans take most of the CPU and free next
+to nothing.
 
     import trio
     from agentrail.gc_settings import many_sessions
 
     many_sessions()  # once, when all is imported and set up, before `trio.run`
 
-The rest of this library does not touch the collector: it belongs to the program. The commands of `agentrail` are programs,
-and call this module.
+The commands of `agentrail` call this module. The library does not.
 """
 
 import gc
@@ -53,11 +51,11 @@ class CollectorState:
 
 
 class CollectorChange:
-    """The change made by `many_sessions()`, and its undo. As a context manager it undoes the change on exit.
+    """The change made by `many_sessions()`, and its undo. As a context manager it undoes the change.
 
     Attributes:
         before: Settings before the change.
-        after: Settings after it. Equal to `before` when there was nothing to change.
+        after: Settings after it. Equal to `before` if nothing changed.
     """
 
     __slots__ = ("_is_undone", "after", "before")
@@ -68,9 +66,9 @@ class CollectorChange:
         self._is_undone = False
 
     def undo(self) -> None:
-        """Restore the collector's settings. A second call does nothing.
+        """Restore the collector's settings. Idempotent.
 
-        Thresholds that were set since are left alone. If the call froze objects, all frozen objects are scanned again.
+        Thresholds set since are left alone. If the call froze objects, all frozen ones are scanned again.
         """
         if self._is_undone:
             return
@@ -93,7 +91,7 @@ class CollectorChange:
 
 
 def collector_state() -> CollectorState:
-    """Return the settings of the collector of this process."""
+    """Return the collector's settings."""
     return CollectorState(
         is_enabled=gc.isenabled(), thresholds=gc.get_threshold(), frozen=gc.get_freeze_count()
     )
@@ -102,33 +100,25 @@ def collector_state() -> CollectorState:
 def many_sessions(*, collect: bool = True) -> CollectorChange:
     """Configure the collector of this process for many long-lived objects, and exclude the current objects from its scans.
 
-    Raises the thresholds to `THRESHOLDS`, runs one full collection, and freezes the remaining objects. Call it once, when the
-    program has completed its imports and setup, before `trio.run` or before the first session.
+    Raises the thresholds to `THRESHOLDS`, runs one full collection, and freezes the remaining objects. Call it once after imports and setup, before `trio.run`
+    or the first session.
 
-    The cost is memory, and a delay before garbage is freed. Reference cycles, such as those of an exception that holds its
-    own
-    frames, wait until 50,000 objects more were allocated than freed. Those that survived two scans wait until millions were.
-    So do the unclosed files and sockets in them. Frozen objects are still freed by their reference counts. Cycles among them
-    stay until the end of the process, or until `undo`. The one full collection blocks the thread: about 50 ms per hundred
-    thousand objects.
+    The cost is memory: garbage is freed later. Reference cycles wait until 50,000 objects more were allocated than freed, those that survived two scans until
+    millions were. So do unclosed files and sockets in them. Frozen objects are freed by their reference counts, cycles among them never before `undo`. The
+    collection blocks the thread: about 50 ms per hundred thousand objects.
 
     Args:
-        collect: Whether current garbage is freed before the rest is frozen. False skips that collection, if the program has
-            only
-            imported modules so far.
+        collect: Whether garbage is freed before the rest is frozen. False if the program has only imported modules so far.
 
     Returns:
-        The change, with `undo()`. Also a context manager. A second call finds nothing to change, and its `undo` changes
-        nothing: the first one's does. Thresholds are raised and never lowered. A collector that is off, by `gc.disable()` or
-            a
-        threshold of 0, stays off. If the program has frozen objects already, no more are frozen.
+        The change, with `undo()`, also a context manager. A second call, and its `undo`, change nothing. Thresholds are never lowered. A collector that is off,
+        by `gc.disable()` or a threshold of 0, stays off. If objects are already frozen, no more are.
 
     Threads: The collector belongs to the process, so the change applies to all threads and all their Trio runs. The function
         may
         be called from any thread. Two concurrent calls set the same. Let one of them keep the result.
 
-    Cancellation: Not a checkpoint.
-    Source: docs/how-to/run-many-sessions.md
+    Cancellation: Not a checkpoint. Source: docs/how-to/run-many-sessions.md
     """
     before = collector_state()
     raised = _raised(before.thresholds)
@@ -154,9 +144,9 @@ def _raised(thresholds: Thresholds) -> Thresholds:
 
 @contextmanager
 def no_looks() -> Iterator[None]:
-    """Pause the collector of this process for a block of imports: scans take a quarter of the import time.
+    """Pause the collector for a block of imports, of which scans take a quarter.
 
-    Imported objects stay, so there is next to nothing to free. A collector that was off stays off. The first scan after the block finds the garbage.
+    A collector that was off stays off.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -169,12 +159,10 @@ def no_looks() -> Iterator[None]:
 
 @contextmanager
 def short_looks() -> Iterator[None]:
-    """Run the collector of this process often, with few objects each time, for a block in which a user waits for each key.
+    """Run the collector often, with few objects each time, while a user waits for each key.
 
-    prompt_toolkit leaves about three thousand objects in cycles each time it draws. Scanning fifty thousand of them, three
-    times
-    a second, stops all threads for ten milliseconds. A collector that is off stays off. The block's end restores the
-    thresholds.
+    prompt_toolkit leaves about three thousand objects in cycles per drawing, and rarer scans stop all threads for ten milliseconds. A collector that is off
+    stays off. The block's end restores the thresholds.
     """
     before = gc.get_threshold()
     if before[0]:  # otherwise it is off

@@ -1,10 +1,8 @@
-"""The log of agentrail: each record goes through structlog if the program has configured it.
+"""The log of agentrail: through structlog if the program configured it, otherwise through `logging`.
 
-Unconfigured, structlog writes to stdout, which belongs to the program's output. In that case the record goes to the standard
-library's logger of the same name. Its handlers get it; without handlers, warnings and errors go to stderr. Either way there
-is one record. A crash has its traceback in the field `exception`, as text that its author has redacted and bounded.
+Without handlers, warnings and errors go to stderr. A crash has its redacted, bounded traceback in the field `exception`.
 
-An error while logging never reaches the calling code. This module configures nothing.
+An error while logging never reaches the calling code.
 """
 
 import logging
@@ -30,20 +28,13 @@ _WITHHELD: Final[weakref.WeakKeyDictionary[Withholding, None]] = weakref.WeakKey
 
 
 def withhold_from_logs(known: Withholding) -> None:
-    """Remove secrets from all records of agentrail from now on, while `known` is alive.
-
-    For the whole process, like the log: a record does not show which session knew its contents.
-    """
+    """Remove secrets from all records of the process while `known` is alive."""
     _WITHHELD[known] = None
 
 
 @frozen
 class Logger:
-    """A logger.
-
-    Attributes:
-        name: Such as `agentrail.runtime`, the same as that of the standard library's logger.
-    """
+    """A logger, with the name of the standard library's."""
 
     name: str
 
@@ -60,7 +51,6 @@ class Logger:
         self._tell("debug", event, args, {})
 
     def hears_debug(self) -> bool:
-        """Whether a debug record would be used. A program with its own structlog configuration filters it itself."""
         return _structlog_set_up() is not None or _standard(self.name).isEnabledFor(logging.DEBUG)
 
     def _tell(self, level: str, event: str, args: tuple[object, ...], fields: Mapping[str, object]) -> None:
@@ -78,20 +68,17 @@ class Logger:
             getattr(_standard(self.name), level)("%s", _as_text(said, {**_bound_fields(), **fields}))
 
     def _tell_plainly(self, said: str, fields: Mapping[str, object], error: BaseException) -> None:
-        """Log to `logging` when a processor of the program's own raised."""
         broken = f"{_as_text(said, fields)}\n(structlog could not take this: {type(error).__name__})"
         _standard(self.name).error("%s", broken)
 
 
 def _withheld(value: object, known: Withholding) -> object:
-    """Return a field without secrets: unchanged, or as the text that would be shown."""
     shown = value if isinstance(value, str) else call_guarded(lambda _: "", repr, value)
     said = known.replaced(shown)
     return value if said == shown else said
 
 
 def _structlog_set_up() -> Any:
-    """Return structlog if the program has configured it, otherwise None."""
     # Not imported: a program without it has not configured it, and the import takes longer than all of `agentrail.actors`.
     structlog: Any = sys.modules.get("structlog")
     return structlog if structlog is not None and structlog.is_configured() else None
@@ -103,6 +90,5 @@ def _bound_fields() -> Mapping[str, object]:
 
 
 def _as_text(said: str, fields: Mapping[str, object]) -> str:
-    """Format a record as one text: the event, its fields, and the traceback below."""
     line = " ".join([said, *(f"{name}={value!r}" for name, value in fields.items() if name != "exception")])
     return f"{line}\n{fields['exception']}" if "exception" in fields else line

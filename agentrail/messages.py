@@ -1,7 +1,6 @@
 """Messages: content blocks, messages, tool calls and their results, token usage.
 
-Frozen values only, without any wire format: each provider encodes messages for its vendor. `encoded` caches the result
-with the message, so that each message is encoded once per format and a request joins cached bytes.
+Frozen values without a wire format. `encoded` caches each message's bytes per format.
 """
 
 import math
@@ -42,7 +41,7 @@ class Text(TaggedValue, frozen=True, kw_only=True):
     """A text block.
 
     Attributes:
-        text: Never empty in a message created by a session.
+        text: Never empty in a session's message.
     """
 
     text: str
@@ -68,7 +67,7 @@ class Image(TaggedValue, frozen=True, kw_only=True):
 
 
 class FileRef(TaggedValue, frozen=True, kw_only=True):
-    """A workspace file that the user refers to. The model sees its path and reads it with its tools.
+    """A workspace file, whose path the model sees and reads with its tools.
 
     Attributes:
         path: Relative to the working directory.
@@ -78,11 +77,11 @@ class FileRef(TaggedValue, frozen=True, kw_only=True):
 
 
 class Thinking(TaggedValue, frozen=True, kw_only=True):
-    """A thinking block of a model. It is sent back, unchanged, only to the vendor that produced it.
+    """A thinking block of a model. Sent back, unchanged, only to its vendor.
 
     Attributes:
-        text: May be empty if a vendor sends only a signature.
-        signature: The vendor's proof that it produced this block. None when the stream was cut before it arrived.
+        text: Empty if a vendor sends only a signature.
+        signature: The vendor's proof of origin. None when the stream was cut.
         provider: Vendor of the block.
     """
 
@@ -92,18 +91,17 @@ class Thinking(TaggedValue, frozen=True, kw_only=True):
 
 
 class Opaque(TaggedValue, frozen=True, kw_only=True):
-    """A block that only its vendor understands. Kept because some vendors reject a history without it.
+    """A block that only its vendor understands. Some vendors reject a history without it.
 
     Attributes:
         provider: Vendor of the block.
-        payload: As received. Frozen.
+        payload: As received, frozen.
     """
 
     provider: str
     payload: JsonObject
 
     def __post_init__(self) -> None:
-        """Freeze the payload."""
         force_setattr(self, "payload", frozen_json(self.payload))
 
 
@@ -111,9 +109,9 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
     """A tool call requested by the model.
 
     Attributes:
-        call_id: Unique in its session. The same in deltas, events, history and approvals.
-        name: As the model wrote it. The tool may not exist.
-        arguments: The JSON object that the model sent, frozen. None if it sent anything else.
+        call_id: Unique in its session. Equal in deltas, events, history and approvals.
+        name: As the model wrote it, even of an unknown tool.
+        arguments: The model's JSON object, frozen. None if it sent anything else.
         malformed: The text it sent instead of a JSON object, otherwise None.
     """
 
@@ -123,7 +121,6 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
     malformed: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the arguments."""
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
@@ -138,10 +135,9 @@ class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit
         call_id: The call that it answers.
         name: The tool's name, as in the call.
         text: Never empty.
-        is_error: Whether the model should treat it as a failure.
-        details: JSON for events and user interfaces, frozen. Never sent to a model.
-        images: Images of the result, as the tool returned them. They are sent if the wire format allows them in a result,
-            and otherwise described in words.
+        is_error: Whether it is a failure for the model.
+        details: JSON for events and user interfaces, frozen, never sent to a model.
+        images: Images as the tool returned them. Described in words if the wire format allows none in a result.
     """
 
     call_id: CallId
@@ -154,7 +150,6 @@ class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
-        """Freeze the details, which every subscriber receives, and the images."""
         if self.details is not None:
             force_setattr(self, "details", frozen_value(self.details))
         if self.images:
@@ -162,7 +157,7 @@ class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit
 
     @property
     def words(self) -> str:
-        """The text, and a line for each image: used where images cannot be shown."""
+        """The text, with a line for each image."""
         if not self.images:
             return self.text
         return "\n".join(
@@ -181,7 +176,7 @@ _Memo: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class _Memoized:
-    """Storage next to the fields of a Struct. It is not part of the value: not compared, copied, written or read."""
+    """Storage next to the fields of a Struct, not part of the value."""
 
     __slots__ = ("_encoded",)
     _encoded: _Memo
@@ -199,8 +194,8 @@ class UserMessage(_MessageBase, frozen=True, kw_only=True, tag="user"):
 
     Attributes:
         content: At least one block.
-        origin: The real source: the user's prompt, a steer, a plugin, or the session itself (`note`).
-        ref: The prompt that it is, if it is one.
+        origin: The source: the user's prompt, a steer, a plugin, or the session itself (`note`).
+        ref: The prompt that it is, if any.
     """
 
     content: tuple[UserBlock, ...]
@@ -208,7 +203,6 @@ class UserMessage(_MessageBase, frozen=True, kw_only=True, tag="user"):
     ref: PromptRef | None = None
 
     def __post_init__(self) -> None:
-        """Copy the blocks, because the caller may keep modifying its list."""
         force_setattr(self, "content", tuple(self.content))
 
 
@@ -216,10 +210,10 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
     """A message from the model.
 
     Attributes:
-        content: Text, thinking and calls, in the order in which they arrived.
+        content: Text, thinking and calls, in order of arrival.
         model: The model string of the request.
         stop_reason: Why the model stopped.
-        cut: Whether an abort ended it early. In that case it has complete text only, and no call.
+        cut: Whether an abort ended it early. Then it has complete text only, and no call.
     """
 
     content: tuple[AssistantBlock, ...]
@@ -228,7 +222,6 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
     cut: bool = False
 
     def __post_init__(self) -> None:
-        """Copy the blocks, because the caller may keep modifying its list."""
         force_setattr(self, "content", tuple(self.content))
 
     @property
@@ -242,7 +235,7 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
         return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def with_text(self, text: str) -> "AssistantMessage":
-        """Return a copy with another text: one block at the place of the first text, or before the calls if there was none."""
+        """Return a copy with another text: in place of the first text, or before the calls."""
         said = [place for place, block in enumerate(self.content) if isinstance(block, Text)]
         called = [place for place, block in enumerate(self.content) if isinstance(block, ToolCall)]
         place = (said or called or [len(self.content)])[0]
@@ -261,7 +254,6 @@ class ToolMessage(_MessageBase, frozen=True, kw_only=True, tag="tool"):
     results: tuple[ToolResult, ...]
 
     def __post_init__(self) -> None:
-        """Copy the results, because the caller may keep modifying its list."""
         force_setattr(self, "results", tuple(self.results))
 
 
@@ -273,8 +265,8 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
 
     Args:
         message: The message.
-        wire: Name of the format. Two providers with the same format share the bytes.
-        encode: Encodes a message. A pure function.
+        wire: Name of the format, which providers may share.
+        encode: Encodes a message, purely.
     """
     kept: _Memo = getattr(message, "_encoded", ())  # empty until it is written
     for name, form in kept:
@@ -291,16 +283,16 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
 
 
 class TokenUsage(Value, frozen=True, kw_only=True):
-    """Token usage of a response, a cycle or a session. The meaning is the same for all vendors.
+    """Token usage of a response, cycle or session, equal for all vendors.
 
     Attributes:
         input: Tokens read, including cache reads and cache writes.
         output: Tokens written, including reasoning.
-        cache_read: The part of `input` that came from the vendor's cache.
-        cache_write: The part of `input` that was written into it.
-        reasoning: The part of `output` that is not shown.
-        cost_usd: US dollars. None as soon as one part of the sum has no known price. Never 0 for unknown.
-        estimated: Whether any part was estimated because the vendor did not report it.
+        cache_read: Part of `input` from the vendor's cache.
+        cache_write: Part of `input` written into it.
+        reasoning: Part of `output` that is not shown.
+        cost_usd: US dollars. None as soon as one part has no known price.
+        estimated: Whether any part was estimated.
     """
 
     input: int = 0
@@ -312,7 +304,6 @@ class TokenUsage(Value, frozen=True, kw_only=True):
     estimated: bool = False
 
     def __post_init__(self) -> None:
-        """Clamp negative numbers from a server to 0: they would increase a budget. A price that is not a number is unknown."""
         cost = self.cost_usd
         if cost is not None and not 0.0 <= cost < math.inf:
             force_setattr(self, "cost_usd", None)
@@ -328,11 +319,10 @@ class TokenUsage(Value, frozen=True, kw_only=True):
 
     @property
     def cached_share(self) -> float:
-        """Share of the input that came from the vendor's cache, from 0 to 1 (0 when nothing was read)."""
+        """Share of the input from the vendor's cache, 0 to 1 (0 without input)."""
         return self.cache_read / self.input if self.input else 0.0
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
-        """Sum two usages. An unknown price makes the sum's price unknown."""
         if self == _NOTHING_USED:  # the case at the beginning of each cycle
             return other
         known = self.cost_usd is not None and other.cost_usd is not None

@@ -1,11 +1,9 @@
-"""Modules named as `package.module:NAME` in a file or on a command line, loaded from their own files.
+"""Modules named as `package.module:NAME` in a file or command, loaded from their own files.
 
-No directory is added to the import path: any file written there would run at the next import of an optional package. So
-a named module is found by its file. Modules that it imports from the same directory by an import statement are found the same
-way,
-and no others. Their bytes are read once, and bytecode in that directory is not used.
+No directory joins the import path, where any file written would run. Modules imported from the same directory by a statement are found too. Their bytes are
+read once, without bytecode.
 
-This module does not decide which names may be loaded: callers pass trusted names.
+Callers pass trusted names.
 """
 
 import ast
@@ -35,14 +33,7 @@ _INITIAL: Final = "__init__.py"
 
 @frozen(kw_only=True)
 class ModuleFile:
-    """A module, with its source as of when it was read.
-
-    Attributes:
-        name: Dotted name.
-        path: Path of the file, or of the directory for a package without one.
-        data: The source.
-        is_package: Whether it can have submodules.
-    """
+    """A module, with its source when read. `path` is the directory for a package without a file."""
 
     name: str
     path: Path
@@ -51,18 +42,14 @@ class ModuleFile:
 
 
 class NamedModules(MetaPathFinder):
-    """Finds admitted modules, after every other finder of the process.
-
-    There is one instance per process, like the import system.
-    """
+    """Finds admitted modules after every other finder, one instance per process."""
 
     def __init__(self) -> None:
-        """Start without modules."""
         self._files: dict[str, ModuleFile] = {}
         self._paths: set[Path] = set()
 
     def trace(self, module: str, folder: str) -> tuple[ModuleFile, ...]:
-        """Read the file of a module, and those of all modules next to it that it imports. Runs no code."""
+        """Read a module's file, and those next to it that it imports, without running code."""
         folders = [*([Path(folder)] if folder else []), *map(Path, LEFT_OUT), *_source_of(module, folder)]
         found: dict[str, ModuleFile] = {}
         waiting, seen = [module], set[str]()
@@ -85,9 +72,9 @@ class NamedModules(MetaPathFinder):
         return tuple(found.values()) if module in found else ()
 
     def admit(self, files: Iterable[ModuleFile]) -> None:
-        """Allow these modules to be imported by name from now on. They are protected from tools at once. See `own_code.py`.
+        """Allow importing these modules by name, and protect them from tools (`own_code.py`).
 
-        If another place has a module with such a name, that one is imported, as usual.
+        A module of such a name elsewhere wins.
         """
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)  # so that bytecode next to these files is not read
@@ -105,7 +92,6 @@ class NamedModules(MetaPathFinder):
                 self._paths.add(one.path)
 
     def load(self, module: str, folder: str) -> ModuleType:
-        """Import a module by its name: the file in a directory, or an installed one."""
         files = self.trace(module, folder)
         self.admit(files)
         try:
@@ -118,13 +104,11 @@ class NamedModules(MetaPathFinder):
         return loaded
 
     def files(self) -> tuple[Path, ...]:
-        """Return the files of all named modules, and of those that they import from the same directory."""
         return tuple(sorted(one for one in self._paths if one.suffix))
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find an admitted module, as described by `importlib.abc.MetaPathFinder`."""
         one = self._files.get(fullname)
         if one is None:
             return None
@@ -151,7 +135,7 @@ class NamedModules(MetaPathFinder):
 
 
 class _FileLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the bytes that were read, and ignores bytecode next to the file."""
+    """Compiles the bytes that were read, ignoring bytecode."""
 
     def __init__(self, file: ModuleFile) -> None:
         super().__init__(file.name, str(file.path))
@@ -169,7 +153,6 @@ NAMED_MODULES: Final = NamedModules()
 
 
 def _installed(name: str) -> Path | None:
-    """Return where Python finds a module that no caller named, or None."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -181,7 +164,7 @@ def _installed(name: str) -> Path | None:
 
 
 def _source_of(module: str, folder: str) -> tuple[Path, ...]:
-    """Return the path of an installed module's source below a directory. Empty if it is a copy, or elsewhere."""
+    """Return the path of an installed module's source below a directory, or empty."""
     origin = _installed(module.partition(".")[0]) if folder else None
     if origin is None or not is_source_in(str(origin), os.path.realpath(folder)):
         return ()
@@ -189,7 +172,6 @@ def _source_of(module: str, folder: str) -> tuple[Path, ...]:
 
 
 def _is_top_of(file: ModuleFile, other: Path) -> bool:
-    """Return whether Python finds the first part of a name where this file has it."""
     depth = file.name.count(".")
     top = file.path.parent if file.path.name == _INITIAL else file.path
     for _ in range(depth):
@@ -228,7 +210,6 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _imports(file: ModuleFile) -> Iterator[str]:
-    """Yield the modules of all import statements in a file. Names that are not modules are dropped later."""
     try:
         tree = ast.parse(file.data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,11 +1,7 @@
-"""Processes left behind by a crashed run: a list of them next to the store, which the next run uses to find and end them.
+"""Lists of processes next to the store, with which the next run ends those that a crash left behind.
 
-A pid alone does not identify a process, because it is reused. Each is recorded with its start time and the boot of the
-machine. A
-process is ended only if it has all three, or the mark of its command, which no other process of the machine has. Each run has
-its own list, which is removed when the run ends cleanly. The list of a live run is left alone. Only for machines with
-`/proc`. This
-module uses no event loop.
+Pids are reused, so a process is ended only with its recorded start time and boot, or its command's mark. Each run has its own list, removed at a clean end. The
+list of a live run is left alone. Needs `/proc`.
 """
 
 import contextlib
@@ -40,13 +36,7 @@ _PROC: Final = Path("/proc")
 
 
 class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of a process.
-
-    Attributes:
-        pid: Its pid, which is also that of its group.
-        started: Its start time, in ticks since the boot, as in proc_pid_stat(5).
-        mark: The value of its marker, empty for the run itself.
-    """
+    """Record of a process: pid (also of its group), start in ticks since the boot as in proc_pid_stat(5), and marker, empty for the run."""
 
     pid: int
     started: int
@@ -65,17 +55,16 @@ class _Status:
 
 
 class ProcessList:
-    """The list of one run: a file that grows, and is removed at the clean end. Each call writes to the disk cache in a few microseconds."""
+    """The list of one run, removed at its clean end."""
 
     def __init__(self, path: Path) -> None:
-        """Set the path. The file is created with the first process."""
         self._path = path
         self._descriptor = -1
         self._alive: dict[int, NotedProcess] = {}
         self._ended = 0
 
     def started(self, pid: int, mark: str) -> None:
-        """Record a process that has just started. A failure is logged once, and does not stop the process."""
+        """Record a process that has just started. A failure is only logged."""
         status, boot = _status_of(pid), _boot()
         if status is None or not boot:
             return
@@ -92,7 +81,7 @@ class ProcessList:
             self._begin_anew()
 
     def close(self) -> None:
-        """Remove the list at the end of the run, unless a listed process still exists."""
+        """Remove the list, unless a listed process still exists."""
         if self._descriptor < 0:
             return
         os.close(self._descriptor)
@@ -138,7 +127,7 @@ def list_beside(store: Path, run: str) -> ProcessList:
 
 
 def end_left_processes(store: Path) -> int:
-    """End the processes left by dead runs over a store, and remove their lists. This blocks."""
+    """End the processes of dead runs over a store, and remove their lists. Blocks."""
     killed = 0
     for path in sorted(store.parent.glob(f"{_escaped(store.name)}.*{SUFFIX}")):
         lines = _read(path)
@@ -169,7 +158,7 @@ _LIST: Final[ContextVar[ProcessList | None]] = ContextVar("agentrail_process_lis
 
 
 def keep_list(of_run: ProcessList | None) -> None:
-    """Record the processes that this task and its child tasks start from now on in this list."""
+    """Record the processes that this task and its children start from now on."""
     _LIST.set(of_run)
 
 
@@ -181,7 +170,7 @@ def current_list() -> ProcessList | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """Read a list, if it is a file that only this user can write. Anything else is logged, and left."""
+    """Read a list that only this user can write. Anything else is logged and left."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -224,7 +213,7 @@ def _line_of(noted: NotedProcess) -> bytes:
 
 
 def _boot() -> str:
-    """Return the boot of the machine and the pid namespace, or an empty string if they are unknown."""
+    """Return boot and pid namespace, or an empty string."""
     try:
         boot = _PROC.joinpath("sys", "kernel", "random", "boot_id").read_text().strip()
         return f"{boot}/{os.readlink(_PROC.joinpath('self', 'ns', 'pid'))}"  # noqa: PTH115 - not a path
@@ -257,7 +246,6 @@ def _is_there(noted: NotedProcess) -> bool:
 
 
 def _end(noted: Iterable[NotedProcess]) -> int:
-    """Kill the remaining processes: the group of each that still exists, and all processes with their marks."""
     boot = _boot()
     known = [one for one in noted if one.boot == boot and one.pid > 1]
     groups = frozenset(one.pid for one in known if _is_there(one))
@@ -287,7 +275,7 @@ def _environment_of(pid: int) -> list[bytes]:
 
 
 def _kill(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
-    """Kill a process through a descriptor, which cannot refer to a new process with the same pid."""
+    """Kill a process through a descriptor, safe from reused pids."""
     with contextlib.suppress(OSError):  # ended, or another user's
         descriptor = os.pidfd_open(pid)
         try:

@@ -1,7 +1,6 @@
-"""Files and directories of agentrail itself that no session may read: stores, memories, knowledge, tokens and keys.
+"""Paths of agentrail that no session may read: stores, memories, knowledge, tokens and keys.
 
-Code that opens such a file registers its path. Sandboxes hide these paths from commands and refuse them to file tools, whichever session
-or user they belong to. Paths stay registered as long as the process lives, because a closed store still holds conversations.
+Sandboxes hide them from commands and file tools. They stay registered for the process's life, because a closed store still holds conversations.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ _places: dict[Path, None] = dict.fromkeys(map(Path, _USUAL))
 
 
 def keep_private(*paths: str | os.PathLike[str]) -> None:
-    """Register files or directories, which need not exist yet."""
+    """Register paths, which need not exist yet."""
     for path in paths:
         with contextlib.suppress(ValueError):  # a NUL in it: no file has such a path
             _places[Path(os.path.realpath(path))] = None
@@ -25,7 +24,7 @@ def private_places() -> tuple[Path, ...]:
 
 
 def private_below(root: Path) -> tuple[tuple[str, ...], ...]:
-    """Return the registered paths below a directory, existing or not, as names from there. The directory itself is not one of them."""
+    """Return the registered paths below a directory, without itself, as names from there."""
     return _below(root, len(_places))
 
 

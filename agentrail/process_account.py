@@ -1,7 +1,6 @@
-"""Account of the processes of a call, written by the code that starts them and read by the code that stops the call.
+"""Account of a call's processes, written by the code that starts them and read by the code that stops the call.
 
-A context variable, because a tool's own code and a port that knows nothing of calls are between the two. This module neither
-starts nor stops processes.
+A context variable, because a tool and a port lie between them.
 """
 
 from contextvars import ContextVar
@@ -12,23 +11,14 @@ from attrs import define, field
 
 @define(eq=False)
 class ProcessAccount:
-    """Processes of one call.
-
-    Attributes:
-        alive: Pids of started processes without a known end.
-        reaped: Number of processes that were alive when they were stopped, and have ended.
-        left_at: Addresses of other machines where the end of stopped processes is unknown.
-    """
+    """Processes of one call: `alive` without a known end, `reaped` ended after a stop, `left_at` other machines where the end is unknown."""
 
     alive: set[int] = field(factory=set)
     reaped: int = 0
     left_at: set[str] = field(factory=set)
 
     def left(self) -> list[tuple[str, int | None]]:
-        """Return the remaining processes, in order: their place, in words that follow a name, and their pid.
-
-        Local ones have no words, remote ones no pid.
-        """
+        """Return the remaining processes in order: words of their place (remote only), and pid (local only)."""
         here: list[tuple[str, int | None]] = [("", pid) for pid in sorted(self.alive)]
         return here + [(f" at {address}", None) for address in sorted(self.left_at)]
 
@@ -39,12 +29,12 @@ _ACCOUNT: Final[ContextVar[ProcessAccount | None]] = ContextVar(
 
 
 def keep_account(account: ProcessAccount) -> None:
-    """Record processes that this task and its child tasks start from now on in this account."""
+    """Record processes that this task and its children start from now on."""
     _ACCOUNT.set(account)
 
 
 def note_started(pid: int) -> None:
-    """Record a started process for the call of this task. Outside of calls there is no account."""
+    """Record a started process for the call of this task, if any."""
     account = _ACCOUNT.get()
     if account is not None:
         account.alive.add(pid)
@@ -59,7 +49,7 @@ def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
 
 
 def note_left_elsewhere(address: str) -> None:
-    """Record that processes were stopped on another machine, and that their end is unknown."""
+    """Record that processes stopped on another machine, with unknown end."""
     account = _ACCOUNT.get()
     if account is not None:
         account.left_at.add(address)

@@ -1,7 +1,6 @@
-"""Keeps commands from importing code of the current directory: any file written there would run with all keys.
+"""Keeps commands from importing code of the current directory, which would run with all keys.
 
-`python -m` puts it first, and `PYTHONPATH` and editable installations can name it or a directory in it. This module runs before that entry
-is removed, so it imports only modules of the interpreter itself.
+Runs before the path is cleaned, so it imports only modules of the interpreter.
 """
 
 import os
@@ -14,7 +13,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def leave_out_current() -> None:
-    """Remove the current directory, and directories in it, from `sys.path`. Installed packages and the standard library stay."""
+    """Remove the current directory and those in it from `sys.path`, except installed packages and the standard library."""
     try:
         here = os.path.realpath(os.getcwd())  # noqa: PTH109 - pathlib is not part of the interpreter
     except OSError:  # it was removed, and nothing can be imported from it
@@ -25,7 +24,7 @@ def leave_out_current() -> None:
 
 
 def is_source_in(place: str, directory: str) -> bool:
-    """Whether a path is a directory without links or lies in it, and belongs to no installed package and not to the standard library."""
+    """Whether a path lies in a directory without links, and is neither installed nor standard library."""
     real = os.path.realpath(place or ".")
     library = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120 - as above
     if real == library or real.startswith(library + os.sep):

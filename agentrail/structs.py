@@ -1,9 +1,6 @@
-"""Base classes of events, signals, messages and their parts: frozen msgspec Structs, written and read without conversion.
+"""Base classes of events, signals, messages and their parts: frozen msgspec Structs.
 
-They reject unknown fields, so that reading one of a newer version fails with an error. They are hidden from the cyclic
-collector
-(`gc=False`), because frozen values that only point downwards cannot form a cycle. This module defines no values, only their
-common base.
+Unknown fields are rejected, so that reading a newer version fails. `gc=False`: frozen values that only point downwards form no cycle.
 """
 
 import re
@@ -31,12 +28,7 @@ def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]: ...
 @overload
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return a JSON decoder of a type, with all its tables built. The only place in the package that creates typed decoders.
-
-    Types of agentrail are passed when their module is imported. Types of an application are passed for each use, since they
-    become
-    known at run time. Existing tables are not built again.
-    """
+    """Return a JSON decoder of a type, with all its tables built. Nothing else in the package creates typed decoders."""
     with _BUILDING:
         return msgspec.json.Decoder(kind)
 
@@ -46,14 +38,14 @@ def converter_of(kind: type[T], *, str_keys: bool = False) -> Callable[[Any], T]
 @overload
 def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]: ...
 def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]:
-    """Return the `msgspec.convert` of a type, with all its tables built. See `decoder_of`."""
+    """Return the `msgspec.convert` of a type, with all its tables built."""
     with _BUILDING:
         msgspec.msgpack.Decoder(kind)  # unlike the one for JSON, it accepts keys of every type
     return partial(msgspec.convert, type=kind, str_keys=str_keys)
 
 
 def tag_name(name: str) -> str:
-    """Return the tag of a class on the wire: its name in snake_case."""
+    """Return a class's name in snake_case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -69,14 +61,14 @@ def replace(value: S, /, **changes: Any) -> S:
     """Return a copy of a value with some fields changed.
 
     Args:
-        value: An event, a message, or a part of one. It stays unchanged: all of them are frozen.
-        changes: The changed fields, by name. They are frozen and validated as in the constructor.
+        value: An event, a message, or a part of one, which stays unchanged.
+        changes: The changed fields by name, frozen and validated as in the constructor.
 
     Returns:
-        A value of the same class. An event keeps its `meta`, unless that is among the changes.
+        A value of the same class. An event keeps its `meta`, unless changed.
 
     Raises:
-        TypeError: Your move: this class has no such field, or the value is not one of these.
+        TypeError: Your move: no such field, or not one of these.
     """
     given: object = value
     if not isinstance(given, msgspec.Struct):

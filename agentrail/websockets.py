@@ -1,7 +1,6 @@
-"""The only importer of trio-websocket: modules for WebSockets take its names from here. They come with the extra `connect`.
+"""The only importer of trio-websocket, which comes with the extra `connect`.
 
-Names are resolved on first use, so every module can be imported without the extra. `need_websockets` raises at the start of a call that
-needs it.
+`need_websockets` raises at the start of a call that needs it.
 """
 
 from importlib import import_module
@@ -50,7 +49,6 @@ def need_websockets(what: str) -> None:
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a name on first use, and cache it."""
     home = _HOMES.get(name)
     if home is None:
         message = f"module 'agentrail.websockets' has no attribute {name!r}"
