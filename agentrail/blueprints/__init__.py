@@ -1,13 +1,9 @@
 """Blueprints: values that configure sessions, from Python or from files.
 
-- `blueprint.py`: `Blueprint`. `capability.py`: `Capability`. `system_prompt.py`: layers of the system prompt.
-- `config_discovery.py`: the files of a directory, read from disk. `configuration.py`: the result: settings, faults and
-  refused grants. `builder.py`: blueprints from settings.
-
-    >>> from agentrail.blueprints import Blueprint
-    >>> careful = Blueprint("careful", model="demo:", max_turns=5)
-    >>> careful.override(max_turns=9).options()["max_turns"], careful.options()["max_turns"]
-    (9, 5)
+>>> from agentrail.blueprints import Blueprint
+>>> careful = Blueprint("careful", model="demo:", max_turns=5)
+>>> careful.override(max_turns=9).options()["max_turns"], careful.options()["max_turns"]
+(9, 5)
 """
 
 from agentrail.blueprints.blueprint import Blueprint as Blueprint

@@ -1,4 +1,4 @@
-"""`Blueprint`: the configuration of a session, as a value. This module starts nothing and reads no file."""
+"""`Blueprint`: the configuration of a session, as a value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -81,22 +81,20 @@ _LISTS: Final = (
 class Blueprint:
     """Configuration of a session: options and their parts. Immutable, with methods that derive a changed copy.
 
-    Arguments of `start_session` take precedence over the options of a blueprint. A host profile accepts a blueprint
-    too.
+    Arguments of `start_session` take precedence.
 
     Attributes:
-        name: Name of the blueprint. The model chooses an agent of another blueprint by it.
+        name: Name, by which the model chooses an agent.
         description: Purpose of the blueprint.
-        capabilities: Bundles of tools, plugins and prompt sections. They come before its own.
-        background: See `Agent`. Applies when it works for another agent.
-        wake: See `Agent`. Applies when it works for another agent.
-        handoff: See `Agent`. Applies when it works for another agent.
-        prompt: Additions to `system_prompt`: further sections, and replacement texts for others.
-        permissions: Permissions from files, one value per file, the nearest first. The plugin `Permissions` applies
-            them.
-        may_bypass: Whether the caller has confirmed the permission mode `bypass`.
-        skills: Its skills and their use. None: no skills, or the leader's skills if it works for another agent.
-        given: Options that were set, by name. Validated and frozen.
+        capabilities: Bundles of tools, plugins and prompt sections, before its own.
+        background: See `Agent`, for work for another agent.
+        wake: See `Agent`, for work for another agent.
+        handoff: See `Agent`, for work for another agent.
+        prompt: Further sections and replacements for `system_prompt`.
+        permissions: Permissions from files, one value per file, nearest first, for the plugin `Permissions`.
+        may_bypass: Whether the caller confirmed the permission mode `bypass`.
+        skills: Its skills and their use. None: none, or the leader's.
+        given: Set options by name, validated and frozen.
     """
 
     name: str = "agent"
@@ -132,18 +130,18 @@ class Blueprint:
         """Create a blueprint with the options of `SessionOptions`. The model may be set later.
 
         Args:
-            name: See the class attribute.
-            description: See the class attribute.
-            capabilities: See the class attribute. Of two with one name, the later counts.
-            background: See the class attribute.
-            wake: See the class attribute.
-            handoff: See the class attribute.
-            prompt: See the class attribute. None: no additions.
-            permissions: See the class attribute.
-            may_bypass: See the class attribute.
-            skills: See the class attribute.
-            model: See `SessionOptions`. None: set by the caller that starts a session.
-            agents: Agents that may work for the session, also as blueprints. Of two with one name, the later counts.
+            name: As in the class.
+            description: As in the class.
+            capabilities: As in the class. The later of two with one name counts.
+            background: As in the class.
+            wake: As in the class.
+            handoff: As in the class.
+            prompt: As in the class. None: no additions.
+            permissions: As in the class.
+            may_bypass: As in the class.
+            skills: As in the class.
+            model: See `SessionOptions`. None: set later.
+            agents: Agents that may work for it, also as blueprints. The later of two with one name counts.
             **given: See `SessionOptions`.
 
         Raises:
@@ -184,7 +182,7 @@ class Blueprint:
 
     @staticmethod
     def coding() -> "Blueprint":
-        """Return the base for work on code: files, shell, to-do list, sub-agents and compaction, with their guards.
+        """Return the base for code: files, shell, to-do list, sub-agents and compaction, with guards.
 
         Calls with side effects wait for approval unless a permission rule allows them.
         """
@@ -197,40 +195,39 @@ class Blueprint:
         )
 
     def with_tools(self, *tools: Tool) -> "Blueprint":
-        """Return a copy with additional tools. A tool with a known name replaces the earlier one."""
+        """Return a copy with more tools, replacing equal names."""
         return self.override(tools=(*self.given.get("tools", ()), *tools))
 
     def with_plugins(self, *plugins: PluginEntry) -> "Blueprint":
-        """Return a copy with additional plugins. A plugin with a known name replaces the earlier one."""
+        """Return a copy with more plugins, replacing equal names."""
         return self.override(plugins=(*self.given.get("plugins", ()), *plugins))
 
     def with_agents(self, *agents: "Agent | Blueprint") -> "Blueprint":
-        """Return a copy with additional agents that may work for it. An agent with a known name replaces the earlier one."""
+        """Return a copy with more agents that may work for it, replacing equal names."""
         return self.override(agents=(*self.given.get("agents", ()), *agents))
 
     def with_skills(
         self, skills: SkillSet, *, tools: ToolsMode = "restrict", selector: SkillSelector | None = None
     ) -> "Blueprint":
-        """Return a copy with these skills in place of its previous skills.
+        """Return a copy with these skills instead of its own.
 
         Args:
             skills: Skills from `read_skills`.
-            tools: Effect of an open skill's tool list. `restrict`: only these tools run. `approve`: they run without
-                asking if the skill's source is trusted. `ignore`: no effect.
-            selector: A pure function of the skills and a prompt's text. It returns the skills to list for that prompt.
-                None lists all.
+            tools: Effect of an open skill's tool list. `restrict`: only these run. `approve`: they run without asking if the source is trusted. `ignore`: no
+                effect.
+            selector: Returns the skills to list for a prompt's text. Pure. None lists all.
         """
         return self.override(skills=SkillUse(skills=skills, tools=tools, selector=selector))
 
     def with_capabilities(self, *capabilities: Capability) -> "Blueprint":
-        """Return a copy with additional capabilities. A capability with a known name replaces the earlier one."""
+        """Return a copy with more capabilities, replacing equal names."""
         return self.override(capabilities=(*self.capabilities, *capabilities))
 
     def with_memory(self, *, auto: bool = False) -> "Blueprint":
         """Return a copy with the capability `memory`: working notes, and user memories if the supervisor has `memories`.
 
         Args:
-            auto: Whether the five memories that fit a prompt best are shown with it automatically.
+            auto: Whether the five memories that fit a prompt best are shown with it.
         """
         return self.with_capabilities(memory_capability(auto=auto))
 
@@ -244,7 +241,7 @@ class Blueprint:
         return Blueprint(**{**own, **self.given, **fields})
 
     def options(self) -> Mapping[str, Any]:
-        """Return the options of a session, by name. Arguments of `start_session` take precedence over them.
+        """Return the options of a session, by name. Arguments of `start_session` take precedence.
 
         Raises:
             OptionError: Your move: an agent that cannot work for it, or a prompt that cannot be rendered.
@@ -252,11 +249,10 @@ class Blueprint:
         return self.options_with(EMPTY)
 
     def options_with(self, besides: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options of a session with further arguments. The prompt is rendered for the combination.
+        """Return the options of a session with further arguments, for which the prompt is rendered.
 
         Args:
-            besides: Arguments that take precedence. The prompt depends on `user_data`, `prompt_mode`, `base_prompt`,
-                the model and the names of tools among them.
+            besides: Arguments that take precedence, including `user_data`, `prompt_mode`, `base_prompt`, model and tools for the prompt.
 
         Raises:
             OptionError: Your move: see `options`.
@@ -290,7 +286,7 @@ class Blueprint:
         return MappingProxyType(given | ({"agents": tuple(agents)} if agents else {}))
 
     def prompt_sections(self, besides: Mapping[str, Any] = EMPTY) -> tuple[PromptSection, ...]:
-        """Return the sections of the initial system prompt, in order, each with its source.
+        """Return the sections of the initial system prompt, in order, with their sources.
 
         Args:
             besides: Further arguments of the session. See `options_with`.
@@ -301,14 +297,13 @@ class Blueprint:
         return self._sections({**self.given, **besides})
 
     def replaced_sections(self, besides: Mapping[str, Any] = EMPTY) -> Mapping[str, str]:
-        """Return replacement texts for the sections that plugins and the mode add while a session runs, by key.
+        """Return replacements for sections that plugins and the mode add while a session runs, by key.
 
         Args:
             besides: Further arguments of the session. See `options_with`.
 
         Returns:
-            The texts of `prompt.replace`. The option `replace_sections` takes precedence over them. An empty text
-            removes a section.
+            The texts of `prompt.replace`. The option `replace_sections` takes precedence. An empty text removes a section.
 
         Raises:
             OptionError: Your move: a text that cannot be rendered, all faults at once.
@@ -322,12 +317,11 @@ class Blueprint:
         """Return this blueprint as an agent that may work for another one.
 
         Args:
-            leader: The agent that it works for. Without plugins of its own it has the leader's, and those of its
-                capabilities. None: no leader.
+            leader: The agent that it works for. Without own plugins it has the leader's and its capabilities'. None: none.
             besides: Further arguments of the leader's session. See `options_with`.
 
         Raises:
-            OptionError: Your move: it sets an option that such an agent cannot set, or has no description.
+            OptionError: Your move: an option that such an agent cannot set, or no description.
         """
         replaced = self.prompt.replace
         if (
@@ -390,11 +384,7 @@ class Blueprint:
     def _plugins_beside(
         self, known: tuple[PluginEntry, ...], stack: tuple[PluginEntry, ...]
     ) -> tuple[PluginEntry, ...] | None:
-        """Return an agent's plugins: its own, or its leader's and those of its capabilities. None: exactly its leader's.
-
-        The leader's guards are in its stack anyway, with the leader's options. A guard from a capability or
-        `Blueprint.coding` yields to them, and so does one that its author names without options.
-        """
+        """Return an agent's own plugins, or its leader's (None: exactly these) and its capabilities'. Their guards yield to the leader's."""
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
         guards = {name_of_plugin(one): one for one in stack if is_guard(one)}
         if "plugins" in self.given:
@@ -426,7 +416,6 @@ class Blueprint:
         return placed((*bundled, *self.given.get("plugins", ())), name_of_plugin)
 
     def _prompt(self, given: Mapping[str, Any], shared: Sequence[PluginEntry] = ()) -> str | None:
-        """Render the prompt. If it has only its own text, return that text alone, or None without a text."""
         sections = self._sections(given, shared)
         if any(one.sections for one in self.capabilities) or self.prompt != PromptLayers():
             return join_prompt(sections)
@@ -476,7 +465,6 @@ class Blueprint:
 
 
 def _of_a_leader(leader: Blueprint | None, besides: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the prompt options that an agent inherits from its leader: values, and fewer layers for a task."""
     given = {**(EMPTY if leader is None else leader.given), **besides}
     mode = given.get("prompt_mode", "full")
     mine: dict[str, Any] = {"prompt_mode": "task" if mode == "full" else mode, "base_prompt": False}

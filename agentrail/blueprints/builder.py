@@ -1,4 +1,4 @@
-"""Blueprints from settings: look up names, import code, validate values. Reports all faults, each with its line."""
+"""Blueprints from settings: looks up names, imports code, validates values, and reports all faults with lines."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -61,7 +61,7 @@ def _no_skills() -> SkillSet:
 def build_blueprint(
     settings: Settings, name: str | None, *, skills: Callable[[], SkillSet] = _no_skills
 ) -> Blueprint:
-    """Build the blueprint of an agent and of the agents that work for it. Imports the code that it names."""
+    """Build the blueprint of an agent and its agents. Imports the code that it names."""
     builder = Builder(settings, skills)
     if name is not None and name not in settings.agents:
         raise OptionError([no_such_agent(name, settings.agents)])
@@ -69,7 +69,6 @@ def build_blueprint(
 
 
 def build_coding(settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills) -> Blueprint:
-    """Build the blueprint of the built-in coding agent, with `[defaults]` and `[permissions]`."""
     builder = Builder(settings, skills)
     return _without_faults(builder, builder.coding())
 
@@ -83,7 +82,7 @@ def _without_faults(builder: "Builder", made: Blueprint | None) -> Blueprint:
 def faults_of_building(
     settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills
 ) -> tuple[ConfigFault, ...]:
-    """Build everything and return all faults. Imports the code that the settings name. See `build_blueprint`."""
+    """Build everything and return all faults. Imports named code."""
     builder = Builder(settings, skills)
     builder.defaults()
     for name in settings.agents:
@@ -94,7 +93,6 @@ def faults_of_building(
 
 
 def _leads(settings: Settings, name: str) -> bool:
-    """Return whether an agent is meant to lead. An agent that works for another may rely on the leader's prompt values."""
     default = settings.default_agent
     if settings.host or (default is not None and default.value == name):  # a server serves all of them
         return True
@@ -103,7 +101,7 @@ def _leads(settings: Settings, name: str) -> bool:
 
 
 class Builder:
-    """Builder of blueprints from one set of settings. Caches its lookups."""
+    """Builder of blueprints from one set of settings, with cached lookups."""
 
     def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = _no_skills) -> None:
         self._read_skills = skills
@@ -128,17 +126,15 @@ class Builder:
         return {name_of(tool): tool for tool in self._web.tools}
 
     def defaults(self) -> Blueprint | None:
-        """Build the blueprint for sessions without a named agent."""
         values = dict(self._settings.defaults)
         return self._made("agent", values, None, self._options(values))
 
     def coding(self) -> Blueprint | None:
-        """Build the built-in coding agent. Its own tools replace those of `[defaults]`."""
         values = {key: said for key, said in self._settings.defaults.items() if key != "tools"}
         return self._made("coding", values, None, self._options(values), is_coding=True)
 
     def agent(self, name: str, *, leads: bool = True) -> Blueprint | None:
-        """Build an agent as a leader. `[defaults]` apply to the values that it does not set."""
+        """Build an agent as a leader, with `[defaults]` for unset values."""
         agent = self._settings.agents[name]
         values = {**self._settings.defaults, **agent.values}
         if not {"base", "capabilities"}.isdisjoint(agent.values) and "tools" not in agent.values:
@@ -158,7 +154,7 @@ class Builder:
         return made
 
     def look_at_provider(self, name: str) -> None:
-        """Validate the options of a provider. Values of secrets are not read."""
+        """Validate a provider's options, without reading secrets."""
         options = self._settings.providers[name]
         if name not in VARIABLES:
             near = difflib.get_close_matches(name, VARIABLES, n=1)
@@ -178,7 +174,7 @@ class Builder:
     # --- a blueprint
 
     def _below(self, name: str, leader: AgentSettings) -> Blueprint | None:
-        """Build an agent as one that works for another. Values that it does not set are the leader's."""
+        """Build an agent that works for another, with the leader's unset values."""
         agent = self._settings.agents.get(name)
         if agent is None or name == leader.name:  # already reported as a fault of the settings
             return None
@@ -334,7 +330,6 @@ class Builder:
                 yield found
 
     def _skills_of(self, name: str, values: Mapping[str, Sourced]) -> SkillUse | None:
-        """Return the skills that an agent names, or all of them if it has the capability or names `*`."""
         said = values.get("skills")
         bundles = values.get("capabilities")
         names = [] if said is None else [one.value for one in said.value]
@@ -417,7 +412,7 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def import_name(name: str, folder: str) -> Any:
-    """Import `package.module:NAME`, from a file in the directory or from an installed package. See `NamedModules`."""
+    """Import `package.module:NAME` from a file in the directory or an installed package."""
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier():
         raise OptionError([f"{name!r:.80} is not package.module:NAME"])
@@ -459,7 +454,7 @@ def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:
 
 
 def provider_options(settings: Settings, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options for the provider of a model. The provider's own environment variables take precedence."""
+    """Return a model's provider options, overridden by the provider's environment variables."""
     name = model.partition(":")[0]
     key_variable, url_variable = VARIABLES.get(name, ("", ""))
     won = {"api_key": bool(environ.get(key_variable)), "base_url": bool(environ.get(url_variable))}

@@ -1,4 +1,4 @@
-"""The built-in capabilities, and the parts of the coding blueprint."""
+"""The built-in capabilities."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,10 +22,10 @@ from agentrail.tools import builtin
 
 
 def memory_capability(*, auto: bool = False) -> Capability:
-    """Build the bundle `memory`: working notes and user memories, for a supervisor with `memories`.
+    """Build the bundle `memory`: working notes and user memories.
 
     Args:
-        auto: Whether the five memories that fit a prompt best are shown with it automatically.
+        auto: Whether the five memories that fit a prompt best are shown with it.
     """
     plugins: tuple[PluginEntry, ...] = (WorkingNotes, MemoryFlush)
     return Capability(

@@ -1,4 +1,4 @@
-"""`Capability`: a named bundle of tools, plugins and prompt sections. Also validation of such lists."""
+"""`Capability`: a named bundle of tools, plugins and prompt sections."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, ...]:
-    """Remove duplicate keys. The later item wins and takes the position of the first."""
+    """Remove duplicate keys: the later item takes the place of the first."""
     found: dict[Hashable, _T] = {}
     for item in items:
         found[key_of(item)] = item
@@ -36,12 +36,11 @@ def is_guard(entry: PluginEntry) -> bool:
 
 
 def narrows_permissions(entry: PluginEntry) -> bool:
-    """Return whether a plugin can restrict permissions after a handoff to an agent."""
     return callable(getattr(_made(entry), "narrow_permissions", None))
 
 
 def is_same_guard(entry: PluginEntry, guard: PluginEntry) -> bool:
-    """Return whether a plugin adds nothing to a guard of its name: same type, and the same options or none."""
+    """Return whether a plugin has a guard's type, and equal or no options."""
     said, held = _options_of(entry), _options_of(guard)
     return type(_made(entry)) is type(_made(guard)) and (not said or same_json(said, held))
 
@@ -56,7 +55,7 @@ def _made(entry: PluginEntry) -> Plugin:
 
 
 def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:
-    """Return the keys of the prompt sections that plugins add while a session runs, from their member `sections`."""
+    """Return the keys of the sections that plugins add while a session runs."""
     said = [getattr(entry[0] if isinstance(entry, tuple) else entry, "sections", ()) for entry in entries]
     keys = [key for one in said if isinstance(one, tuple) for key in one if isinstance(key, str)]
     return tuple(dict.fromkeys(keys))
@@ -81,9 +80,8 @@ class Capability:
     Attributes:
         name: Unique name within a blueprint.
         tools: Its tools for the model.
-        plugins: The plugins that guard these tools.
-        sections: Its sections of the system prompt, by key. A later capability's text with the same key replaces it.
-            Texts, or pure functions of `PromptContext`.
+        plugins: The plugins that guard them.
+        sections: Its sections of the system prompt, by key. A later capability's text replaces an equal key. Texts, or pure functions of `PromptContext`.
 
     Raises:
         OptionError: Your move: an item is not a tool, or not a plugin.
@@ -95,7 +93,6 @@ class Capability:
     sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
 
     def __attrs_post_init__(self) -> None:
-        """Validate the parts."""
         faults = [*_faults_of_tools(self.tools), *faults_of_plugin_entries(self.plugins)]
         faults += faults_of_sections(self.sections)
         if faults:

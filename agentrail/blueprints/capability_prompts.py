@@ -1,7 +1,6 @@
-"""System prompt sections of the built-in capabilities: good use of their tools. 200 to 400 tokens each.
+"""System prompt sections of the built-in capabilities, 200 to 400 tokens each.
 
-They contain no application policy and nothing that changes during a session, because vendors' caches begin with these
-words.
+They never change during a session, because vendors' caches begin with them.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Command files and their bytes: the user's, and those of the nearest parent directory with any. Links are not followed."""
+"""Command files of the user, and of the nearest parent directory with any, without following links."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -47,8 +47,6 @@ def _find_project(where: Path, home: Path | None) -> Path | None:
 
 
 class _Reader:
-    """Reader of command directories. Collects the files it finds."""
-
     def __init__(self, where: Path, home: Path | None) -> None:
         self._where, self._home = where, home
         self.found: list[CommandFile] = []

@@ -1,7 +1,4 @@
-"""Configuration files that apply to a directory, and their bytes.
-
-Each file is read once, so that the parsed bytes are the hashed ones.
-"""
+"""Configuration files of a directory, each read once so that the parsed bytes are the hashed ones."""
 
 import errno
 import os
@@ -40,14 +37,7 @@ MAX_AGENT_FILES: Final = 1_000
 
 @frozen(kw_only=True)
 class FoundFile:
-    """A file as found on disk.
-
-    Attributes:
-        folder: Base directory of the paths and modules in it.
-        data: Its bytes, up to one byte over the size limit.
-        scope: Whether it belongs to the project or the user.
-        unread: Why it could not be read, or empty. Only files of other programs are listed despite that.
-    """
+    """A file as found, up to one byte over the size limit. `unread` is empty, or why another program's file cannot be read."""
 
     name: str
     path: Path
@@ -61,13 +51,7 @@ class FoundFile:
 
 @frozen(kw_only=True)
 class FoundFiles:
-    """The files that apply.
-
-    Attributes:
-        directory: The project's directory. None without a project.
-        code: The modules that the project's files name, and the local modules that these import. Empty if the directory
-            is not trusted.
-    """
+    """The files that apply. `code` has the modules that a trusted project's files name, with their local imports."""
 
     directory: Path | None = None
     project: tuple[FoundFile, ...] = ()
@@ -196,7 +180,6 @@ def _found_imported(path: Path, origin: FileOrigin, place: Path, scope: Scope, n
 
 
 def show_path(path: Path, cwd: Path, home: Path | None) -> str:
-    """Return the shortest form of a path, in one line."""
     return in_one_line(_short(path, cwd, home))
 
 
@@ -209,7 +192,6 @@ def _short(path: Path, cwd: Path, home: Path | None) -> str:
 
 
 def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
-    """Read a file, up to one byte over the limit."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own

@@ -1,4 +1,4 @@
-"""Configuration of a directory: its files read, merged, narrowed if untrusted, and validated."""
+"""Configuration of a directory: read, merged, narrowed if untrusted, and validated."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -69,15 +69,15 @@ class Configuration:
 
     Attributes:
         settings: Effective settings.
-        faults: Faults of the files, by file and line.
-        not_granted: Values of a project's files that do not apply because they are not trusted.
+        faults: Faults, by file and line.
+        not_granted: Values of untrusted project files that do not apply.
         files: The files that were found.
         trusted: Whether the project's files are trusted.
-        notes: Ignored parts of files of other programs, by file and line.
+        notes: Ignored parts of other programs' files, by file and line.
         commands: Slash commands of other programs, the project's first.
         cwd: Directory where skills are searched.
         environ: Environment variables. Only `HOME` is read.
-        trust_project: Whether the project counts as trusted this time.
+        trust_project: Whether the project is trusted this time.
     """
 
     settings: Settings = NO_SETTINGS
@@ -141,7 +141,7 @@ class Configuration:
 
     @property
     def notice(self) -> str | None:
-        """Notice about an untrusted project, in one line, to show first. None if there is nothing to report."""
+        """Notice about an untrusted project, in one line, or None."""
         if self.files.directory is None or self.trusted:
             return None
         said = f"{in_one_line(str(self.files.directory))} is not trusted: its files may only narrow"
@@ -168,9 +168,9 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
         environ: Environment variables. Only `AGENTRAIL_CONFIG` and `HOME` are read.
         cwd: The directory. None: the process's working directory.
         config: Configuration file to use instead of a search.
-        trust_project: Whether the project's files count as trusted this time.
+        trust_project: Whether the project's files are trusted this time.
         files: Result of `find_files`, instead of a search.
-        to_trust: Whether code named by the project is read although the directory is not trusted yet.
+        to_trust: Whether code named by the project is read before the directory is trusted.
 
     Raises:
         OptionError: Your move: a file cannot be read. Faults in its content are in `faults`.
@@ -224,13 +224,12 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
 
 
 def path_of_skill(skill: Skill, directory: Path) -> str | None:
-    """Return a skill's path relative to a trusted directory, with a final `/`. None if it is elsewhere."""
+    """Return a skill's path below a trusted directory, with a final `/`, or None."""
     at = Path(skill.directory)
     return f"{at.relative_to(directory).as_posix()}/" if at.is_relative_to(directory) else None
 
 
 def digests_of_skills(skills: SkillSet, directory: Path) -> dict[str, str]:
-    """Return the ids of a project's skills by path, as in a trust list."""
     found = {path_of_skill(one, directory): one.digest for one in skills.skills if one.scope == "project"}
     return {path: digest for path, digest in found.items() if path is not None}
 
@@ -242,7 +241,7 @@ def _items(values: Mapping[str, Sourced], name: str) -> tuple[Sourced, ...]:
 
 
 def _code_of(project: Settings) -> tuple[ModuleFile, ...]:
-    """Read the code that a project names. Unreadable code is not part of the trusted files, and its import fails."""
+    """Read the code that a project names. Unreadable code is left out."""
     found: dict[Path, ModuleFile] = {}
     for module, folder in modules_of(project):
         with suppress(OptionError):
@@ -263,10 +262,7 @@ def _read_all(found: Sequence[FoundFile], models: Mapping[str, str]) -> list[Con
 
 
 def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
-    """Read a file. A faulty file of another program is skipped with a note, because users may not own it.
-
-    Its permissions are an exception: without them, denied calls would be allowed.
-    """
+    """Read a file. A faulty one of another program is skipped with a note, unless it holds permissions."""
     if found.unread:
         place = ConfigPlace(file=found.name)
         read = ConfigFile(name=found.name, faults=(ConfigFault(place=place, said=found.unread),))
@@ -291,7 +287,7 @@ def _left_out(read: ConfigFile, faults: Sequence[ConfigFault]) -> ConfigFile:
 def _fitting(
     files: FoundFiles, project: list[ConfigFile], user: list[ConfigFile]
 ) -> tuple[list[ConfigFile], list[ConfigFile]]:
-    """Skip agents of other programs that conflict with the others: duplicate names, or references to unknown agents."""
+    """Skip other programs' agents with duplicate names or references to unknown agents."""
     foreign = {one.name for one in (*files.project, *files.user) if one.origin in {"claude", "codex"}}
     while True:
         (joined, faults), (joined_user, faults_of_user) = join_files(project), join_files(user)
@@ -365,7 +361,7 @@ def _commands(files: Sequence[FoundFile]) -> Iterator[ImportedCommand]:
 
 
 def _with_rules_read(read: ConfigFile) -> ConfigFile:
-    """Drop another program's rules that ours cannot express, with a note each. Also note stars that cover less here."""
+    """Drop, with notes, another program's rules that ours cannot express."""
     policy = _policy(read)
     wrong = [*faults_of_policies([policy])]
     if wrong:

@@ -1,4 +1,4 @@
-"""The embedder of `[embedder]`: validated without its key, and created on first use."""
+"""The embedder of `[embedder]`, created on first use."""
 
 import os
 from collections.abc import Callable, Mapping

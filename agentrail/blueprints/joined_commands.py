@@ -1,4 +1,4 @@
-"""Slash commands from skills and from files of other programs, added to a registry as values."""
+"""Slash commands from skills and other programs' files, added to a registry."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -20,7 +20,7 @@ SkillsOfAgents: TypeAlias = SkillSet | Mapping[str, SkillSet]
 
 
 def skills_of_session(blueprint: Blueprint, agent: str | None) -> SkillsOfAgents | None:
-    """Return the skills of a session and of each agent it may be handed over to. None if there are none."""
+    """Return the skills of a session and of each agent it may be handed to, or None."""
     own = NO_SKILLS if blueprint.skills is None else blueprint.skills.skills
     found = {agent or "": own}
     for one in blueprint.options().get("agents", ()):
@@ -34,9 +34,9 @@ def skills_of_session(blueprint: Blueprint, agent: str | None) -> SkillsOfAgents
 
 
 def commands_of_skills(skills: SkillsOfAgents) -> tuple[SlashCommand, ...]:
-    """Return a command `/name` for each skill that users may open. The typed text after it is the task for the skill.
+    """Return a command `/name` for each skill that users may open.
 
-    If several agents have a skill of one name, one command opens the skill of the session's agent.
+    Equal names of several agents share a command, which opens the current agent's skill.
     """
     if isinstance(skills, SkillSet):
         return tuple(_of_skill(one.name, {None: one}) for one in skills.skills if one.text.for_user)
@@ -49,10 +49,7 @@ def commands_of_skills(skills: SkillsOfAgents) -> tuple[SlashCommand, ...]:
 
 
 def commands_of_programs(found: Iterable[ImportedCommand]) -> tuple[SlashCommand, ...]:
-    """Return a command for each file of another program.
-
-    Commands and file references in such a file are not executed or opened.
-    """
+    """Return a command for each file of another program, without executing or opening its contents."""
     return tuple(_of_program(one) for one in found if COMMAND_NAME.fullmatch(one.name.lower()))
 
 
@@ -62,7 +59,7 @@ def join_commands(
     skills: SkillsOfAgents | None = None,
     imported: Sequence[ImportedCommand] = (),
 ) -> CommandRegistry:
-    """Add commands to a registry. Precedence: existing names, then skills, then files of other programs."""
+    """Add commands. Precedence: existing names, then skills, then files of other programs."""
     of_skills = () if skills is None else commands_of_skills(skills)
     of_programs = commands_of_programs(reversed(imported))
     unnamed = [one.name for one in imported if not COMMAND_NAME.fullmatch(one.name.lower())]
@@ -79,7 +76,6 @@ def join_commands(
 
 
 def _of_skill(name: str, of_agents: Mapping[str | None, Skill]) -> SlashCommand:
-    """Build one command. The key None applies to every agent of the session."""
     first = next(iter(of_agents.values()))
 
     async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited

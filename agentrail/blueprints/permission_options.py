@@ -1,4 +1,4 @@
-"""Options of the plugin `Permissions`, from files and blueprints."""
+"""Options of the plugin `Permissions`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _NAME: Final = "Permissions"
 def with_policies(
     plugins: Sequence[PluginEntry], policies: Sequence[PolicySettings], *, may_bypass: bool = False
 ) -> tuple[PluginEntry, ...]:
-    """Return a stack whose `Permissions` has these policies. Its other options and its own rules are kept."""
+    """Return a stack whose `Permissions` also has these policies."""
     said = [one for one in policies if not one.is_empty]
     if not said:
         return tuple(plugins)
@@ -43,14 +43,13 @@ def with_policies(
 
 
 def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
-    """Return a stack that can restrict permissions after a handoff. If no plugin can, add `Permissions` without limits."""
+    """Return a stack that can restrict permissions after a handoff, adding `Permissions` without limits if needed."""
     if any(map(narrows_permissions, plugins)):
         return plugins
     return (*plugins, (Permissions, unlimited_options(str(Path.home()))))
 
 
 def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, JsonValue] | None:
-    """Return the permissions of an agent that works for another one. None if none are set."""
     table: dict[str, Any] = {}
     for name in LISTS:
         rules = [rule.value for one in policies for rule in getattr(one, name)]
@@ -67,7 +66,6 @@ def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, Jso
 
 
 def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sourced, str]]:
-    """Yield the invalid parts of policies, each with its place."""
     for policy in policies:
         if policy.mode is not None and policy.mode.value not in MODES:
             yield (
@@ -84,12 +82,11 @@ def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sou
 
 
 def is_planning(policies: Sequence[PolicySettings]) -> bool:
-    """Return whether a mode is `plan`, which `exit_plan` ends."""
     return any(one.mode is not None and one.mode.value == "plan" for one in policies)
 
 
 def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], bool]:
-    """Merge the policies of each scope: lists are concatenated, and the narrowest mode wins."""
+    """Merge the policies of each scope: lists join, and the narrowest mode wins."""
     scopes: dict[str, Any] = {}
     modes: dict[str, list[Any]] = {}
     for policy in policies:
@@ -109,7 +106,7 @@ def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue]
 
 
 def _planning(own: Mapping[str, Any]) -> Mapping[str, JsonValue]:
-    """Return the options of a session that begins with a plan. An own mode is kept, and the plan is judged in addition."""
+    """Return the options of a session that begins with a plan, in addition to its own mode."""
     if own.get("mode") in {None, "plan"}:
         return {"mode": "plan"}
     return {"within": [*own.get("within", ()), {"mode": "plan"}]}

@@ -1,4 +1,4 @@
-"""Files for "always" rules: `.agentrail/permissions.toml` of a trusted project, otherwise the user's own."""
+"""Files for "always" rules: `.agentrail/permissions.toml` of a trusted project, otherwise the user's."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,6 @@ from agentrail.errors import OptionError
 
 @frozen(kw_only=True)
 class PermissionFile:
-    """Target of a rule."""
-
     path: Path
     shown: str
     scope: Scope
@@ -35,7 +33,7 @@ class PermissionFile:
 def find_permission_file(
     environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
 ) -> PermissionFile | None:
-    """Return the file for rules that the user makes in a directory. None if there is no place for it."""
+    """Return the file for rules made in a directory, or None."""
     return _place_in(read_configuration(environ, cwd=cwd, config=config).files, environ, cwd)
 
 
@@ -53,7 +51,7 @@ def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> Permi
 def keep_allowed(
     rules: Sequence[str], environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
 ) -> PermissionFile | None:
-    """Add `allow` rules to the user's file. A trusted project stays trusted, with the new file."""
+    """Add `allow` rules to the user's file, keeping a trusted project trusted."""
     with changing_files(environ):
         return _keep(rules, environ, cwd, config)
 
@@ -78,7 +76,7 @@ def _keep(
 
 
 def _text_of(place: PermissionFile, files: FoundFiles) -> str:
-    """Return the text of the file. For a project, that is the text just trusted, without later changes."""
+    """Return the text of the file, for a project the text just trusted."""
     found = [one.data for one in files.project if one.path == place.path]
     if not found and place.scope == "user" and os.path.lexists(place.path):
         found = [read_bytes(place.path, follow=False)]
@@ -89,7 +87,7 @@ def _text_of(place: PermissionFile, files: FoundFiles) -> str:
 
 
 def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:
-    """Write a file atomically. `agree` runs before the replacement, because a full disk may fail both."""
+    """Write a file atomically, after `agree`."""
     folder = place.path.parent
     beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
     try:
@@ -112,10 +110,7 @@ def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -
 
 
 def _trust_still(files: FoundFiles, text: str, environ: Mapping[str, str]) -> None:
-    """Trust the same files and skills as before, and the file as written.
-
-    Other concurrent changes stay untrusted, because the user has not seen them.
-    """
+    """Trust the same files and skills as before, and the file as written, but no concurrent change."""
     directory = str(files.directory.resolve()) if files.directory is not None else ""
     listed = read_trust(environ)
     was = listed.directories.get(directory, {})

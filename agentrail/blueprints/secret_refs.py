@@ -1,4 +1,4 @@
-"""Secrets referenced by configuration files, resolved on demand."""
+"""Secrets referenced by configuration files."""
 
 import os
 from collections.abc import Mapping

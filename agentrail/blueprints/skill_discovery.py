@@ -1,6 +1,6 @@
 """Skills on disk: where they are searched, how they are read, and how a session uses them.
 
-A skill is read once per process and version. The cache key is the names, sizes and times of its files.
+A skill is cached per names, sizes and times of its files.
 """
 
 import difflib
@@ -62,11 +62,7 @@ _CACHE: Final[OrderedDict[tuple[Any, ...], Skill | LeftOutSkill]] = OrderedDict(
 
 @frozen(kw_only=True)
 class SkillSource:
-    """A directory of skills, each in a subdirectory.
-
-    Attributes:
-        is_own: Whether it belongs to the user, so that links to skills are followed.
-    """
+    """A directory of skills, each in a subdirectory. Links are followed if the user owns it."""
 
     directory: Path
     shown: str
@@ -77,14 +73,6 @@ class SkillSource:
 
 @frozen(kw_only=True)
 class SkillUse:
-    """The skills of a blueprint and their use.
-
-    Attributes:
-        skills: The skills.
-        tools: Effect of their tool lists.
-        selector: Chooses the listed skills for each prompt. None lists all.
-    """
-
     skills: SkillSet
     tools: ToolsMode = "restrict"
     selector: SkillSelector | None = None
@@ -92,22 +80,18 @@ class SkillUse:
     def equip(
         self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]
     ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
-        """Return the tools and plugins of an agent with these skills, based on its other tools and plugins.
+        """Return an agent's tools and plugins with these skills.
 
-        Its skills replace those of its session. Their rules can only narrow permissions: `approve` has no effect for an
-        agent's skills.
+        Its skills replace those of its session, and can only narrow permissions: `approve` has no effect.
 
         Args:
-            tools: Its own tools, or those of its session.
-            plugins: Its own plugins, or those of its session.
+            tools: Its own, or its session's.
+            plugins: Its own, or its session's.
         """
         return self.with_tools(without_skills(tools)), with_skills_of_agent(plugins, self)
 
     def with_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """Return the tools together with tools that open and search these skills and read their files.
-
-        Without skills, return the tools unchanged.
-        """
+        """Return the tools, with tools to open, search and read these skills, if any."""
         if not self.skills.skills:
             return tools
         own = (SkillTool(skills=self.skills, tools=self.tools), SkillSearch(skills=self.skills))
@@ -118,7 +102,7 @@ def read_skills(*directories: str | Path) -> SkillSet:
     """Read the skills of the given directories. Later directories win.
 
     Args:
-        directories: Directories of skills, each skill in a subdirectory. A missing directory holds no skills.
+        directories: Directories with each skill in a subdirectory. A missing one is empty.
 
     Returns:
         The skills, and the excluded ones with reasons.
@@ -137,7 +121,7 @@ def find_sources(
     import_user: bool = False,
     import_project: bool = False,
 ) -> tuple[SkillSource, ...]:
-    """Return the skill sources in ascending precedence, starting with the bundled skills."""
+    """Return the skill sources in ascending precedence, bundled skills first."""
     found: dict[Path, SkillSource] = {
         BUILT_IN_SKILLS: SkillSource(directory=BUILT_IN_SKILLS, shown="built in", scope="built_in")
     }
@@ -166,7 +150,7 @@ def find_sources(
 
 
 def _places(cwd: Path, home: Path | None) -> tuple[Path, ...]:
-    """Return the directories of a project, from its repository root down. Without a repository, only the working directory."""
+    """Return a project's directories, from its repository root down, otherwise the working directory."""
     above: list[Path] = []
     for place in (cwd, *cwd.parents):
         if place == home:
@@ -178,7 +162,6 @@ def _places(cwd: Path, home: Path | None) -> tuple[Path, ...]:
 
 
 def read_source(source: SkillSource) -> SkillSet:
-    """Read the skills of one directory. A missing directory has none."""
     skills: list[Skill] = []
     left_out: list[LeftOutSkill] = []
     try:
@@ -213,7 +196,7 @@ def read_source(source: SkillSource) -> SkillSet:
 
 
 def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
-    """Read one skill of a source, or return why it is excluded. Never raises because of its content."""
+    """Read one skill, or return why it is excluded."""
     at = source.directory / name
     try:
         if at.is_symlink() and not source.is_own:
@@ -274,7 +257,7 @@ def _text_of(
 
 
 def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
-    """Drop tool rules that permissions cannot parse, with a warning each. They would prevent the start of a session."""
+    """Drop, with warnings, tool rules that permissions cannot parse."""
     if read.text is None:
         return read
     wrong: list[str] = []
@@ -307,17 +290,14 @@ def no_such_skill(name: str, known: Iterable[str]) -> str:
 
 
 def rules_while_open(skill: Skill, mode: ToolsMode) -> tuple[str, ...] | None:
-    """Return the tool rules while a skill is open, for `SkillGuard`. None if tools are unrestricted."""
+    """Return the tool rules while a skill is open, or None without restriction."""
     if mode == "ignore" or (mode == "approve" and skill.is_trusted):
         return None
     return skill.text.allowed
 
 
 def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
-    """Return a stack that guards and lists skills.
-
-    Existing options of `SkillGuard`, `SkillListing` and `Permissions` are kept.
-    """
+    """Return a stack that guards and lists skills, keeping existing options."""
     skills = use.skills.skills
     guard = _rules_of(use)
     found = [*_with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
@@ -339,7 +319,7 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
 
 
 def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
-    """Return the plugins of an agent with its own skills. The session's skills are not listed to it, but their guards stay."""
+    """Return the plugins of an agent with its own skills. The session's guards stay."""
     gone = {"SkillListing", "AgentSkillListing", "AgentSkillGuard"}
     kept = tuple(one for one in plugins if name_of_plugin(one) not in gone)
     if not use.skills.skills:
@@ -349,7 +329,7 @@ def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple
 
 
 def with_skill_tools(plugins: Sequence[PluginEntry]) -> tuple[PluginEntry, ...]:
-    """Return the stack of a session without skills whose agents have some. Opening a skill needs no approval there either."""
+    """Return the stack of a session where only agents have skills."""
     pure = {"pure_tools": sorted(SKILL_TOOLS)}
     return tuple(_with_options(plugins, "Permissions", lambda own: _joined(pure, own)))
 
@@ -378,7 +358,6 @@ def _with_options(
 
 
 def _joined(made: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge options. Tables and lists are combined, and the plugin's own values win."""
     found: dict[str, Any] = {**made, **own}
     for key in [one for one in made if one in own]:
         both = made[key], own[key]

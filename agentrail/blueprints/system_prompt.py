@@ -1,7 +1,7 @@
-"""The system prompt of a blueprint, layer by layer: base, capabilities, the blueprint's own text. Plain functions without I/O.
+"""The system prompt of a blueprint: base, capabilities, own text.
 
-While a session runs, the mode and the sections of plugins follow, sorted by key. No layer contains text that changes
-between requests. Such text goes after the conversation, so that a vendor's prompt cache stays valid.
+While a session runs, the mode and the plugins' sections follow, sorted by key. Text that changes between requests goes after the conversation, to keep prompt
+caches valid.
 """
 
 import difflib
@@ -40,11 +40,11 @@ class PromptContext:
     Attributes:
         agent: Name of the blueprint.
         prompt_mode: Selects the layers.
-        model: The model string. None if it is not known yet or is not a text.
+        model: The model string. None if unknown or not a text.
         tools: Names of its tools, in order.
         agents: Names of the agents that may work for it.
         capabilities: Names of its bundles.
-        values: The mapping `user_data["prompt"]`. Read-only.
+        values: The mapping `user_data["prompt"]`, read-only.
     """
 
     agent: str
@@ -69,19 +69,17 @@ class PromptLayers:
     """Prompt additions of a blueprint.
 
     Attributes:
-        sections: Further sections by key. They follow its own text, in this order.
-        replace: Replacement texts for sections, by key. `base` and `blueprint` are keys too. An empty text removes the
-            section.
+        sections: Further sections by key, after its own text.
+        replace: Replacements for sections, by key, also `base` and `blueprint`. An empty text removes a section.
 
     Raises:
-        OptionError: Your move: a value is not a text, or a key is reserved for a layer.
+        OptionError: Your move: not a text, or a key reserved for a layer.
     """
 
     sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
     replace: Mapping[str, Any] = field(default=EMPTY, converter=frozen_json)
 
     def __attrs_post_init__(self) -> None:
-        """Validate the additions."""
         faults = faults_of_sections(self.sections)
         faults += [
             f"prompt.replace of {key!r:.80} is no text"
@@ -94,8 +92,6 @@ class PromptLayers:
 
 @frozen(kw_only=True)
 class PromptPart:
-    """A section before rendering."""
-
     key: str
     source: str
     section: Section
@@ -109,7 +105,7 @@ class PromptSection:
     Attributes:
         key: Key for replacements.
         source: Origin of the section, for display.
-        text: Its text. Never empty.
+        text: Its text, never empty.
     """
 
     key: str
@@ -118,7 +114,7 @@ class PromptSection:
 
     @property
     def tokens(self) -> int:
-        """Length in tokens, estimated at four bytes per token."""
+        """Estimated tokens, at four bytes each."""
         return fixed_tokens_of(self.text, Toolbox())
 
 
@@ -167,10 +163,7 @@ def decide_sections(
 def decide_replaced(
     replace: Mapping[str, str], written: AbstractSet[str], context: PromptContext
 ) -> Mapping[str, str]:
-    """Render the replacement texts for sections that plugins add while a session runs, by key.
-
-    An empty text removes a section.
-    """
+    """Render the replacements for sections that plugins add, by key. An empty text removes a section."""
     found: dict[str, str] = {}
     faults: list[str] = []
     for key in replace:
@@ -190,7 +183,7 @@ def join_prompt(sections: Sequence[PromptSection]) -> str:
 
 
 def fill_in(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Replace `${name}` placeholders with values, once. Placeholders in inserted values are not expanded."""
+    """Replace `${name}` placeholders with values, once."""
     faults: dict[str, None] = {}
 
     def value_of(found: re.Match[str]) -> str:
@@ -207,7 +200,7 @@ def fill_in(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def without_comment(text: str) -> str:
-    """Remove the comment at the beginning of a file. It is for human readers."""
+    """Remove the comment at the beginning of a file."""
     found = _COMMENT.match(text)
     return text if found is None else text[found.end() :]
 
@@ -264,7 +257,7 @@ def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:
 
 
 def values_for_prompt(user_data: object) -> Mapping[str, Any]:
-    """Return the values of `${name}` placeholders: the mapping `prompt` of the application's data, or an empty one."""
+    """Return the mapping `prompt` of the application's data, or an empty one."""
     values = user_data.get("prompt") if isinstance(user_data, Mapping) else None
     return values if isinstance(values, Mapping) else EMPTY
 

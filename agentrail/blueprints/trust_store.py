@@ -1,4 +1,4 @@
-"""The trust list on disk: in the user's own directory, where a project cannot write it."""
+"""The trust list on disk, which a project cannot write."""
 
 import fcntl
 import os
@@ -21,7 +21,6 @@ _TRY_AGAIN_SECONDS: Final = 0.01
 
 
 def digests_of(files: FoundFiles) -> Digests:
-    """Return the hashes of a project's files and of the code that they name."""
     code = {
         _key_of(one.path, files.directory): file_digest(one.data) for one in files.code if one.path.suffix
     }
@@ -29,7 +28,7 @@ def digests_of(files: FoundFiles) -> Digests:
 
 
 def is_listed(files: FoundFiles, environ: Mapping[str, str]) -> bool:
-    """Return whether the user trusts the directory of a project, with its current or earlier files."""
+    """Return whether a project's directory is trusted, with current or earlier files."""
     return files.directory is not None and str(files.directory.resolve()) in read_trust(environ).directories
 
 
@@ -39,14 +38,12 @@ def _key_of(path: Path, directory: Path | None) -> str:
 
 
 def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:
-    """Return whether the user trusts the current files of a project."""
     if files.directory is None:
         return False
     return read_trust(environ).trusts(str(files.directory.resolve()), digests_of(files))
 
 
 def read_trust(environ: Mapping[str, str]) -> TrustList:
-    """Read the trust list. A missing file is an empty list."""
     path = _path_of(environ)
     if path is None or not path.exists():
         return TrustList()
@@ -59,10 +56,7 @@ def read_trust(environ: Mapping[str, str]) -> TrustList:
 
 @contextmanager
 def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
-    """Lock the trust list and the rule files against other processes, so that concurrent read-modify-writes lose nothing.
-
-    Without a home directory there is no list and nothing to lock.
-    """
+    """Lock the trust list and the rule files against other processes."""
     path = _path_of(environ)
     if path is None:
         yield

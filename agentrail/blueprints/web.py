@@ -1,4 +1,4 @@
-"""The capability `web`: page fetching and web search under an operator's rules, and its construction from files."""
+"""The capability `web`: page fetching and web search under an operator's rules."""
 
 import difflib
 import os
@@ -29,12 +29,12 @@ def web_capability(
     *,
     model: str | None = None,
 ) -> Capability:
-    """Build the bundle `web`: the tool `web_fetch`, `web_search` if there is an engine, and their prompt section.
+    """Build the bundle `web`: `web_fetch`, `web_search` with an engine, and their prompt section.
 
     Args:
-        rules: Rules for web access. None: public pages over TLS.
-        open_engine: Returns the search engine, called for each search. None: no search.
-        model: Model that answers questions about pages, as `provider:name`. None: the session's model.
+        rules: None: public pages over TLS.
+        open_engine: Returns the engine for each search. None: no search.
+        model: Model for questions about pages, as `provider:name`. None: the session's model.
     """
     client = WebClient(rules or WebRules())
     tools = [web_fetch_tool(client, model)]
@@ -44,19 +44,13 @@ def web_capability(
 
 
 def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> Capability:
-    """Build the bundle from settings.
-
-    Args:
-        said: Values of `web`, by name.
-        fault: Called with each faulty value and its fault.
-    """
     search = said.get("search")
     engine = None if search is None else _engine_of(search, fault)
     return web_capability(read_web_rules(said, fault), engine, model=_model_of(said, fault))
 
 
 def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> WebRules:
-    """Build rules from settings. A faulty value is reported and its default is used. See `read_web`."""
+    """Build rules, with the default for each faulty value reported."""
     values: dict[str, Any] = {}
     for name, one in said.items():
         if name in {"search", "model"}:
@@ -75,7 +69,6 @@ def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], 
 
 
 def _model_of(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> str | None:
-    """Return the model that answers questions. None if unset or invalid."""
     model = said.get("model")
     if model is None:
         return None

@@ -1,4 +1,4 @@
-"""Reading one file: a form, the line of each value, and all faults. Faulty values are omitted from the form."""
+"""Reading one file: a form without faulty values, the line of each value, and all faults."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,14 +28,6 @@ _KEY_LITERAL: Final = (
 
 @frozen(kw_only=True)
 class ConfigFile:
-    """A configuration file after reading.
-
-    Attributes:
-        folder: Base directory of its paths. Empty if unknown.
-        scope: Whether it belongs to the project or the user.
-        notes: Ignored parts of files of other programs, by line.
-    """
-
     name: str
     folder: str = ""
     scope: Scope = "project"
@@ -65,7 +57,6 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
 
 
 def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Parse a permissions file: the table `[permissions]`, or its keys at top level."""
     return read_toml(name, text, scope=scope, folder=folder, is_policy=True)
 
 
@@ -93,7 +84,6 @@ def read_toml(
 
 
 def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Parse a Markdown agent: front matter, then the system prompt."""
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         head = read_yaml_head(text)
@@ -150,7 +140,7 @@ def _checked(
 
 
 def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]]:
-    """Find texts that look like keys, and texts under names of secrets. Valid references to secrets are tables."""
+    """Find texts that look like keys, and texts under names of secrets."""
     match value:
         case dict():
             for name, below in value.items():
@@ -170,7 +160,7 @@ def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]
 def _without(
     tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], faulty: frozenset[ConfigPath]
 ) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
-    """Remove faulty values. Later items of a list move up, and so do their lines."""
+    """Remove faulty values. Later items of a list move up with their lines."""
     kept_lines: dict[ConfigPath, int] = {}
 
     def keep(value: Any, old: ConfigPath, new: ConfigPath) -> Any:
@@ -195,7 +185,7 @@ def _without(
 
 
 def _there(path: ConfigPath, lines: Mapping[ConfigPath, int]) -> ConfigPath:
-    """Return the path to remove: the value itself, or its parent if the value is missing."""
+    """Return the value's path, or its parent's if missing."""
     return path if path in lines else path[:-1]
 
 

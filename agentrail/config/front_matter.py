@@ -1,8 +1,6 @@
-"""Front matter of a Markdown file (agent, skill or command). Every scalar is read as text.
+"""Front matter of a Markdown file, with every scalar as text.
 
-Supports all YAML forms of texts, lists and tables. `no` is a text and not false, `1:30` is not ninety. Reading uses
-events rather than nodes: aliases are refused before any expansion, each value knows its line, and nesting depth is
-limited early.
+`no` is not false, `1:30` is not ninety. Reading uses events, so that aliases and depth are refused before expansion and each value knows its line.
 """
 
 import re
@@ -43,11 +41,7 @@ _TWO_LISTS: Final = re.compile(r"\[[^\[\]]*\][ \t]*[^ \t#].*")
 
 
 class HeadFault(Exception):
-    """Front matter that cannot be parsed.
-
-    Attributes:
-        line: Line of the file, from 1.
-    """
+    """Front matter that cannot be parsed, with the line from 1."""
 
     def __init__(self, line: int, said: str) -> None:
         super().__init__(f"line {line}: {said}")
@@ -57,12 +51,7 @@ class HeadFault(Exception):
 
 @frozen(kw_only=True)
 class YamlHead:
-    """Parsed front matter.
-
-    Attributes:
-        lines: Line of each value, from 1.
-        quoted: Lines that YAML rejects and that were read as if their value were in quotes.
-    """
+    """Parsed front matter: the line of each value from 1, and lines read as if their value were quoted."""
 
     values: dict[str, Any]
     body: str
@@ -87,7 +76,7 @@ def read_yaml_head(text: str) -> YamlHead:
 
 
 def split_head(text: str) -> tuple[list[str], str]:
-    """Split a file into the lines of its front matter (the first `---` included, the second excluded) and its body."""
+    """Split a file into its front matter with the first `---`, and its body."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         said = "expected front matter: --- in the first line, keys, and a second ---"
@@ -100,7 +89,6 @@ def split_head(text: str) -> tuple[list[str], str]:
 
 
 def _with_quotes(head: list[str]) -> tuple[list[str], tuple[int, ...]]:
-    """Quote values that YAML takes for a second key or for two lists: `use: so`, `[a] [b]`."""
     found, quoted = [], []
     for number, line in enumerate(head, start=1):
         match = _LINE.fullmatch(line.rstrip())
@@ -122,8 +110,6 @@ def _read(head: list[str]) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
 
 
 class _Reader:
-    """Reader of the events of one front matter."""
-
     def __init__(self, text: str) -> None:
         self.lines: dict[ConfigPath, int] = {}
         self._events: Iterator[Any] = iter(yaml.parse(text, Loader=_LOADER))
@@ -190,7 +176,7 @@ class _Reader:
 
 
 def _where(error: yaml.YAMLError) -> Any:
-    """Return the mark of an error. For unclosed quotes, lists and keys it is their start, not the end of the front matter."""
+    """Return the mark of an error: the start of unclosed quotes, lists and keys."""
     context = getattr(error, "context", None) or ""
     begins_there = context.startswith("while scanning") or "flow" in context
     at_beginning = getattr(error, "context_mark", None) if begins_there else None

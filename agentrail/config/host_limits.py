@@ -1,4 +1,4 @@
-"""Limits of a host for its clients: numbers, defaults and valid ranges. Pure, because a project file may lower them."""
+"""Limits of a host for its clients."""
 
 import math
 from collections.abc import Mapping
@@ -18,32 +18,30 @@ _MIB: Final = 1 << 20
 
 @frozen(kw_only=True)
 class Limits:
-    """Limits for one client, and for all clients together.
+    """Limits for one client, and for all together.
 
     Attributes:
         max_body_bytes: Size of a request without files.
-        max_body_with_attachments_bytes: Size of a request with files. Base64 makes them a third larger.
+        max_body_with_attachments_bytes: Size of a request with files, in base64.
         max_attachments: Files per message.
         max_attachment_bytes: Size of one file, decoded.
-        max_attachments_bytes: Size of all files of a message together, decoded.
-        max_attachment_name: Characters of a cleaned name. At least 8, to leave room for a number.
-        max_message_bytes: Size of the text of a message, as UTF-8. At most the 1 MB that a session accepts.
-        max_metadata_bytes: Size of the metadata of a message or session, as JSON. At most 64 KiB, because every plugin
-            event of the session contains it.
-        max_json_depth: Nesting depth of the JSON of a body. At most 128, the depth limit everywhere else.
-        messages_per_minute: Sustained rate of messages with a user's words, per principal.
-        messages_burst: How many such messages may arrive at once.
-        calls_per_minute: Sustained rate of all other calls, per principal. `abort`, `reject` and `cancel` are free.
-        calls_burst: How many such calls may arrive at once.
+        max_attachments_bytes: Size of all files of a message, decoded.
+        max_attachment_name: Characters of a cleaned name, at least 8.
+        max_message_bytes: Size of a message's text, as UTF-8, at most 1 MB.
+        max_metadata_bytes: Size of the metadata of a message or session, as JSON, at most 64 KiB.
+        max_json_depth: Nesting depth of a body's JSON, at most 128.
+        messages_per_minute: Sustained rate of user messages, per principal.
+        messages_burst: How many may arrive at once.
+        calls_per_minute: Sustained rate of other calls, per principal. `abort`, `reject` and `cancel` are free.
+        calls_burst: How many may arrive at once.
         failed_authentications_per_minute: Rate of failed authentications, per address.
         max_streams_per_principal: Open streams and sockets per principal.
         max_streams: Open streams and sockets of the process.
         max_sessions_per_principal: Sessions per principal that have not ended.
-        cost_per_day_usd: Spending per principal from midnight to midnight UTC, in dollars. None: no limit. Once it is
-            spent, no more messages are accepted. Running cycles continue, so a day may cost more by their amount. Needs
+        cost_per_day_usd: Spending per principal and UTC day, in dollars. None: no limit. Then no more messages are accepted, but running cycles continue. Needs
             a store.
-        tenant_cost_per_day_usd: The same limit for all principals of a tenant together.
-        max_frame_bytes: Size of an incoming frame of a socket.
+        tenant_cost_per_day_usd: The same for all principals of a tenant together.
+        max_frame_bytes: Size of an incoming socket frame.
         max_subscriptions: Subscriptions per socket.
         commands_per_second: Command rate per socket.
     """
@@ -73,15 +71,10 @@ class Limits:
 
     @property
     def has_day_budgets(self) -> bool:
-        """Whether a daily budget is set. Without one, spending is not read."""
+        """Whether a daily budget is set."""
         return self.cost_per_day_usd is not None or self.tenant_cost_per_day_usd is not None
 
     def __attrs_post_init__(self) -> None:
-        """Validate the limits.
-
-        Raises:
-            OptionError: The operator's move: lists every fault with the limit, its value and the valid range.
-        """
         faults = [
             f"{name} is {value!r:.80}: expected a whole number from {least}{_up_to(most)}"
             for name, value in attrs.asdict(self, recurse=False).items()

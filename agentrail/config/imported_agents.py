@@ -1,7 +1,4 @@
-"""Agents of other programs: `.claude/agents/*.md` and `.codex/agents/*.toml`. Every field is read, or noted once as not read.
-
-The result is a `ConfigFile` with one agent, so trust, faults and places work as for our own files.
-"""
+"""Agents of other programs: `.claude/agents/*.md` and `.codex/agents/*.toml`, as `ConfigFile`s. Unread fields are noted once."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -69,7 +66,6 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
 
 
 def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str, Any]:
-    """Return an agent's tools, the agents that may work for it, and its deny rules."""
     agents: list[str] = []
     allowed: list[str] = []
     for rule in reader.names("tools"):
@@ -102,7 +98,6 @@ def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str
 def read_codex_agent(
     file: str, text: str, *, models: Mapping[str, str], scope: Scope = "project", folder: str = ""
 ) -> ConfigFile:
-    """Parse a Codex agent. See `read_claude_agent`."""
     try:
         values, lines = read_toml_text(text)
     except TomlFault as fault:
@@ -131,14 +126,12 @@ def read_codex_agent(
 
 
 def literal_prompt(text: str) -> str:
-    """Escape `${HOME}` in a text, because other programs do not expand variables in prompts."""
+    """Escape `${HOME}`, which other programs do not expand in prompts."""
     return _PLACE_OF_VALUE.sub(lambda found: f"${found[0]}", text)
 
 
 @define
 class _AgentReader:
-    """Reader of the fields of one file. Collects its faults and notes."""
-
     _file: str
     values: Mapping[str, Any]
     _lines: Mapping[ConfigPath, int]

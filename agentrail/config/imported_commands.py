@@ -1,7 +1,5 @@
 """Slash commands of other programs: `.claude/commands`, `.codex/prompts`, `.gemini/commands`.
 
-Nothing in them is run or opened.
-
 >>> command = read_markdown_command("claude", "git/commit.md", "Commit $ARGUMENTS, then $0.")
 >>> command.name, expand_command(command, "now please")
 ('git:commit', 'Commit now please, then now.')
@@ -42,13 +40,7 @@ class CommandFault(Exception):
 
 @frozen(kw_only=True)
 class ImportedCommand:
-    """A command of another program.
-
-    Attributes:
-        name: The name typed after the slash: its path, with `:` for `/`.
-        description: Purpose of the command. Empty if not given.
-        first: Number of the first argument: 0 or 1.
-    """
+    """A command of another program. `name` is its path with `:` for `/`, `first` the number of the first argument: 0 or 1."""
 
     name: str
     prompt: str
@@ -84,7 +76,6 @@ def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: s
 
 
 def read_gemini_command(path: str, text: str) -> ImportedCommand:
-    """Parse a Gemini CLI command. See `read_markdown_command`."""
     try:
         values, _ = read_toml_text(text)
     except TomlFault as fault:
@@ -104,10 +95,7 @@ def read_gemini_command(path: str, text: str) -> ImportedCommand:
 
 
 def expand_command(command: ImportedCommand, arguments: str) -> str:
-    """Replace the placeholders with the arguments, or append the arguments if there are no placeholders.
-
-    Inserted text is not expanded again.
-    """
+    """Replace the placeholders once, or append the arguments if there are none."""
     found = list(_PLACE.finditer(command.prompt))
     words = _words_of(arguments) if any(one[1] or one[2] for one in found) else []
     put_in = [_value(command, one, arguments, words) for one in found]
@@ -161,7 +149,7 @@ def _text(values: dict[str, Any], key: str) -> str:
 
 
 def _not_done(origin: CommandOrigin, prompt: str) -> tuple[str, ...]:
-    """Return notes on commands and file references that the other program would expand. Here they stay as text."""
+    """Return notes on commands and file references that stay as text."""
     found = []
     if _RUNS[origin].search(prompt):
         found.append("commands in it are not run: they stay as text")

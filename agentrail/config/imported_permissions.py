@@ -1,6 +1,6 @@
-"""Claude Code permissions, `.claude/settings*.json`, translated into our rules. Unread parts are named once.
+"""Claude Code permissions, `.claude/settings*.json`, as our rules.
 
-If a rule has no exact equivalent, a deny or ask rule becomes wider and an allow rule is dropped.
+Without an exact equivalent, a deny or ask rule becomes wider and an allow rule is dropped.
 """
 
 import json
@@ -132,7 +132,6 @@ class _SettingsReader:
         return self._text.count("\n", 0, max(self._place(written, 0), 0)) + 1
 
     def _next_line(self, written: str) -> int:
-        """Find the next rule after the last match, so that many rules need only one pass over the text."""
         before, line = self._seen
         at = self._place(written, before)
         if at >= 0:
@@ -156,16 +155,12 @@ _UNSAID: Final = "?"
 
 
 def _command(text: str) -> str:
-    """Return an `allow` pattern: words followed by a star, or no star."""
     body = _body(text)
     return _UNSAID if "*" in body else text
 
 
 def _wide_command(text: str) -> str:
-    """Return a `deny` or `ask` pattern that matches at least as much.
-
-    Their star matches any text, ours matches part of a word or words.
-    """
+    """Return a `deny` or `ask` pattern that matches at least as much."""
     body = _body(text)
     if "*" not in body:
         return text
@@ -176,7 +171,6 @@ def _wide_command(text: str) -> str:
 
 
 def _body(text: str) -> str:
-    """Return a pattern without its final star for further words."""
     body = text.strip()
     if body.endswith(":*"):
         return body[:-2]

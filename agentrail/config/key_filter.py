@@ -1,4 +1,4 @@
-"""Detection of keys. Runs before any other check of a file, so that no message contains a key. Plain functions."""
+"""Detection of keys, before any other check of a file, so that no message contains one."""
 
 import re
 from typing import Final
@@ -34,15 +34,13 @@ def looks_like_key(text: str) -> bool:
 
 
 def names_secret(name: object) -> bool:
-    """Return whether a name denotes a secret, whatever the value looks like."""
     return isinstance(name, str) and _SECRET_NAME.search(name) is not None
 
 
 def in_one_line(text: str, most: int = 1_000) -> str:
-    """Return a text that is safe to show in one line: without keys and control characters, and truncated if long.
+    """Return a text without keys and control characters, truncated, in one line.
 
-    File contents and file names come from others. Nothing in them may erase or imitate a line of our output, such as a
-    refused grant.
+    Contents from others must not erase or imitate our output.
     """
     hidden = hide_keys(text)
     shown = hidden if len(hidden) <= most else f"{hidden[:most]}{HIDDEN}"

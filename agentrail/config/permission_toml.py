@@ -1,4 +1,4 @@
-"""Editing of a permissions file: add `allow` rules and keep everything else, including comments. Plain functions."""
+"""Adds `allow` rules to a permissions file, keeping everything else."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ _TOKEN: Final = re.compile(
 
 
 def permissions_in(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return the `permissions` table, or the whole file if there is none."""
     found: Any = tree.get("permissions", tree)
     return found if isinstance(found, dict) else {}
 
@@ -73,7 +72,6 @@ def _quoted(rule: str) -> str:
 
 
 def _says(text: str, before: dict[str, Any], allow: Sequence[str]) -> bool:
-    """Return whether the new text equals the old one plus these rules."""
     try:
         after, _ = read_toml_text(text)
     except TomlFault:

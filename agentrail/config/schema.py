@@ -1,4 +1,4 @@
-"""Schema of a configuration file, as types. Each name is a key that users write. `None` means "not set"."""
+"""Schema of a configuration file. `None` means "not set"."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -82,7 +82,7 @@ class SkillsForm:
     """Where skills are searched, and the effect of their tool lists.
 
     Attributes:
-        directories: Skill directories, relative to the directory of the file. They take precedence over all others.
+        directories: Skill directories, relative to the file's, before all others.
         disable: Names of disabled skills.
         import_: Other programs whose skills are included. Written as `import`.
         tools: Effect of the tool list of an open skill.
@@ -96,7 +96,7 @@ class SkillsForm:
 
 @frozen(kw_only=True)
 class ImportForm:
-    """Files of other programs to include, by kind. They are found next to this file.
+    """Files of other programs to include, by kind.
 
     Attributes:
         agents: Programs whose agents are included.
@@ -111,9 +111,7 @@ class ImportForm:
 
 @frozen(kw_only=True)
 class DefaultsForm:
-    """Defaults for agents that do not set a value, and for sessions without an agent.
-
-    Same fields as `SessionOptions`, except `prompt` and `skills`.
+    """Defaults for agents, and for sessions without one.
 
     Attributes:
         skills: Names of its skills. `*` means all.
@@ -161,9 +159,9 @@ class AgentForm(DefaultsForm):
         response_format: JSON Schema of its answers.
         user_data: Data for its tools.
         permissions: Narrows the permissions of the file for this agent.
-        background: See `Agent`. Applies when the agent works for another agent.
-        wake: See `Agent`. Applies when the agent works for another agent.
-        handoff: See `Agent`. Applies when the agent works for another agent.
+        background: See `Agent`, for work for another agent.
+        wake: See `Agent`, for work for another agent.
+        handoff: See `Agent`, for work for another agent.
         skills_in_prompt: Names of skills whose full instructions are part of its prompt.
         mcp: Names of the MCP servers whose tools it has.
     """
@@ -263,7 +261,7 @@ class HostLimitsForm:
 
 @frozen(kw_only=True)
 class HostForm:
-    """Options of `agentrail serve`: profiles, address and access. Same as its flags and the options of a server.
+    """Options of `agentrail serve`: profiles, address and access.
 
     Attributes:
         profiles: Names of the agents offered to clients, in order. None: all agents.
@@ -314,7 +312,7 @@ class MemoryForm:
 
 @frozen(kw_only=True)
 class EmbedderForm:
-    """Embedding model, for search by meaning in memories and knowledge bases. Same fields as `OpenAIEmbedder`.
+    """Embedding model, for search by meaning in memories and knowledge bases.
 
     Attributes:
         model: Name of the model on the server.
@@ -347,7 +345,7 @@ class FileForm:
         models: Models, by the names that files of other programs use.
         web: Rules for web access.
         host: Options of `agentrail serve`.
-        mcp: MCP servers by name. Their tables are not parsed: this version starts none and reports a fault.
+        mcp: MCP servers by name. Each is a fault in this version.
         memory: Memory of agents.
         embedder: Embedding model for memories and passages.
     """

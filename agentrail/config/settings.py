@@ -1,8 +1,4 @@
-"""Several files merged, with the place of each value: agents as a whole, all other settings value by value. Plain functions.
-
-A project's agent replaces the user's agent of the same name completely. A mixture of two agents would be an agent that
-no one wrote.
-"""
+"""Several files merged, with places: agents as a whole, other settings value by value."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +19,7 @@ LIMITS_PREFIX: Final = "limits."
 
 @frozen(kw_only=True)
 class Sourced:
-    """A value and its place.
-
-    Attributes:
-        value: The value as in its form. A list becomes a tuple of sourced items.
-        scope: Whether its file belongs to the project or the user.
-    """
+    """A value and its place. A list becomes a tuple of sourced items."""
 
     value: Any
     place: ConfigPlace
@@ -42,13 +33,6 @@ class Sourced:
 
 @frozen(kw_only=True)
 class PolicySettings:
-    """A policy of one scope. Its rules are not parsed here.
-
-    Attributes:
-        mode: Decision mode for calls without a matching rule. None: not set.
-        scope: Whether it belongs to the project or the user.
-    """
-
     mode: Sourced | None = None
     deny: tuple[Sourced, ...] = ()
     ask: tuple[Sourced, ...] = ()
@@ -62,8 +46,6 @@ class PolicySettings:
 
 @frozen(kw_only=True)
 class AgentSettings:
-    """Settings of an agent."""
-
     name: str
     own: Sourced
     values: Mapping[str, Sourced] = field(default=_NOTHING)
@@ -72,18 +54,7 @@ class AgentSettings:
 
 @frozen(kw_only=True)
 class Settings:
-    """Merged settings of several files.
-
-    Attributes:
-        default_agent: Agent used if none is named.
-        policies: One per file that sets permissions, the project's first.
-        skills: Skill settings by name. Lists contain the user's items, then the project's.
-        imports: Included files of other programs, by kind. Lists are merged as in `skills`.
-        models: Models, by the names that files of other programs use.
-        web: Web rules by name. A domain blocked by any file is blocked.
-        embedder: Settings of the embedding model, by name. They come from one file, because half of two models is not a
-            model.
-    """
+    """Merged settings of several files."""
 
     default_agent: Sourced | None = None
     defaults: Mapping[str, Sourced] = field(default=_NOTHING)
@@ -104,7 +75,6 @@ NO_SETTINGS: Final = Settings()
 
 
 def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault, ...]]:
-    """Merge the files of one scope and collect their faults."""
     faults = [fault for read in files for fault in read.faults]
     agents: dict[str, AgentSettings] = {}
     made = NO_SETTINGS
@@ -124,7 +94,6 @@ def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault
 
 
 def modules_of(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield each module named as `package.module:NAME`, with the directory of its file."""
     for values in (settings.defaults, *(agent.values for agent in settings.agents.values())):
         for one in (item for name in ("tools", "plugins") if name in values for item in values[name].value):
             named = one.value.use if isinstance(one.value, PluginForm) else one.value
@@ -134,7 +103,7 @@ def modules_of(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def merge_settings(first: Settings, second: Settings) -> Settings:
-    """Merge two settings. The first takes precedence."""
+    """Merge two settings. The first wins."""
     providers = dict(second.providers)
     for name, options in first.providers.items():
         providers[name] = {**providers.get(name, {}), **options}
@@ -169,7 +138,7 @@ def _both(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> dict[s
 
 
 def _joined_web(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> Mapping[str, Sourced]:
-    """Merge web rules. The first takes precedence, but block lists are added: no file reopens a blocked domain."""
+    """Merge web rules. The first wins, but block lists join."""
     joined = {**second, **first}
     if "block" in first and "block" in second:
         value = (*first["block"].value, *second["block"].value)
@@ -204,7 +173,7 @@ MCP_COMES_LATER: Final = "MCP servers come with a later version, and this one st
 
 
 def faults_of_mcp(settings: Settings) -> Iterator[ConfigFault]:
-    """Yield a fault for every MCP server and every agent that names one. Otherwise they would be ignored silently."""
+    """Yield a fault for every MCP server and every agent that names one."""
     named = [agent.values["mcp"] for agent in settings.agents.values() if "mcp" in agent.values]
     for said in (*settings.mcp.values(), *named):
         yield ConfigFault(place=said.place, said=MCP_COMES_LATER)
@@ -218,7 +187,7 @@ def no_such_agent(name: str, known: Mapping[str, object]) -> str:
 
 
 def _circles(below: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Find cycles of two or more agents, each once, starting at its first name. Iterative, so that no depth is too much."""
+    """Find cycles of two or more agents, each once."""
     done: set[str] = set()
     for start in below:
         path: list[tuple[str, Iterator[str]]] = [(start, iter(below[start]))] if start not in done else []
@@ -261,7 +230,6 @@ def _rest_of(read: ConfigFile) -> Settings:
 
 
 def _host_of(read: ConfigFile) -> dict[str, Sourced]:
-    """Return the host settings of a file. Each limit is separate, so that it has its own line and scope."""
     found = _values_of(read, read.form.host, "host")
     limits = found.pop("limits", None)
     if limits is None:

@@ -1,6 +1,4 @@
-r"""Reading one `SKILL.md`: its content, or all of its faults.
-
-Supports the open Agent Skills format and Claude Code's additional fields.
+r"""Reading one `SKILL.md` (Agent Skills with Claude Code's fields): its content, or all of its faults.
 
 >>> read = read_skill("sums/SKILL.md", "sums", "---\nname: sums\ndescription: Adds up.\n---\nAdd them.")
 >>> read.text.description, read.text.instructions
@@ -55,17 +53,6 @@ _NAMED: Final = "expected 1 to 64 of a-z 0-9 -, with no hyphen first, last, or t
 
 @frozen(kw_only=True)
 class SkillText:
-    """Content of a `SKILL.md`.
-
-    Attributes:
-        instructions: Text that the model reads when the skill is opened.
-        allowed: Its tool list, as rules with our names. None if it has no list.
-        disallowed: Tools that must not be used with it, as rules.
-        delegates: Whether a sub-agent carries it out, instead of the session.
-        agent: Preferred agent for that. If the session has no agent of this name, the general one is used.
-        argument_hint: Hint for arguments after its name in a chat.
-    """
-
     name: str
     description: str
     instructions: str
@@ -84,13 +71,6 @@ class SkillText:
 
 @frozen(kw_only=True)
 class SkillReading:
-    """Result of reading a `SKILL.md`.
-
-    Attributes:
-        text: Its content. None if it has faults.
-        warnings: Fields without effect, and fields that may have been read differently from their intent.
-    """
-
     text: SkillText | None = None
     faults: tuple[ConfigFault, ...] = ()
     warnings: tuple[ConfigFault, ...] = ()
@@ -118,8 +98,6 @@ def _line_of(fault: ConfigFault) -> int:
 
 @define
 class _SkillReader:
-    """Reader of the fields of one front matter. Collects its faults."""
-
     _file: str
     _values: dict[str, Any]
     _lines: Mapping[ConfigPath, int]

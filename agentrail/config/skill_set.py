@@ -1,4 +1,4 @@
-"""Skills as values: one skill, a set of skills, and the precedence of equal names. Plain functions."""
+"""Skills as values."""
 
 import hashlib
 import json
@@ -23,13 +23,6 @@ ToolsMode: TypeAlias = Literal["restrict", "approve", "ignore"]
 
 @frozen(kw_only=True)
 class SkillFile:
-    """A file of a skill.
-
-    Attributes:
-        size: Size in bytes.
-        digest: SHA-256 of its bytes.
-    """
-
     path: str
     size: int
     digest: str
@@ -44,7 +37,7 @@ class Skill:
         directory: Directory of its files. Empty if it has none.
         digest: Its id: SHA-256 over all its files.
         is_trusted: Whether its listed tools may run without asking in `approve` mode.
-        warnings: Fields without effect, and fields that may have been read differently from their intent.
+        warnings: Fields without effect or of doubtful meaning.
     """
 
     text: SkillText
@@ -67,8 +60,6 @@ class Skill:
 
 @frozen(kw_only=True)
 class LeftOutSkill:
-    """An excluded skill and the reason."""
-
     name: str
     source: str
     why: str
@@ -77,8 +68,6 @@ class LeftOutSkill:
 
 @frozen(kw_only=True)
 class SkillSet:
-    """The skills that apply, and the excluded ones."""
-
     skills: tuple[Skill, ...] = ()
     left_out: tuple[LeftOutSkill, ...] = ()
 
@@ -96,15 +85,12 @@ NO_SKILLS: Final = SkillSet()
 
 
 def digest_of_skill(files: Mapping[str, str]) -> str:
-    """Return the id of a skill, from the digests of its files by path.
-
-    The input is encoded as JSON, so that two different sets of files never have the same text.
-    """
+    """Return a skill's id, from the digests of its files by path."""
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
 def join_skills(found: Sequence[SkillSet], *, disabled: Iterable[str] = ()) -> SkillSet:
-    """Merge skill sets. Later ones win. Disabled skills and those beyond the limit are excluded."""
+    """Merge skill sets. Later ones win. Disabled and excess skills are excluded."""
     off = frozenset(disabled)
     winners: dict[str, Skill] = {}
     left_out = [one for source in found for one in source.left_out]
@@ -128,7 +114,7 @@ def _left_out(skill: Skill, why: str) -> LeftOutSkill:
 
 
 def search_skills(skills: Sequence[Skill], query: str) -> tuple[Skill, ...]:
-    """Find skills by words of their names and descriptions, best first. Without words, return the first `MAX_SEARCHED`."""
+    """Find skills by words of names and descriptions, best first. Without words, the first `MAX_SEARCHED`."""
     wanted = frozenset(_words(query))
     if not wanted:
         return tuple(skills[:MAX_SEARCHED])

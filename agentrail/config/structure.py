@@ -1,7 +1,6 @@
-"""Conversion of plain values to typed forms, or to a list of all faults with their paths. Uses cattrs.
+"""Plain values to typed forms, or all faults with their paths.
 
-Scalars are never coerced: `max_turns = "3"` is a text, and `1` is not `true`. In front matter all scalars are texts,
-parsed as the expected type.
+Scalars are never coerced: `max_turns = "3"` is a text, and `1` is not `true`. In front matter all scalars are texts, parsed as the expected type.
 """
 
 import difflib
@@ -38,13 +37,11 @@ _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 class _Unfit(Exception):
-    """A value has the wrong type. The message names what was expected and never contains a key."""
+    """A value has the wrong type."""
 
 
 @frozen(kw_only=True)
 class _Table:
-    """A secret, written as a table."""
-
     env: str | None = None
     file: str | None = None
 
@@ -71,7 +68,6 @@ def structure_file(
 
 
 def show_value(value: object) -> str:
-    """Describe an unexpected value. Long texts are truncated and keys hidden."""
     match value:
         case str():
             text = hide_keys(value)
@@ -90,7 +86,6 @@ def show_value(value: object) -> str:
 
 
 def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
-    """Walk the nested exception groups of cattrs. Their notes hold the key or item of each error."""
     match error:
         case ClassValidationError():
             noted, others = error.group_exceptions()
@@ -112,7 +107,6 @@ def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
 
 
 def _written(name: str) -> str:
-    """Return the key of a field. `import` is a keyword in Python, so its field is `import_`."""
     return name.removesuffix("_")
 
 
@@ -268,8 +262,6 @@ _CALLED: Final[Mapping[type, str]] = {list: "a list", dict: "a table"}
 
 
 def _guarded(made: _Hook, wanted: type, *, splits: bool) -> _Hook:
-    """Reject a text where a list is expected, and a list where a table is expected."""
-
     def hook(value: Any, kind: Any) -> Any:
         if splits and wanted is list and isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []

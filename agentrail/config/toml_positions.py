@@ -1,7 +1,6 @@
-"""Line numbers of TOML values, by path. For well-formed text only, already parsed by `tomllib`.
+"""Line numbers of values in well-formed TOML, by path.
 
-`tomllib` returns plain values without lines. Parsers with lines return no plain values and take nine times as long.
-This module does not interpret values.
+`tomllib` has no lines, and parsers with lines take nine times as long.
 """
 
 import re
@@ -36,11 +35,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TooDeeplyNested(Exception):
-    """A text is nested more than `MAX_CONFIG_LEVELS` levels deep.
-
-    Attributes:
-        line: Line of the first value that is too deep.
-    """
+    """A text exceeds `MAX_CONFIG_LEVELS`. `line` is that of the first value too deep."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"line {line} is nested over {MAX_CONFIG_LEVELS} levels")
@@ -49,29 +44,21 @@ class TooDeeplyNested(Exception):
 
 @frozen(kw_only=True)
 class ConfigPlace:
-    """Place of a value.
-
-    Attributes:
-        lines: Line of each value of this file, by path.
-    """
-
     file: str
     path: ConfigPath = field(default=(), repr=lambda path: hide_keys(write_path(path)))
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False, eq=False)
 
     def below(self, *path: str | int) -> "ConfigPlace":
-        """Return the place of a part of the value."""
         return ConfigPlace(file=self.file, path=(*self.path, *path), lines=self.lines)
 
     @property
     def line(self) -> int:
-        """Line number from 1. A value without its own line has the line of its parent."""
+        """Line from 1, the parent's for a value without its own."""
         found = (self.path[:end] for end in range(len(self.path), 0, -1))
         return next((self.lines[path] for path in found if path in self.lines), 1)
 
     @property
     def dotted(self) -> str:
-        """The path in TOML syntax, with item numbers in brackets."""
         return write_path(self.path)
 
     def __str__(self) -> str:
@@ -80,11 +67,7 @@ class ConfigPlace:
 
 @frozen(kw_only=True)
 class ConfigFault:
-    """A fault in a file.
-
-    Attributes:
-        said: What was expected and what to do. Never contains a key.
-    """
+    """A fault in a file, without a key."""
 
     place: ConfigPlace
     said: str
@@ -111,7 +94,6 @@ def _quoted(name: str) -> str:
 
 
 def find_lines(text: str) -> dict[ConfigPath, int]:
-    """Return the line of each value of a well-formed TOML text."""
     return _Scan(text).read()
 
 
@@ -210,7 +192,6 @@ class _Scan:
             self._pair(path)
 
     def _ends_with(self, end: str) -> bool:
-        """Skip a comma, or consume the closing bracket and return True."""
         self._skip(_SPACE)
         if self._text[self._at] == ",":
             self._at += 1

@@ -1,7 +1,6 @@
-"""TOML from untrusted sources, as plain values: in linear time, and with a single kind of fault. Plain functions.
+"""TOML from untrusted sources: in linear time, with one kind of fault.
 
-`tomllib` alone does not suffice: it visits all prefixes of a dotted key, recurses for each bracket, and raises Python's
-own error for a number with too many digits. All project texts pass through this module.
+`tomllib` alone is quadratic in dotted keys, recurses for each bracket, and leaks errors for long numbers.
 """
 
 import re
@@ -25,12 +24,7 @@ _TOO_LONG: Final = "a number of more than 64 bits: write a smaller one"
 
 
 class TomlFault(Exception):
-    """A text that cannot be parsed.
-
-    Attributes:
-        line: Line of the fault, from 1.
-        said: What was expected. Never contains a key.
-    """
+    """A text that cannot be parsed: line from 1, and what was expected, without a key."""
 
     def __init__(self, line: int, said: str) -> None:
         super().__init__(f"line {line}: {said}")
@@ -39,7 +33,6 @@ class TomlFault(Exception):
 
 
 def read_toml_text(text: str) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
-    """Parse a TOML text and return its values and their lines."""
     long = _LONG_KEY.search(text)
     if long is not None:
         raise TomlFault(

@@ -1,4 +1,4 @@
-"""Tool names of other programs and ours, and tool lists of skills and agents. Plain functions."""
+"""Tool names of other programs and ours."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -47,23 +47,17 @@ _BREAKS: Final = frozenset(" \t\r\n,")
 
 
 class ToolListFault(Exception):
-    """A tool list cannot be parsed. The message names what was expected."""
+    """A tool list cannot be parsed."""
 
 
 @frozen(kw_only=True)
 class ToolRules:
-    """A translated tool list.
-
-    Attributes:
-        unknown: Unknown tools as they were written. They have no effect.
-    """
-
     rules: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
 def split_tools(text: str) -> tuple[str, ...]:
-    """Split a tool list at blanks and commas. Inside parentheses, both are part of the pattern."""
+    """Split a tool list at blanks and commas outside parentheses."""
     found: list[str] = []
     begun, depth = 0, 0
     for at, char in enumerate(f"{text} "):
@@ -86,7 +80,6 @@ def split_tools(text: str) -> tuple[str, ...]:
 def translate_tools(
     written: tuple[str, ...], *, pattern: Callable[[str, str], str] = lambda _, text: text
 ) -> ToolRules:
-    """Translate the tool names of other programs to ours."""
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for rule in written:
@@ -108,5 +101,4 @@ def _translated(rule: str, pattern: Callable[[str, str], str]) -> Iterator[tuple
 
 
 def is_tool_name(name: str) -> bool:
-    """Return whether a name is a built-in tool, an MCP tool or a pattern of tools."""
     return name in OUR_TOOLS or name.startswith("mcp__") or "*" in name

@@ -1,4 +1,4 @@
-"""Directories that a user trusts, with the hashes of their files, encoded and decoded. Plain functions."""
+"""Directories that a user trusts, with the hashes of their files."""
 
 import hashlib
 import json
@@ -17,21 +17,17 @@ Digests = Mapping[str, str]
 
 @frozen(kw_only=True)
 class TrustList:
-    """The directories that a user trusts."""
-
     directories: Mapping[str, Digests] = {}
 
     def trusts(self, directory: str, digests: Digests) -> bool:
-        """Return whether exactly these files are trusted there: none changed, added or removed. Skills do not count."""
+        """Return whether exactly these files are trusted, regardless of skills."""
         known = self.directories.get(directory)
         return known is not None and _of_files(known) == _of_files(digests)
 
     def trusts_skill(self, directory: str, path: str, digest: str) -> bool:
-        """Return whether this skill is trusted there, with all its files unchanged."""
         return self.directories.get(directory, {}).get(path) == digest
 
     def with_directory(self, directory: str, digests: Digests) -> "TrustList":
-        """Return a list that trusts the current files of a directory instead of its previous ones."""
         return TrustList(directories={**self.directories, directory: dict(digests)})
 
     def without_directory(self, directory: str) -> "TrustList":

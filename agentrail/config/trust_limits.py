@@ -1,7 +1,6 @@
-"""Restriction of untrusted project files: they can only narrow permissions. Plain functions.
+"""Restriction of untrusted project files, which can only narrow permissions.
 
-This is an allowlist and not a denylist, so a new option is refused until it is reviewed. The floor is the behaviour
-without these files: no additional tool or agent, and no larger number.
+An allowlist, so that a new option is refused until it is reviewed. The floor is the behaviour without these files.
 """
 
 from collections.abc import Mapping
@@ -37,8 +36,6 @@ _SWITCHES_OFF: Final = frozenset({"console", "inspector"})
 
 @frozen(kw_only=True)
 class NotGranted:
-    """A value that does not apply because its file is not trusted."""
-
     said: Sourced
     what: str
 
@@ -47,7 +44,7 @@ class NotGranted:
 
 
 def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple[NotGranted, ...]]:
-    """Return the parts of a project's settings that only narrow the floor, and the refused grants."""
+    """Return the settings that only narrow the floor, and the refused grants."""
     narrowing = _Narrowing(project, floor)
     defaults = narrowing.options(project.defaults)
     agents = narrowing.agents()
@@ -121,10 +118,7 @@ class _Narrowing:
         return left
 
     def skills(self) -> dict[str, Sourced]:
-        """Refuse skill directories and tool modes other than `restrict`.
-
-        A directory could be anywhere, and the other modes would run more tools or run them without asking.
-        """
+        """Refuse skill directories, and tool modes that run more tools or run them without asking."""
         left: dict[str, Sourced] = {}
         for name, said in self._project.skills.items():
             if name in {"disable", "import_"} or (name == "tools" and said.value == "restrict"):
@@ -134,7 +128,6 @@ class _Narrowing:
         return left
 
     def web(self) -> dict[str, Sourced]:
-        """Keep only what restricts access: blocked domains, and respect for robots rules."""
         left: dict[str, Sourced] = {}
         for name, said in self._project.web.items():
             if name == "block" or (name == "robots" and said.value is True):
@@ -144,10 +137,7 @@ class _Narrowing:
         return left
 
     def host(self, agents: Mapping[str, AgentSettings]) -> dict[str, Sourced]:
-        """Keep only what serves less: fewer agents, no inspector, no console, smaller limits.
-
-        A project never sets address or access.
-        """
+        """Keep only fewer agents, no inspector, no console, smaller limits."""
         left: dict[str, Sourced] = {}
         for name, said in self._project.host.items():
             limit = name.removeprefix(LIMITS_PREFIX)
@@ -162,7 +152,6 @@ class _Narrowing:
         return left
 
     def _served_of_floor(self, agents: Mapping[str, AgentSettings]) -> tuple[str, ...]:
-        """Return the agents that may be served: the user's profiles, or all remaining agents if the user sets none."""
         said = self._floor.host.get("profiles")
         return (*self._floor.agents, *agents) if said is None else said.plain
 
@@ -171,7 +160,7 @@ class _Narrowing:
         return _is_narrower(value, HOST_LIMITS[limit] if said is None else said.value)
 
     def memory(self) -> dict[str, Sourced]:
-        """Keep only `auto = false`. A directory has no say over a user's memories."""
+        """Keep only `auto = false`."""
         left: dict[str, Sourced] = {}
         for name, said in self._project.memory.items():
             if name == "auto" and said.value is False:
@@ -190,14 +179,13 @@ class _Narrowing:
         return attrs.evolve(policy, mode=mode, allow=())
 
     def _without_replacements(self, said: Sourced) -> Sourced:
-        """Refuse replacements of prompt sections: an untrusted project cannot remove the advice of others."""
         if not said.value.replace:
             return said
         self.refuse(said, f"prompt.replace of {', '.join(said.value.replace)}")
         return attrs.evolve(said, value=attrs.evolve(said.value, replace=None))
 
     def _words_of_prompt(self, said: Sourced) -> Sourced | None:
-        """Keep only the values of `${name}` in its prompts, which are texts too. Other user data sets identity or is for code."""
+        """Keep only the text values of `${name}` in its prompts."""
         left = {key: value for key, value in said.value.items() if key == "prompt"}
         if len(left) < len(said.value):
             more = ", ".join(key for key in said.value if key not in left)
@@ -255,7 +243,7 @@ def _is_narrower(number: float, limit: float | None) -> bool:
 
 
 def describe_grant(name: str, said: Sourced) -> str:
-    """Describe the grant of a value. If it may hold a secret, name it only."""
+    """Describe a grant, only by name if it may hold a secret."""
     value = said.value
     if isinstance(value, PromptForm):
         return f"the prompt in the file {value.file}"
