@@ -70,7 +70,7 @@ async def test_a_failed_cycle_is_an_error_unless_it_was_struck():
 async def test_a_scenario_without_end_is_given_up(monkeypatch):
     """After so many rounds it is called too long."""
     monkeypatch.setattr("agentrail.testing.cancelling.MAX_ROUNDS", 3)
-    with pytest.raises(AssertionError, match="still running after 3 rounds: make the scenario shorter"):
+    with pytest.raises(AssertionError, match="still running after 3 rounds; shorten the scenario"):
         await cancel_everywhere(plain)
 
 

@@ -140,7 +140,7 @@ def test_what_no_scenario_has_words_for_is_refused_with_its_record():
     with pytest.raises(Erased):
         scenario_of_journal(golden("erased"), SOURCES)
     going_on = machine.new_session(config(), TOOLS, messages=(UserMessage(content=(Text(text="a"),)),))
-    assert "it goes on with what another session had lived" in refusal(Life.begun(going_on).records)
+    assert "it continues the journal of another session" in refusal(Life.begun(going_on).records)
     child = msgspec.structs.replace(config(), path=("root", "s"))
     assert "works for another session" in refusal(Life.begun(machine.new_session(child, TOOLS)).records)
 
