@@ -236,7 +236,7 @@ def test_rules_that_cannot_be_are_told(place, site, tmp_path, capfd):
     """Before anything is fetched."""
     (tmp_path / ".agentrail" / "agentrail.toml").write_text("[web]\nports = [0]")
     assert add_documents("web", f"{site}/notes", place=place) is Exit.USAGE
-    assert "0 is no port" in capfd.readouterr().err
+    assert "0 is not a port" in capfd.readouterr().err
 
 
 # --- lines about documents

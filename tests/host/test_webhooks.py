@@ -458,7 +458,7 @@ async def test_a_session_that_cannot_be_woken_keeps_its_word_for_a_later_process
     async with hosting(
         None, webhooks=hooked(receiver), store=store, profiles=[], resolve_profile=no_profile
     ) as host:
-        await until(lambda: "not told in this process" in caplog.text)
+        await until(lambda: "this process cannot report the outcome" in caplog.text)
         assert host.webhooks.awaited == 1
     assert rows(store) == (1, 0)
     async with hosting(answering("One."), webhooks=hooked(receiver), store=store):

@@ -144,7 +144,7 @@ def test_events_of_the_wrong_shape_are_protocol_errors():
             reader.feed(
                 json.dumps({"type": "content_block_start", "index": 0, "content_block": {"type": "text"}})
             )
-        with pytest.raises(ProtocolError, match=r"without saying which|delta of nothing"):
+        with pytest.raises(ProtocolError, match=r"without an index|an empty delta"):
             reader.feed(json.dumps(event))
 
 

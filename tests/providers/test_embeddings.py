@@ -56,7 +56,7 @@ async def test_vectors_come_in_the_order_of_their_texts():
             {"data": [{"index": n, "embedding": [1, 2, 3]} for n in (0, 1)]},
             200,
             ProtocolError,
-            "is it a model of",
+            "check that it is an embedding model",
         ),
         ({"data": ["x", {"embedding": "AAAA"}]}, 200, ProtocolError, "gave 0 vectors"),
         ([], 200, ProtocolError, "gave 0 vectors"),

@@ -191,7 +191,7 @@ async def test_six_redirects_are_too_many():
         ((599, {}, b""), "answered 599"),
         ((302, {}, b""), "answered 302"),
         ((302, {"Location": "file:///etc/passwd"}, b""), "file: is not fetched"),
-        ((302, {"Location": "https://u:p@a.example/"}, b""), "user in front"),
+        ((302, {"Location": "https://u:p@a.example/"}, b""), "user before its host"),
         ((200, {"Content-Encoding": "br"}, b"x"), "content-encoding is 'br'"),
         ((200, {"Content-Encoding": "gzip, gzip"}, gzip.compress(gzip.compress(b"x"))), "content-encoding"),
         ((200, {"Content-Encoding": "gzip"}, b"no gzip"), "is not"),
