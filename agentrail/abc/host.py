@@ -75,7 +75,7 @@ class HostVerdict:
             )
         if not isinstance(given.input, Mapping | None):
             faults.append(
-                f"input is {given.input!r:.200}: expected a JSON object, or None to run what was asked about"
+                f"input is {given.input!r:.200}: expected a JSON object, or None to run the original call"
             )
         if not isinstance(given.by, str):
             faults.append(f"by is {given.by!r:.200}: expected the name of who decided")

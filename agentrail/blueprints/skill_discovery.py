@@ -73,6 +73,8 @@ class SkillSource:
 
 @frozen(kw_only=True)
 class SkillUse:
+    """The skills of a blueprint, the effect of their tool lists, and the selector of each prompt (None lists all)."""
+
     skills: SkillSet
     tools: ToolsMode = "restrict"
     selector: SkillSelector | None = None

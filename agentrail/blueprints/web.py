@@ -44,6 +44,7 @@ def web_capability(
 
 
 def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> Capability:
+    """Build the bundle from the values of `web`. `fault` is called with each faulty value and its fault."""
     search = said.get("search")
     engine = None if search is None else _engine_of(search, fault)
     return web_capability(read_web_rules(said, fault), engine, model=_model_of(said, fault))
