@@ -230,11 +230,7 @@ def path_of_skill(skill: Skill, directory: Path) -> str | None:
 
 
 def digests_of_skills(skills: SkillSet, directory: Path) -> dict[str, str]:
-<<<<<<< Updated upstream
     """Return the digests of a project's skills by path, as in a trust list."""
-=======
-    """Return the ids of a project's skills by path, as in a trust list."""
->>>>>>> Stashed changes
     found = {path_of_skill(one, directory): one.digest for one in skills.skills if one.scope == "project"}
     return {path: digest for path, digest in found.items() if path is not None}
 

@@ -73,17 +73,7 @@ class SkillSource:
 
 @frozen(kw_only=True)
 class SkillUse:
-<<<<<<< Updated upstream
     """The skills of a blueprint, the effect of their tool lists, and the selector of each prompt (None lists all)."""
-=======
-    """The skills of a blueprint and their use.
-
-    Attributes:
-        skills: The skills.
-        tools: Effect of their tool lists.
-        selector: Chooses the listed skills for each prompt. None lists all.
-    """
->>>>>>> Stashed changes
 
     skills: SkillSet
     tools: ToolsMode = "restrict"

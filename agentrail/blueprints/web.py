@@ -44,16 +44,7 @@ def web_capability(
 
 
 def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> Capability:
-<<<<<<< Updated upstream
     """Build the bundle from the values of `web`. `fault` is called with each faulty value and its fault."""
-=======
-    """Build the bundle from settings.
-
-    Args:
-        said: Values of `web`, by name.
-        fault: Called with each faulty value and its fault.
-    """
->>>>>>> Stashed changes
     search = said.get("search")
     engine = None if search is None else _engine_of(search, fault)
     return web_capability(read_web_rules(said, fault), engine, model=_model_of(said, fault))
