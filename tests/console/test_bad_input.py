@@ -108,7 +108,10 @@ def test_a_number_that_is_not_kept_is_told_with_where_it_begins(pages, story, bu
     prompt = page.locator(".feed [data-key^='prompt:']").first
     prompt.click()
     prompt.get_by_role("button", name=button).click()
-    until(page, "() => document.querySelector('dialog')?.innerText.includes('Records before 900 are no longer stored.')")
+    until(
+        page,
+        "() => document.querySelector('dialog')?.innerText.includes('Records before 900 are no longer stored.')",
+    )
     page.keyboard.press("Escape")
     shows(page, "Long ago")
 

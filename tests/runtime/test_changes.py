@@ -88,7 +88,10 @@ async def test_a_model_that_is_asked_is_not_forgotten(supervisor):
         (lambda: ANY_CAPABILITIES(context_window=0), "gave context_window=0"),
         (lambda: ANY_CAPABILITIES(max_output_tokens=1.5), "gave max_output_tokens=1.5"),
         (lambda: ANY_CAPABILITIES(price=3), "gave price=3: expected a Price, or None"),
-        (lambda: 1 / 0, "its provider raised ZeroDivisionError: division by zero when its capabilities were read"),
+        (
+            lambda: 1 / 0,
+            "its provider raised ZeroDivisionError: division by zero when its capabilities were read",
+        ),
     ],
 )
 async def test_malformed_capabilities_are_refused_by_the_models_name(supervisor, answer, words):

@@ -423,7 +423,10 @@ async def test_a_fork_that_does_not_come_about_leaves_no_copy(store, root, tmp_p
             model=writing(), working_dir=root, session_id="s-1", tools=TOOLS
         )
         before = sorted(path.name for path in tmp_path.iterdir())
-        for place, said in ((tmp_path / "full", "something in it"), (root / "in", "inside the copied directory")):
+        for place, said in (
+            (tmp_path / "full", "something in it"),
+            (root / "in", "inside the copied directory"),
+        ):
             with pytest.raises(SandboxError, match=said):
                 await session.fork(files=True, working_dir=place)
         with pytest.raises(OptionError, match="another one is given"):

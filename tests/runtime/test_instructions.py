@@ -13,9 +13,8 @@ from agentrail.messages import UserMessage
 from agentrail.otp.exits import keep
 from agentrail.outside import current
 from agentrail.plugins.memory_loader import MemoryLoader
-from agentrail.runtime.instruction_reader import decide_found, read_instructions
 from agentrail.runtime.parent_instructions import InstructionsAbove
-from agentrail.runtime.plugin_requests import run_plugin_request
+from agentrail.runtime.plugin_requests import decide_found, read_instructions, run_plugin_request
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, calls, says
