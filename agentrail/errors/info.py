@@ -10,7 +10,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
 
     Attributes:
         code: snake_case, stable, for programs.
-        message: For users: what was expected, what was given, and what to do.
+        message: For users: the expectation, the given value, and the remedy.
         retryable: Whether the same request may succeed later.
         retry_after_seconds: Wait before the next attempt, or None if not named.
     """
