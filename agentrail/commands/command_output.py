@@ -11,12 +11,10 @@ from agentrail.plugins.plan_steps import followed
 
 
 def show_commands(rows: Sequence[CommandRow]) -> tuple[str, ...]:
-    """List commands, one per line."""
     return tuple(map(show_row, rows))
 
 
 def show_row(row: CommandRow) -> str:
-    """Describe a command, with the reason if it cannot run."""
     head = f"/{row.name}" + (f" {row.arguments}" if row.arguments else "")
     source = "" if row.source == "built in" else f" ({row.source})"
     why = "" if row.why_not is None else f" [not here: {row.why_not}]"
@@ -24,7 +22,6 @@ def show_row(row: CommandRow) -> str:
 
 
 def show_status(status: Status) -> str:
-    """Describe a session's status in one line."""
     tools = ", ".join(tool.name for tool in status.running_tools)
     parts = [
         f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
@@ -41,7 +38,6 @@ def show_status(status: Status) -> str:
 
 
 def show_spent(usage: TokenUsage) -> tuple[str, ...]:
-    """Describe a session's usage."""
     about = " (partly estimated)" if usage.estimated else ""
     cost = "not known: a price is missing" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
     return (
@@ -79,7 +75,6 @@ def show_calls_behind(calls: Sequence[CallBehind]) -> tuple[str, ...]:
 
 
 def show_turn(turn: PastTurn) -> str:
-    """Summarize a turn in a line: its prompt and the model's answer."""
     asked = f"> {_shortened(turn.asked)} · " if turn.asked else ""
     return f"{asked}{_shortened(turn.said) or 'no words'}"
 
@@ -92,7 +87,6 @@ _SHORT = 48
 
 
 def show_session_tree(status: Status) -> tuple[str, ...]:
-    """Draw a session and its sub-sessions."""
     return tuple(_tree(status.session_id, status, None, 0))
 
 
@@ -115,7 +109,6 @@ def _tree(session_id: str, status: Status | None, agent: str | None, depth: int)
 
 
 def _at_work(status: Status) -> str:
-    """Describe a session's current work, and the number of waiting requests and prompts."""
     waiting = len(status.approvals) + len(status.questions) + len(status.client_calls)
     parts = [
         f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
@@ -140,7 +133,6 @@ def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:
 
 
 def plan_in(messages: Sequence[Message]) -> tuple[PlanStep, ...]:
-    """Return the last prompt's plan in its current state, or nothing without one."""
     steps: tuple[PlanStep, ...] = ()
     for message in messages:
         if isinstance(message, UserMessage) and message.origin == "prompt":
@@ -155,7 +147,6 @@ _TODO_MARKS = {"pending": " ", "in_progress": "~", "completed": "x", "cancelled"
 
 
 def show_plan_lines(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> tuple[str, ...]:
-    """Draw a plan and the todo list."""
     lines = ["plan:", *(line for step in steps for line in _lines_of(step))] if steps else []
     if todos:
         lines += ["todos:", *(f"  [{_TODO_MARKS[todo.status]}] {todo.content}" for todo in todos)]

@@ -1,8 +1,4 @@
-r"""Fills typed arguments into the prompt of a command. Pure: opens no file and runs no shell command.
-
-`$ARGUMENTS` is the typed text, `$1` and so on its words, split as a shell splits them; `\$` is a dollar sign. Inserted
-text is not expanded again, so that typed arguments cannot refer to other values.
-"""
+r"""Fills typed arguments into the prompt of a command. Pure: opens no file and runs no shell command."""
 
 import re
 import shlex

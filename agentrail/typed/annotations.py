@@ -82,7 +82,6 @@ class _Array(TypeNode):
         return [self._item.encode(one, f"{path}[{at}]") for at, one in enumerate(value)]
 
     def takes(self, value: object) -> bool:
-        """Return whether a value is a set or a sequence other than text."""
         return isinstance(value, set | frozenset | Sequence) and not isinstance(
             value, str | bytes | bytearray
         )
@@ -131,7 +130,6 @@ class _DictType(TypeNode):
     python: type | None = dict
 
     def __init__(self, name: str, key: Leaf | None, item: TypeNode, bounds: msgspec.Meta) -> None:
-        """Create the node. `key` is the type of keys, None for any string."""
         self.name: str = name
         self._key, self._item, self._bounds = key, item, bounds
         # msgspec reads a number from a string only in a key.
@@ -426,7 +424,6 @@ class TypeReader:
 
 
 def leaf(hint: Any, metas: _Metas, where: str) -> Leaf:
-    """Return the node of a type that msgspec describes."""
     try:
         return Leaf(Annotated[(hint, *metas)] if metas else hint, type_name(hint))
     except _NO_SCHEMA as error:

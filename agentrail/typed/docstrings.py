@@ -32,7 +32,6 @@ _UNDERLINE: Final = re.compile(r"[-=]{3,}[ \t]*")
 
 @functools.lru_cache(maxsize=256)
 def described_names(docstring: str | None) -> Mapping[str, str]:
-    """Return the description of each parameter or attribute in a docstring."""
     found: dict[str, str] = {}
     if docstring and (":" in docstring or "---" in docstring):  # most docstrings have no such section
         lines = inspect.cleandoc(docstring).splitlines()

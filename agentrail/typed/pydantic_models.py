@@ -1,8 +1,4 @@
-"""Support for pydantic models. pydantic is detected among the imported modules and never imported here.
-
-A model provides its own schema and validation. Its schema is checked first: the model alone would accept `"3"`
-as a number and ignore unknown members.
-"""
+"""Support for pydantic models. pydantic is detected among the imported modules and never imported here. A model provides its own schema and validation."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,7 +19,6 @@ _BY_NAME: Final = frozenset({"$defs", "properties", "patternProperties"})
 
 
 def is_model(kind: object) -> bool:
-    """Return whether this is pydantic's base model or a subclass."""
     base = getattr(sys.modules.get("pydantic.main"), "BaseModel", None)
     return base is not None and isinstance(kind, type) and issubclass(kind, base)
 
@@ -60,7 +55,6 @@ class PydanticModel(TypeNode):
         return definitions.adopt(self._schema, referred)
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        """Check the value against the schema, then let the model validate it."""
         budget.pay()
         faults = self._judge.faults(value)
         if faults:

@@ -1,8 +1,4 @@
-"""Classes with fields: msgspec Structs, attrs classes, dataclasses, `TypedDict`s and `NamedTuple`s.
-
-All of them are objects in JSON, even a `NamedTuple`, because names tell a model more than positions. Values are
-created by calling the class, so its own checks and conversions apply. Unknown members are refused.
-"""
+"""Classes with fields: msgspec Structs, attrs classes, dataclasses, `TypedDict`s and `NamedTuple`s. All of them are objects in JSON, even a `NamedTuple`, because names tell a model more than positions."""
 
 import dataclasses
 import inspect
@@ -35,12 +31,7 @@ _EMPTY_FACTORIES: Final = (list, dict, set, frozenset, tuple)
 
 @frozen(kw_only=True, eq=False)
 class ClassField:
-    """One field.
-
-    Attributes:
-        attribute: Attribute of the object, or key of a `TypedDict`.
-        default: Value of an omitted field, if it is a single value.
-    """
+    """One field."""
 
     name: str
     attribute: str
@@ -190,7 +181,6 @@ def is_named_tuple(kind: Any) -> bool:
 
 
 def own_docstring(kind: Any) -> str | None:
-    """Return the docstring written for a class, neither inherited nor generated."""
     docstring = vars(kind).get("__doc__") if isinstance(kind, type) else None
     made_up = f"{getattr(kind, '__name__', '')}("
     return None if not isinstance(docstring, str) or docstring.startswith(made_up) else docstring

@@ -1,9 +1,4 @@
-"""Nodes that represent types. Each node has its schema and converts in both directions.
-
-msgspec describes and converts single JSON values (strings, numbers, dates, enums), and all such members of a
-union at once. Types with other values inside are nodes in `annotations`, `record_types` and `pydantic_models`: msgspec does not
-support unions of two classes, and ignores unknown members by default. `annotations` decides the node of a type.
-"""
+"""Nodes that represent types. Each node has its schema and converts in both directions."""
 
 import abc
 import re
@@ -83,11 +78,7 @@ def _renamed(part: Any, names: Mapping[str, str]) -> Any:
 
 
 class TypeNode(abc.ABC):
-    """A type or a part of one.
-
-    Attributes:
-        python: The class of its values, if it identifies them.
-    """
+    """A type or a part of one."""
 
     name: str
     family: Family
@@ -98,7 +89,6 @@ class TypeNode(abc.ABC):
         """Return its schema for use within another."""
 
     def body(self, definitions: Definitions) -> Schema:
-        """Return its schema for use at the top level, without a reference."""
         return self.schema(definitions)
 
     @abc.abstractmethod
@@ -119,7 +109,6 @@ class TypeNode(abc.ABC):
         """
 
     def takes(self, value: object) -> bool:
-        """Return whether a Python value may have this type. `encode` decides exactly."""
         return True
 
 
@@ -139,7 +128,6 @@ class Leaf(TypeNode):
     """A type described and converted by msgspec: one JSON value, possibly of several kinds."""
 
     def __init__(self, hint: Any, name: str) -> None:
-        """Build the node of a type with its constraints. `Any` is allowed."""
         self.name: str = name
         self.hint = hint
         (self._schema,), self._nested = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
@@ -198,7 +186,6 @@ class Leaf(TypeNode):
         return f"expected one of {offered}, got {_in_json(value)}"
 
     def encode(self, value: Any, path: str) -> Any:
-        """Convert with msgspec, and check the result against the type."""
         plain = to_plain(value, path)
         try:
             self._converted(plain, path)
@@ -247,14 +234,12 @@ class Remarked(TypeNode):
         self.python: type | None = inner.python
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Return the schema of the type, in which the annotations take precedence."""
         return {
             **self._remarks,
             **{k: v for k, v in self.inner.schema(definitions).items() if k not in self._remarks},
         }
 
     def body(self, definitions: Definitions) -> Schema:
-        """Return the body of the type with the annotations."""
         return {**self.inner.body(definitions), **self._remarks}
 
     def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:

@@ -20,11 +20,7 @@ _MODULES: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 class OutputFault(ValueError):
-    """A value does not have its type. The message tells the model where, the expected type and the given value.
-
-    Attributes:
-        path: Place in the value, such as `$.cities[0].name`; `$` is the whole value.
-    """
+    """A value does not have its type. The message tells the model where, the expected type and the given value."""
 
     def __init__(self, reason: str, *, path: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -82,7 +78,6 @@ def member(path: str, name: str) -> str:
 
 
 def type_name(hint: Any) -> str:
-    """Return a type as written in an annotation, without module names."""
     if hint is type(None):
         return "None"
     if isinstance(hint, type) and not hasattr(hint, "__args__"):

@@ -64,7 +64,6 @@ class TypedValue(Generic[T]):
     wire_schema: JsonObject
 
     def __init__(self, kind: Any) -> None:
-        """Read a type. Called by `typed`, which caches the result."""
         self._name = type_name(kind)
         definitions = Definitions()
         try:
@@ -161,7 +160,6 @@ def typed(kind: Any) -> TypedValue[Any]: ...
 
 
 def typed(kind: Any) -> TypedValue[Any]:
-    """Return the `TypedValue` of a type. Equal types share one object."""
     try:
         # `A | B` equals `B | A`, but the order matters here, so the text is part of the key.
         return _read_once(kind, repr(kind))

@@ -1,8 +1,4 @@
-"""Encoding and decoding of sessions, conversations and receipts.
-
-Pure. Events use the format of `core.wire.codec`. Other values are encoded unchanged, each field under its own name. A client in any
-language therefore reads what the reference describes, and `RemoteSession` returns the same classes as `Session`.
-"""
+"""Encoding and decoding of sessions, conversations and receipts. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -173,7 +169,6 @@ class RuleList(Struct, frozen=True, kw_only=True):
 
 
 def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
-    """Convert rules to their wire form."""
     return RuleList(
         rules=tuple(
             [
@@ -194,7 +189,6 @@ def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
 
 
 def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
-    """Decode an encoded `RuleList`."""
     try:
         found = _RULES.decode(text).rules
     except (msgspec.DecodeError, RecursionError) as error:
@@ -273,7 +267,6 @@ def _live_in(form: LiveForm) -> LiveText:
 
 
 def decode_snapshot(text: bytes) -> Snapshot:
-    """Decode a snapshot."""
     return _snapshot_in(_read(_SNAPSHOTS, text))
 
 
@@ -295,12 +288,10 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
 
 
 def encode_status(status: Status) -> bytes:
-    """Encode a session's status, each field under its own name."""
     return encode_plain(status)
 
 
 def decode_status(text: bytes) -> Status:
-    """Decode a session's status."""
     status: Status = _read(_STATUSES, text)
     return status
 
@@ -309,20 +300,17 @@ def decode_status(text: bytes) -> Status:
 
 
 def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> bytes:
-    """Encode a page of a conversation: `{messages, next}`."""
     page = page_of_messages(messages, after=after, limit=limit)
     return encode_plain({"messages": page.messages, "next": page.next})
 
 
 def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> MessagePage:
-    """Return a page of a conversation. Takes the arguments of `encode_messages`."""
     shown = messages[after : after + limit]
     behind = after + len(shown)
     return MessagePage(messages=shown, next=behind if shown and behind < len(messages) else None)
 
 
 def decode_messages(text: bytes) -> MessagePage:
-    """Decode a page of a conversation."""
     page: MessagePage = _read(_PAGES, text)
     return page
 
@@ -336,12 +324,10 @@ def encode_receipt(receipt: Receipt) -> bytes:
 
 
 def decode_receipt(kind: type[Struct], text: bytes) -> Any:
-    """Decode a receipt of the given class."""
     return _read(_RECEIPTS[kind], text)
 
 
 def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
-    """Encode the reply to a prompt: `{request_id, ref, seq, queued, position}`."""
     told = AcceptedForm(
         request_id=request_id,
         ref=receipt.ref,
@@ -361,7 +347,6 @@ def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
 
 
 def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
-    """Decode the result of `encode_receipt_found`."""
     found: _ReceiptFound | None = _read(_RECEIPTS_FOUND, text)
     if found is None:
         return None

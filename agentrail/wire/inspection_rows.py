@@ -1,7 +1,4 @@
-"""Rows for operators: nodes of the supervision tree, and plugins. Pure.
-
-Both sides of a connection use them. See `agentrail.actors.tree_report` for the tree. Fields may be added at any time, and none is removed.
-"""
+"""Rows for operators: nodes of the supervision tree, and plugins. Pure."""
 
 from agentrail.structs import Value
 

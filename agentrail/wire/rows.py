@@ -1,8 +1,4 @@
-"""List rows of sessions and of pending approvals and questions. A newer row replaces the whole older one.
-
-Pure. Both sides of a connection use them: a socket sends them to watchers, and `agentrail top` displays them. `agentrail.host` creates
-the rows. Fields may be added at any time, and none is removed.
-"""
+"""List rows of sessions and of pending approvals and questions. A newer row replaces the whole older one."""
 
 from typing import Any, Final, Literal, TypeVar
 
@@ -174,7 +170,6 @@ OUTCOMES_OF_ROWS: Final = ("completed", "aborted", "failed")
 
 
 def row_fits(row: SessionRow, wanted: RowFilter) -> bool:
-    """Return whether a session matches the filter. Ignores the limit."""
     waits = row.waiting.approvals + row.waiting.questions > 0
     return (
         wanted.agent_id in (None, row.agent_id)
@@ -187,7 +182,6 @@ def row_fits(row: SessionRow, wanted: RowFilter) -> bool:
 
 
 def has_words(q: str, row: "SessionRow | WaitingRow") -> bool:
-    """Return whether the searchable fields of a row contain the text."""
     looked_at: tuple[str | None, ...]
     if isinstance(row, SessionRow):
         looked_at = (row.title, row.first_words, row.session_id, row.agent_id, row.user)

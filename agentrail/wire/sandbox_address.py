@@ -1,8 +1,4 @@
-"""Addresses of remote sandboxes, with their declared capabilities: `http://host:port?can=execute`, `container:IMAGE`. Plain functions.
-
-Addresses appear in configurations, messages and logs, so they must not contain tokens. This module opens no connections. It is in this
-package because one side of the ports checks the options, and the other side creates the sandboxes.
-"""
+"""Addresses of remote sandboxes, with their declared capabilities: `http://host:port?can=execute`, `container:IMAGE`. Plain functions."""
 
 import ipaddress
 import re
@@ -48,7 +44,6 @@ class RemoteAddress:
 
     @property
     def shown(self) -> str:
-        """Name to show in messages."""
         return self.name or self.url
 
 
@@ -58,12 +53,10 @@ def is_remote(name: str) -> bool:
 
 
 def is_alone(name: str) -> bool:
-    """Return whether each session with this sandbox has its own files."""
     return name == "memory" or is_remote(name)
 
 
 def fault_of_remote(name: str) -> str | None:
-    """Return why the name of a remote sandbox is invalid, or None if it is valid."""
     try:
         if name.startswith(CONTAINER):
             image_of(name)
@@ -75,7 +68,6 @@ def fault_of_remote(name: str) -> str | None:
 
 
 def image_of(name: str) -> str:
-    """Return the image of `container:IMAGE`."""
     image = name.removeprefix(CONTAINER)
     if not _IMAGE.fullmatch(image):
         message = "expected the name of an image behind 'container:', such as container:ghcr.io/acme/tools:1"
@@ -84,7 +76,6 @@ def image_of(name: str) -> str:
 
 
 def read_sandbox_address(text: str) -> RemoteAddress:
-    """Parse `http://host:port` or `https://…`, with an optional query such as `?can=execute,snapshot&insecure=true`."""
     if len(text) > _MAX_LENGTH or not text.isprintable():
         message = f"expected an address of at most {_MAX_LENGTH} printable characters"
         raise NoAddress(message)

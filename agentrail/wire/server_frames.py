@@ -1,8 +1,4 @@
-"""The frames and close codes that a server sends over a WebSocket with the subprotocol `agentrail.v1`.
-
-Pure values. Each frame is one JSON object in one text message, and `type` names its kind. An event has its wire form in the field
-`event`. `agentrail.remote` encodes the frames of a client, and `agentrail.gateway` decodes them.
-"""
+"""The frames and close codes that a server sends over a WebSocket with the subprotocol `agentrail.v1`. Pure values."""
 
 from collections.abc import Mapping
 from enum import IntEnum

@@ -1,7 +1,4 @@
-"""The story of one call from a session's events: its request, its arguments, the decisions, its run and its result. Pure.
-
-Only from committed events, so that it is the same live, after a restart, and from a journal.
-"""
+"""The story of one call from a session's events: its request, its arguments, the decisions, its run and its result. Pure."""
 
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
@@ -46,12 +43,7 @@ TELL_OF_CALLS: Final[frozenset[type[Event]]] = frozenset(
 
 @define(kw_only=True)
 class GateStory:
-    """A decision about a call.
-
-    Attributes:
-        by: Who decided. None while it is pending.
-        reason: In words. None if none was given.
-    """
+    """A decision about a call."""
 
     gate: str
     verdict: str
@@ -65,9 +57,7 @@ class CallStory:
     """The facts about one call so far.
 
     Attributes:
-        seq: The number of the response that requested it.
         effective: The arguments that ran, were refused, or are pending. None before they are known.
-        offloaded: The file with the full text of a large result.
     """
 
     call: ToolCall

@@ -1,8 +1,4 @@
-"""A journal without its content: each record keeps its number, time, kind, length and hash, so the chain stays valid. Pure.
-
-A journal is erased as a whole. A text is repeated in later requests, in summaries and in the words of the model, so
-no search for it finds all copies. The caller decides which journals to erase.
-"""
+"""A journal without its content: each record keeps its number, time, kind, length and hash, so the chain stays valid. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,9 +1,4 @@
-"""Journals as a file that another store imports bit for bit, or as a summary without content. Pure: bytes in and out.
-
-A file is lines of JSON: for each session a head, then its records as written by `encode_line`, with each large
-value before the first record that needs it. Hashes are included, so any changed line is detected. Without content
-there are kinds, numbers, times and sizes.
-"""
+"""Journals as a file that another store imports bit for bit, or as a summary without content. Pure: bytes in and out."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -28,14 +23,8 @@ class ExportHead(Value, frozen=True, kw_only=True):
 
     Attributes:
         hash: Hash of the last record, hexadecimal. Empty without content.
-        scope: Scope of the session. Empty without content.
-        parent: The parent session. Empty for a root.
         forked_from: The session that it is a fork of, and the record number. None for none.
-        is_working: Whether it has open or pending work.
-        waits_for: Number of pending approvals and questions.
         due_at_ms: Time of its next timer, in milliseconds since 1970. None without one.
-        title: Its title. Empty without content.
-        content: Whether it is complete and can be imported.
     """
 
     agentrail_export: int = EXPORT_VERSION
@@ -91,7 +80,6 @@ class ExportedSession(Value, frozen=True, kw_only=True):
 def encode_export(
     head: ExportHead, records: Sequence[Record], blob: Callable[[str], bytes | None]
 ) -> Iterator[bytes]:
-    """Encode a session, line by line."""
     last = records[-1].hash.hex() if records else ""
     yield _line(msgspec.structs.replace(head, records=len(records), hash=last))
     told: set[str] = set()
@@ -125,7 +113,6 @@ def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]
 
 
 def read_export(text: bytes) -> tuple[ExportedSession, ...]:
-    """Decode the output of `encode_export`, for one or several sessions."""
     lines = text.split(b"\n")
     if lines.pop():
         lines.append(b"{")  # the last line is torn, and this makes it unreadable

@@ -1,8 +1,4 @@
-"""File changes in a journal: files written by tools of the session, with their state before and after. Pure.
-
-They are in signals that a journal has anyway: events of tools. The content of a file is a large value of the
-session, by its SHA-256. Here are only names and digests.
-"""
+"""File changes in a journal: files written by tools of the session, with their state before and after. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -66,7 +62,6 @@ class FileNote(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     """The file changes of one event.
 
     Attributes:
-        number: Distinguishes it from other pending notes of its process.
         call_id: The call that writes. Empty for a session that goes back.
         is_untold: Whether the writes are unknown, because the call runs a command, or writes to a path that must
             not be named.
@@ -115,24 +110,17 @@ class UntoldCall(Value, frozen=True, kw_only=True):
 
 
 class FilesBehind(Value, frozen=True, kw_only=True):
-    """File changes after a record.
-
-    Attributes:
-        wanted: Each written path with its state at that time, in the order of the first writes.
-        untold: Calls whose writes are unknown.
-    """
+    """File changes after a record."""
 
     wanted: tuple[WantedFile, ...] = ()
     untold: tuple[UntoldCall, ...] = ()
 
 
 def payload_of(note: FileNote) -> JsonValue:
-    """Encode a note as the payload of its event."""
     return {"version": note.version, **msgspec.to_builtins(note)}
 
 
 def note_of(name: str, payload: JsonValue) -> FileNote | None:
-    """Decode the payload of an event. None if it contains no readable file changes."""
     if name != FILES_EVENT:
         return None
     try:
@@ -189,7 +177,6 @@ class _Paths:
             self._open.setdefault(effect_id, set()).add(change.path)
 
     def finish(self, effect_id: EffectId) -> None:
-        """Handle the end of a call, whose writes are known now."""
         self._open.pop(effect_id, None)
 
     def stop(self) -> None:

@@ -1,9 +1,4 @@
-"""Folding of records: the state of a session is the fold of its journal, and nothing else is authoritative. Pure.
-
-If code has changed since, the fold is compared with the recorded decisions of each step. A difference is drift: the
-fold counts, and its start is reported to the caller. No store is involved: records and the values that they refer
-to are arguments.
-"""
+"""Folding of records: the state of a session is the fold of its journal, and nothing else is authoritative. Pure."""
 
 import contextlib
 from collections import Counter
@@ -144,7 +139,6 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return bool(self.operation)
 
     def __str__(self) -> str:
-        """Describe it in one line, for users."""
         recorded, folded = (" | ".join(text.split("\n")) for text in (self.recorded, self.folded))
         return f"record {self.first} ({self.kind}): {self.what} was {recorded!r} and is {folded!r}"
 
@@ -153,15 +147,9 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of a fold.
 
     Attributes:
-        state: The state after the last record. With a drift its event number is that of the drift.
         tail: The end of the journal.
-        begun: The open effects named by a record, which may have begun. Same as `Recovered.open`.
-        attempt: Number of consecutive owners without any other record after them, the last one included, except
-            those that took over from a drain. Same as `Recovered.attempt`, once the `taken` record of the new owner
-            is there.
         drift: Where the fold differs from the recorded history. None if it does not, or if a `drifted` record
             covers it. A difference in operations has priority over one in texts.
-        set_aside: How often verdicts of plugins did not count, by plugin.
     """
 
     state: SessionState
@@ -224,7 +212,6 @@ class _Found:
         self._folded: set[str] = set()
 
     def look_at(self, walked: Walked, sources: Sources) -> None:
-        """Compare one step."""
         self.set_aside.update(walked.set_aside)
         if walked.before.data.doubtful is not None:
             self._doubtful |= dict.fromkeys(walked.before.data.doubtful.calls)
@@ -299,12 +286,10 @@ def _attempts(records: Sequence[Record]) -> int:
 
 
 def fold_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Folded:
-    """Fold a whole journal, from its `opened` record on."""
     return fold(first_state(records, sources), records, sources=sources)
 
 
 def first_state(records: Sequence[Record], sources: Sources = NO_SOURCES) -> SessionState:
-    """Return the initial state of a journal."""
     if not records:
         raise JournalCorrupt(_NO_SESSION, 1, why="it is missing")
     first = records[0]
@@ -346,7 +331,6 @@ def walk(
 
 
 def drift_of(walked: Walked) -> Drift | None:
-    """Return how a fold differs from the record of one step, or None."""
     record = walked.record
     if walked.signal is None:
         return None
@@ -412,7 +396,6 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
 
 
 def asked_by(state: SessionState, ask: Ask) -> SessionState:
-    """Return the state with its plugins called by `ask` from here on."""
     data = state.data
     stack = msgspec.structs.replace(data.stack, ask=ask)
     return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))
@@ -542,7 +525,6 @@ def _target_of(record: Record) -> int:
 
 
 def _told(record: Record, decode: Callable[[bytes], B], sources: Sources) -> B:
-    """Decode a record's body with its large values. Errors name the record's number."""
     try:
         return decode(join_blobs(record.body, sources.blob))
     except CodecError as error:

@@ -1,7 +1,4 @@
-"""A journal as text: one line of JSON per record, readable by other tools, and decoded bit for bit. Pure: bytes in and out.
-
-Used for exports, and to store journals of older versions for tests.
-"""
+"""A journal as text: one line of JSON per record, readable by other tools, and decoded bit for bit. Pure: bytes in and out."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -38,7 +35,6 @@ class ReadJournal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of reading a journal's text.
 
     Attributes:
-        records: The intact ones, in order, from the first line on.
         damaged: The error that ends them early. None if the text is complete, or only its last line is torn.
     """
 

@@ -1,8 +1,4 @@
-"""Records and their bodies. A record is one line of a session's journal, numbered without gaps and chained by hashes. Pure.
-
-This module only defines the form. `recorder` decides which signals are recorded, and `fold` restores a state
-from a journal.
-"""
+"""Records and their bodies. A record is one line of a session's journal, numbered without gaps and chained by hashes."""
 
 import hashlib
 import re
@@ -131,7 +127,6 @@ def fits_behind(before: bytes, record: Record) -> bool:
 def sealed(
     drafts: Iterable[Draft], tail: Tail, *, scope: str, session: SessionId
 ) -> tuple[tuple[Record, ...], Tail]:
-    """Number drafts, and chain them to the end of a journal."""
     records: list[Record] = []
     seq, last = tail.seq, tail.hash
     for draft in drafts:
@@ -335,12 +330,10 @@ def decode_changed(text: bytes | str) -> ChangedBody:
 
 
 def decode_drifted(text: bytes | str) -> DriftedBody:
-    """Decode the body of a `drifted` record."""
     return _read(DriftedBody, text)
 
 
 def decode_rewound(text: bytes | str) -> RewoundBody:
-    """Decode the body of a `rewound` record."""
     return _read(RewoundBody, text)
 
 
@@ -349,12 +342,10 @@ def decode_closed(text: bytes | str) -> ClosedBody:
 
 
 def decode_erased(text: bytes | str) -> ErasedBody:
-    """Decode the body of an `erased` record."""
     return _read(ErasedBody, text)
 
 
 def decode_taken(text: bytes | str) -> TakenBody:
-    """Decode the body of a `taken` record."""
     return _read(TakenBody, text)
 
 
@@ -406,19 +397,16 @@ def opened_body(
     parent: str = "",
     forked_from: tuple[SessionId, int] | None = None,
 ) -> OpenedBody:
-    """Return the body with a session's initial state."""
     return OpenedBody(
         state=Raw(encode_session(state)), engine=engine, origin=origin, parent=parent, forked_from=forked_from
     )
 
 
 def open_state(text: bytes | str, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly) -> SessionState:
-    """Return the initial state in an `opened` record."""
     return decode_session(bytes(decode_opened(text).state), resolve, ask=ask)
 
 
 def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
-    """Return the body with a session's current tools and plugins."""
     data = state.data
     return ChangedBody(
         tools=Raw(encode_toolbox(data.tools)),
@@ -430,7 +418,6 @@ def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
 def state_changed(
     state: SessionState, body: ChangedBody, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly
 ) -> SessionState:
-    """Return the state with the tools and plugins of a `changed` record."""
     stack, states = decode_stack(bytes(body.plugins), resolve, ask=ask)
     tools = decode_toolbox(bytes(body.tools))
     data = msgspec.structs.replace(state.data, tools=tools, stack=stack, plugin_states=states)

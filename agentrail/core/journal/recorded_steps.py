@@ -33,7 +33,6 @@ _OF_THE_RECORD: Final = frozenset({"at_ms"})
 
 
 def encode_signal_body(signal: Signal) -> bytes:
-    """Encode a signal as the body of its record."""
     try:
         return _encoder.encode(_SIGNALS[type(signal)](signal))
     except UnicodeEncodeError:  # half of a surrogate pair: use the replacement of that codec
@@ -175,7 +174,6 @@ _BEGUN: Final = re.compile(
 
 
 def outline(effects: Iterable[Effect]) -> str:
-    """Return the decisions of a step as lines."""
     lines: list[str] = []
     first = last = 0  # the current range of committed events, 0 for none
     for effect in effects:
@@ -212,7 +210,6 @@ def operations_in(does: str) -> tuple[str, ...]:
 
 
 def operation_id_in(operation: str) -> EffectId:
-    """Return the effect id of an operation from `operations_in`."""
     return EffectId(operation.split(" ", 2)[1])
 
 

@@ -55,7 +55,6 @@ class Recorder:
     __slots__ = ("_behind", "_chunks", "state")
 
     def __init__(self, state: SessionState) -> None:
-        """Start with the state after the last record."""
         self.state: SessionState = state
         self._chunks: list[signals.ChunksArrived] = []
         self._behind: Stream | None = None  # the stream at the last record, while chunks are held back
@@ -63,7 +62,6 @@ class Recorder:
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> tuple[Draft, ...]:
-        """Return the drafts for a step."""
         self.state = after
         if before.ended:
             return ()
@@ -111,7 +109,6 @@ class Recorder:
         return (self._heard(after, does),) if does else ()
 
     def _says_all(self, before: SessionState, signal: signals.ResponseCompleted) -> bool:
-        """Return whether a response has the same result without the chunks held back."""
         stream, known = before.data.stream, self._behind
         if stream is None or known is None or stream.effect_id != signal.effect_id:
             return False  # late, from another stream

@@ -1,8 +1,4 @@
-"""Views of a journal for users: replay, the state at a number, causes, and the first difference of two journals. Pure.
-
-A replay repeats the signals and carries out no effect: no network, no tokens, no clock. If it differs from the
-record, the first difference is reported with its number and the plugins that were called there.
-"""
+"""Views of a journal for users: replay, the state at a number, causes, and the first difference of two journals. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,18 +36,13 @@ from agentrail.errors import OptionError
 
 
 class HookAnswer(msgspec.Struct, frozen=True, gc=False):
-    """A plugin's answer to one hook event, within one step.
-
-    Attributes:
-        answer: The name of the action, or of the error that it raised.
-    """
+    """A plugin's answer to one hook event, within one step."""
 
     plugin: str
     hook: str
     answer: str
 
     def __str__(self) -> str:
-        """Describe it in a few words."""
         return f"{self.plugin} on {self.hook}: {self.answer}"
 
 
@@ -70,13 +61,7 @@ class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The point where a replay differs from the record.
-
-    Attributes:
-        what: `does`, `events`, `crash`, or `state` for a snapshot after it.
-        asked: The plugins called in this step. One of them is usually the cause.
-        diff: The recorded and the replayed text, for users, in lines: `-` recorded, `+` replayed.
-    """
+    """The point where a replay differs from the record."""
 
     seq: int
     kind: str
@@ -85,17 +70,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     diff: str
 
     def __str__(self) -> str:
-        """Return the full description."""
         plugins = "".join(f"\n  asked {one}" for one in self.asked)
         return f"record {self.seq} ({self.kind}): {self.what} differs{plugins}\n{self.diff}"
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The result of a replay.
-
-    Attributes:
-        difference: The first one. None if everything is identical.
-    """
+    """The result of a replay."""
 
     state: SessionState
     records: int
@@ -155,7 +135,6 @@ def steps_from(
 
 
 def explain_steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[ExplainedStep]:
-    """Yield the causes of each record, as data."""
     for one in steps(records, sources, explains=True):
         yield explained_step(one.walked, one.runs, one.caused_by)
 
@@ -170,7 +149,6 @@ def explain_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) ->
 
 
 def begins(does: str, effect_id: EffectId) -> bool:
-    """Return whether a record began an effect, according to its outline."""
     return effect_id in _begun_in(does)
 
 
@@ -180,7 +158,6 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         one: The number of the record in the first journal. None if that one has ended.
         other: The number in the second.
-        what: The part of the records that differs: `kind`, `body`, `does`, or `end`.
         diff: `-` the first, `+` the second, for users.
     """
 
@@ -190,7 +167,6 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     diff: str
 
     def __str__(self) -> str:
-        """Return the full description."""
         return f"they part at record {self.one} and {self.other}: {self.what}\n{self.diff}"
 
 
@@ -254,7 +230,6 @@ class _Watch:
         return getattr(self._ask, name)  # `find` and `call`, if there are any
 
     def take(self) -> tuple[HookAnswer, ...]:
-        """Return the answers since the last time."""
         asked = tuple(self._asked)
         self._asked.clear()
         return asked
@@ -271,11 +246,9 @@ class _Explaining(_Watch):
         self._runs: list[ExplainedRun] = []
 
     def tell_run(self, explanation: Explanation) -> None:
-        """Record a finished run of the pipeline."""
         self._runs.append(explained_run(explanation))
 
     def take_runs(self) -> tuple[ExplainedRun, ...]:
-        """Return the runs since the last time."""
         runs = tuple(self._runs)
         self._runs.clear()
         return runs
@@ -284,7 +257,6 @@ class _Explaining(_Watch):
 def _watched_by(
     watch: _Watch, state_at: Callable[[int], SessionState] | None
 ) -> Callable[[int], SessionState] | None:
-    """Wrap `state_at` so that its states call their plugins through the replay, too."""
     return None if state_at is None else lambda number: asked_by(state_at(number), watch)
 
 

@@ -1,8 +1,4 @@
-"""Events of a journal that count: a rewind does not reset numbers, so those it undid are skipped. Pure.
-
-Numbers of events are dense from 1. A rewind undoes a few ranges of them, and pages of events are found by counting
-around these. Records are arguments, without a store.
-"""
+"""Events of a journal that count: a rewind does not reset numbers, so those it undid are skipped. Pure."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -15,17 +11,11 @@ NumberRange: TypeAlias = tuple[int, int]
 
 
 class UndoneEvents:
-    """Follows the records of one journal, and tracks the numbers of events that no longer count.
-
-    Attributes:
-        seen: The number of the last record that was followed.
-        ranges: The undone ranges, in order, without contact.
-    """
+    """Follows the records of one journal, and tracks the numbers of events that no longer count."""
 
     __slots__ = ("_events", "ranges", "seen")
 
     def __init__(self) -> None:
-        """Start before the first record."""
         self.seen: int = 0
         self.ranges: tuple[NumberRange, ...] = ()
         self._events: dict[int, int] = {}

@@ -1,9 +1,4 @@
-"""A journal as spans: each cycle, request, tool call and child, named by OpenTelemetry's conventions. Pure.
-
-Ids are derived from the session and the number of a span's first event, so one journal always gives the same spans.
-Times are those of the signals. A span without an end in the journal ends with the journal, and is marked. No
-exporter and no clock is involved.
-"""
+"""A journal as spans: each cycle, request, tool call and child, named by OpenTelemetry's conventions. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,10 +57,6 @@ class JournalSpan:
     Attributes:
         trace_id: That of its cycle, or of the cycle above. 32 hexadecimal digits.
         span_id: Its own, 16 hexadecimal digits.
-        parent_id: Id of the parent span. Empty for none.
-        attributes: Its attributes, by their names in the conventions.
-        error: The class of its error. None for none.
-        message: The message of the error. Empty without content.
     """
 
     trace_id: str
@@ -117,7 +108,6 @@ class _SessionSpans:
         self._end_ms = 0
 
     def feed(self, one: Walked) -> None:
-        """Add a record."""
         self._end_ms = max(self._end_ms, one.record.at_ms)
         self._tools = frozenset(one.before.data.tools.names) | frozenset(one.after.data.tools.names)
         for effect in one.effects:
@@ -127,7 +117,6 @@ class _SessionSpans:
                     self._hear(effect.event, meta.seq, meta.at_ms)
 
     def close(self) -> tuple[JournalSpan, ...]:
-        """End all open spans."""
         for span in tuple(self._open.values()):
             self._cut(span, self._end_ms)
         return tuple(self._spans)

@@ -1,8 +1,4 @@
-"""One record of a journal, explained for users: its input, the plugins called, their result, and the decisions. Pure.
-
-One value for every presentation: a command prints `lines_of_step`, a route sends the value. `replay` iterates
-over the journal.
-"""
+"""One record of a journal, explained for users: its input, the plugins called, their result, and the decisions. Pure."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -73,7 +69,6 @@ class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def explained_step(walked: Walked, runs: tuple[ExplainedRun, ...], begun_by: int | None) -> ExplainedStep:
-    """Return the explanation of a record."""
     record, signal = walked.record, walked.signal
     effects = tuple(_effects_of(walked.effects))
     numbers = [effect.seq for effect in effects if effect.seq is not None]

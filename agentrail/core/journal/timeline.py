@@ -1,10 +1,4 @@
-"""The events of a session as spans for a timeline: cycles, requests, calls, gates, children and compactions. Pure.
-
-One fold over committed events, so that the same session gives the same spans live, after a reload and from its
-journal. The console has a copy of this fold in `console/pure/spans.js`, and golden files keep the two equal.
-Ephemeral events, journals, clocks and exporters are not involved. A span ends with its own end, otherwise with that
-of its cycle, and is then marked.
-"""
+"""The events of a session as spans for a timeline: cycles, requests, calls, gates, children and compactions. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
@@ -71,10 +65,6 @@ class SpanMark:
     """A mark within a span, usually an action of a plugin.
 
     Attributes:
-        plugin: The plugin. Empty if no plugin acted.
-        hook: The hook event. Empty if unknown.
-        action: `failed`, `slow`, `ignored`, `intervened`, `options`, `event`, `model`, `steered`, `suspended`,
-            `resumed`, `retry`, `loop`, `budget`, `restarted`, `recovered`, `skipped`.
         detail: A word or a number about it. None if there is none.
     """
 
@@ -90,16 +80,10 @@ class TimelineSpan:
     """One span.
 
     Attributes:
-        key: Its name in the session: its kind, and the number of its first event.
-        parent: The key of the parent span. None for none.
-        name: Named by the conventions of OpenTelemetry, without text of users or models.
-        from_ms: When it began, on the clock of signals.
         to_ms: When it ended. None while it is open. For a gate the same as `from_ms`, because no work is done while
             the user decides.
-        seq: The number of its first event.
         outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`,
             `incomplete`. For a gate the verdict, or `waiting` before it. None while it is open.
-        attempt: Of a request or a call. None for others.
         tokens_in: Its own input tokens, including the cached part. None if unknown, or if it uses none.
         cost_usd: Its cost, in US dollars. None if unknown.
     """
@@ -125,7 +109,6 @@ class Timeline:
     """The spans of one session and of its children, as known from its own events."""
 
     def __init__(self) -> None:
-        """Start without spans."""
         self._spans: list[TimelineSpan] = []
         self._root = _Lane(self._spans, {}, None)
         self._lanes: dict[str, _Lane] = {}
@@ -137,7 +120,6 @@ class Timeline:
         return tuple(self._spans)
 
     def hear(self, event: Event) -> None:
-        """Add an event. Ephemeral events and repeated numbers change nothing."""
         meta = event.meta
         if meta is None or meta.ephemeral or meta.seq <= self._seq:
             return
@@ -191,7 +173,6 @@ class _Lane:
         self._prompts: dict[str, str] = {}
 
     def hear(self, event: Event, seq: int, at_ms: int) -> None:
-        """Add an event of this session."""
         match event:
             case PromptReceived(ref=ref, content=content):
                 said = "".join([one.text for one in content if isinstance(one, Text)])
@@ -447,7 +428,6 @@ class _Lane:
 
 
 def _marks_of(event: Event, at_ms: int) -> tuple[SpanMark, ...]:
-    """Return the marks of an event on the active span. Most have none."""
     match event:
         case PluginFailed(plugin=plugin, hook=hook, error=error):
             told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="failed", detail=error.code)]

@@ -155,7 +155,6 @@ class _Standing:
     """The turns of the conversation, by record: a rewind removes some, and another one can restore them."""
 
     def __init__(self) -> None:
-        """Start before the first turn."""
         self._before: list[int] = []
         self._records: list[int] = []
         self._last: list[int] = []
@@ -171,7 +170,6 @@ class _Standing:
         self._note(record.seq, self._last[place - 1] if place else 0)
 
     def turns(self) -> frozenset[int]:
-        """Return the numbers of the current turns."""
         found = set()
         turn = self._last[-1] if self._last else 0
         while turn:

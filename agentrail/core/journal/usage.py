@@ -1,8 +1,4 @@
-"""The usage of a session over time, from its journal, request by request. Pure.
-
-Amounts of money are whole numbers of 10⁻¹⁸ dollars, so that sums do not depend on their order and groups. Only the
-session's own model requests are counted: its child sessions have journals of their own.
-"""
+"""The usage of a session over time, from its journal, request by request. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -46,7 +42,6 @@ class SpentAmount(Value, frozen=True, kw_only=True):
     unpriced: int = 0
 
     def __add__(self, other: "SpentAmount") -> "SpentAmount":
-        """Add two amounts exactly."""
         return SpentAmount(
             requests=self.requests + other.requests,
             tokens_in=self.tokens_in + other.tokens_in,
@@ -100,7 +95,6 @@ def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spend
 
 
 def join_spendings(one: Iterable[Spending], other: Iterable[Spending]) -> tuple[Spending, ...]:
-    """Join the spending of two parts of a journal."""
     found: dict[tuple[int, str], SpentAmount] = {}
     for spending in (*one, *other):
         key = (spending.slot_ms, spending.model)
@@ -162,7 +156,6 @@ def atto_of(cost_usd: float) -> int:
 
 
 def usd_of(atto_usd: int) -> float:
-    """Return parts of a dollar as the nearest float."""
     return atto_usd / ATTO
 
 

@@ -1,18 +1,4 @@
-"""The budget of a session and its children: a ledger that reserves before it books.
-
-Before a request its upper bound is reserved, and afterwards its actual usage is booked. A reservation is refused as
-soon as the sum of booked and reserved amounts could exceed the limit. So no order of starts and ends can exceed it,
-however many requests are out.
-
-A ledger belongs to the session that was given the `Budget`, as part of its state, so it is journaled and replayed
-with it. A child is lent a share of the rest, with a ledger of its own. The share is reserved like a request until
-the child has ended, and then the child's usage is booked. One ledger object shared by all was rejected, because the
-state of a session would change outside of `step`. A message to the parent before each request of a child was also
-rejected: a child would wait for a mailbox that may be long, and a request that is lent can never be refused
-halfway.
-
-Sums are whole billionths of a dollar, because sums of floats exceed a limit by rounding.
-"""
+"""The budget of a session and its children: a ledger that reserves before it books. Before a request its upper bound is reserved, and afterwards its actual usage is booked."""
 
 import math
 from typing import Final, Literal, NewType
@@ -164,7 +150,6 @@ class Spent(Value, frozen=True, kw_only=True):
     is_cost_known: bool = True
 
     def __add__(self, other: "Spent") -> "Spent":
-        """Return the usage of both sessions."""
         return Spent(
             usage=self.usage + other.usage,
             tokens=self.tokens + other.tokens,
@@ -177,19 +162,13 @@ NOTHING_SPENT: Final = Spent(usage=TokenUsage(), tokens=0, nano_usd=0)
 
 
 class BudgetRefusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The refusal of a request.
-
-    Attributes:
-        reason: The limit that it could exceed, or the part of its bound that is unknown.
-        message: For users: the bound of the request, the rest of the budget, and the remedy.
-    """
+    """The refusal of a request."""
 
     reason: Literal["cost", "tokens", "unknown_price", "unknown_output"]
     message: str
 
     @property
     def error(self) -> ErrorInfo:
-        """The error that `AgentError` carries."""
         return ErrorInfo(code="budget_exceeded", message=self.message)
 
 
@@ -206,7 +185,6 @@ class BudgetLeft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | None) -> Bound:
-    """Return the upper bound of a request's usage."""
     tokens = input_tokens + (max_output_tokens or 0)
     knows_tokens = max_output_tokens is not None
     if price is None:
@@ -221,7 +199,6 @@ def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | No
 
 
 def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledger | BudgetRefusal:
-    """Reserve the upper bound of a request, or refuse the request."""
     if any(reservation_id == held for held, _ in ledger.open):
         return ledger
     refusal = _cost_refusal(ledger, bound) or _tokens_refusal(ledger, bound)
@@ -326,7 +303,6 @@ def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None
 
 
 def spent_of(usage: TokenUsage, ledger: Ledger | None) -> Spent:
-    """Return the usage of a session, for its parent."""
     if ledger is None:
         is_known = usage.cost_usd is not None
         nano_usd = _nano_of(usage.cost_usd) if usage.cost_usd is not None else 0

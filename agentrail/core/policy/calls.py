@@ -1,8 +1,4 @@
-"""Rules for tool calls that need no plugin: lookup, parsing, validation, and the detection of loops.
-
-Each refusal is a text for the model. docs/explanation/tools.md lists the gates after these (plugins, approvals) in
-order.
-"""
+"""Rules for tool calls that need no plugin: lookup, parsing, validation, and the detection of loops. Each refusal is a text for the model. docs/explanation/tools.md lists the gates after these (plugins, approvals) in order."""
 
 import difflib
 import hashlib
@@ -25,11 +21,7 @@ _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The call may run.
-
-    Attributes:
-        arguments: Validated, with the schema's defaults filled in.
-    """
+    """The call may run."""
 
     arguments: JsonObject
 
@@ -51,7 +43,6 @@ ValidatedCall: TypeAlias = Passed | Refused
 def validate_call(
     call: ToolCall, tools: Toolbox, stop_reason: StopReason, *, withheld: bool
 ) -> ValidatedCall:
-    """Check one call: lookup, parsing and validation."""
     if withheld:
         return Refused(text=WITHHELD)
     spec = tools.get(call.name)
@@ -163,11 +154,7 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call with its result. A refusal is a result too.
 
     Attributes:
-        arguments_hash: Hash of the canonical arguments, or of the raw text if it is not a JSON object.
-        text: The result as the model reads it, followed by the digests of its pictures.
         is_error: Whether it failed, or never ran.
-        polling: Whether the tool is meant to be repeated, and is not checked for loops.
-        change: Its change to a file, if it reported one.
     """
 
     name: str
@@ -204,11 +191,7 @@ class LoopHistory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A newly detected loop. The first three fields are those of the event `LoopDetected`.
-
-    Attributes:
-        name: The tool that is repeated, or the file that is edited back and forth.
-    """
+    """A newly detected loop. The first three fields are those of the event `LoopDetected`."""
 
     type: LoopType
     name: str
@@ -217,13 +200,11 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The note to the model, or the reason of the abort."""
         note = REPEAT_NOTE if self.type == "repeat_pattern" else FILE_NOTE
         return note.format(name=self.name, count=self.count)
 
 
 def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory, tuple[Loop, ...]]:
-    """Add a batch to the history, and return the loops found."""
     repeats, files = dict(watch.repeats), dict(watch.files)
     loops: list[Loop] = []
     for call in calls:
@@ -236,7 +217,6 @@ def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory,
 
 
 def file_change_in(details: JsonValue) -> FileChange | None:
-    """Parse a tool's change to a file from the details of its result."""
     match details:
         case {
             "file": {"path": str(path), "sha256_before": str() | None as before, "sha256_after": str(after)}

@@ -1,8 +1,4 @@
-"""Decisions of a session about its model requests: `ModelPolicy`. This module contains no logic and no wire format.
-
-It is configured among the options of a provider, where users look for it. The session reads it, because a provider
-decides nothing. So it is a value that both share.
-"""
+"""Decisions of a session about its model requests: `ModelPolicy`. This module contains no logic and no wire format."""
 
 from attrs import frozen
 

@@ -1,8 +1,4 @@
-"""Decisions after a failed request or tool, and about a silent stream: retry, another model, compaction, or an error.
-
-Functions from values to values. The shell draws the jitter and sends it with the signal that reports the failure,
-so a replay pauses as long as the live run did. Nothing in this module waits.
-"""
+"""Decisions after a failed request or tool, and about a silent stream: retry, another model, compaction, or an error. Functions from values to values."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -43,12 +39,7 @@ _NEXT_MODEL: Final[Mapping[str, bool]] = MappingProxyType(
 
 
 class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Retry options of a session.
-
-    Attributes:
-        models: The model and its fallbacks, in order, at least one.
-        stall_policy: Only `retry` retries a stalled stream with the same model.
-    """
+    """Retry options of a session."""
 
     models: tuple[str, ...]
     max_retries: int = 3
@@ -92,11 +83,7 @@ class CompactFirst(msgspec.Struct, frozen=True, gc=False):
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """Fail the cycle.
-
-    Attributes:
-        error: The last error. After several attempts, its message lists them.
-    """
+    """Fail the cycle."""
 
     error: ErrorInfo
 
@@ -107,7 +94,6 @@ Remedy: TypeAlias = RetryAfter | NextModel | CompactFirst | GiveUp
 def decide_retry(
     error: ErrorInfo, attempts: Attempts, jitter: float, options: RetryOptions
 ) -> tuple[Attempts, Remedy]:
-    """Return the remedy for a failed attempt, and the updated attempts."""
     if error.code == "context_overflow" and not attempts.compacted:
         # Not counted as a retry: it is another request, not the same one again.
         return _changed(attempts, compacted=True), CompactFirst()
@@ -132,7 +118,6 @@ def decide_tool_retry(attempt: int, max_retries: int, jitter: float) -> RetryAft
 
 
 def tool_retries(effect_class: EffectClass, own: int | None, session: int) -> int:
-    """Return the maximum number of retries of a tool that raised."""
     if own is not None:
         return own
     return session if effect_class in {"pure", "idempotent"} else 0
@@ -237,7 +222,6 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def decide_stall(clock: StallClock, at_ms: int, options: StallOptions) -> tuple[StallClock, Silence]:
-    """Check the clock of an open stream."""
     elapsed_ms = at_ms - clock.heard_at_ms
     ends_at_ms = _ends_at_ms(clock, options)
     if ends_at_ms is not None and at_ms >= ends_at_ms:

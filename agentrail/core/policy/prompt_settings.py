@@ -1,9 +1,4 @@
-"""A caller's model settings for one cycle alone, in addition to those of the session and its provider.
-
-They travel with the prompt into the journal, through the queue and into the cycle, and end with it. A setting
-overrides the option of the session and of the provider. An unset one leaves theirs. Steers, children, summaries and
-plugins' model calls do not use them.
-"""
+"""A caller's model settings for one cycle alone, in addition to those of the session and its provider. They travel with the prompt into the journal, through the queue and into the cycle, and end with it."""
 
 import difflib
 import math

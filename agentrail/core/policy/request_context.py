@@ -1,11 +1,4 @@
-"""The model's context: token estimates, compaction, and the conversation that is sent.
-
-Compaction replaces the beginning of a conversation with a summary. This module decides when to compact, where to
-cut, how to ask the model and whether to accept the result. The summary is a request of its own. The history is
-replaced in one step when it arrives, and an abort before that changes nothing. Every compaction shrinks the
-conversation by a fifth or changes nothing, and two of one kind are at least ten messages apart, so one cannot
-follow another indefinitely.
-"""
+"""The model's context: token estimates, compaction, and the conversation that is sent. Compaction replaces the beginning of a conversation with a summary."""
 
 from collections.abc import Collection, Sequence
 from operator import is_
@@ -78,7 +71,6 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
-    """Estimate messages alone, rounded up."""
     return _in_tokens(sum(map(_size_of, messages)))
 
 
@@ -153,7 +145,6 @@ class CompactionLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         window: Context window of the model, in tokens. `ASSUMED_WINDOW` if unknown.
-        compact_at_tokens: Compact at this length, however large the window is.
     """
 
     window: int = ASSUMED_WINDOW
@@ -235,7 +226,6 @@ def decide_compaction(
     estimate: int,
     limits: CompactionLimits,
 ) -> CompactionPlan | NoCompaction:
-    """Decide whether to compact, and where to cut."""
     if reason == "due" and not is_due(estimate, limits):
         return NoCompaction("not_due")
     earliest = {"due": watch.due_from, "overflow": watch.forced_from, "asked": 0}[reason]
@@ -272,7 +262,6 @@ def cut_of(messages: Sequence[Message], window: int) -> int:
 
 
 def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the request for the summary: the removed messages and the prompt."""
     ask = Text(text=SUMMARY_PROMPT)
     if plan.squeezed_tokens is None:
         return (*removed, UserMessage(content=(ask,), origin="note"))
@@ -288,7 +277,6 @@ def can_shrink(history: History, plan: CompactionPlan) -> bool:
 def finish_compaction(
     history: History, watch: CompactionWatch, plan: CompactionPlan, summary: Summary
 ) -> Compacted | NotShrunk:
-    """Accept a summary if it shrinks the conversation by a fifth."""
     where = f"; their full text is in {summary.saved_to}" if summary.saved_to else ""
     head = SUMMARY_HEAD.format(removed=plan.cut, where=where)
     message = UserMessage(content=(Text(text=f"{head}\n\n{summary.text.strip()}"),), origin="note")
@@ -370,7 +358,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     refused: tuple[tuple[int, int], ...] = ()
 
     def place_of(self, place: int) -> int | None:
-        """Return the index in the request of a message of the conversation, or None if it is omitted."""
         before = 0
         for start, stop in self.refused:
             if start <= place < stop:
@@ -382,7 +369,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def outgoing(
     kept: Outgoing, messages: Sequence[Message], refused: Collection[PromptRef] = ()
 ) -> tuple[Outgoing, Sequence[Message]]:
-    """Return the messages to send of a conversation, and the updated cache."""
     # The border is a multiple of the step, and at most FRESH_MESSAGES + STEP - 1 from the end.
     length = len(messages)
     border = max(0, (length - FRESH_MESSAGES) // STEP * STEP)
@@ -408,7 +394,6 @@ def outgoing(
 
 
 def unrefused(messages: Sequence[Message], cut: int, refused: Collection[PromptRef]) -> tuple[Message, ...]:
-    """Return the beginning of a conversation, up to an index, without refused cycles."""
     found = _with_refusals(Outgoing(first=messages[0] if messages else None), messages, refused)
     return tuple(message for place, message in enumerate(messages[:cut]) if found.place_of(place) is not None)
 

@@ -1,9 +1,4 @@
-"""Structured answers: the final text of a cycle is JSON that matches the session's `response_format`.
-
-A vendor's JSON mode helps but is not trusted: the session always validates. After a first invalid answer the model
-gets one turn to correct it, with the faults in its own terms. A second one fails the cycle, because a program
-cannot use an answer of another shape.
-"""
+"""Structured answers: the final text of a cycle is JSON that matches the session's `response_format`. A vendor's JSON mode helps but is not trusted: the session always validates."""
 
 import re
 from typing import Any, Final, TypeAlias
@@ -57,7 +52,6 @@ class ResponseFormat:
         self._faults_of = CompiledSchema(self.schema)
 
     def check(self, text: str, *, repaired: bool, misfit: str | None = None) -> AnswerVerdict:
-        """Validate the final text of a cycle."""
         try:
             _, value = _read(text)
         except NotJson as error:
@@ -78,7 +72,6 @@ class ResponseFormat:
         return Rejected(ErrorInfo(code="response_format", message=message))
 
     def __eq__(self, other: object) -> bool:
-        """Two are equal if their schemas are."""
         return isinstance(other, ResponseFormat) and self.schema == other.schema
 
     def __hash__(self) -> int:
@@ -86,7 +79,6 @@ class ResponseFormat:
         return hash(frozenset(self.schema))
 
     def __repr__(self) -> str:
-        """Show the schema."""
         return f"ResponseFormat({self.schema!r})"
 
 
@@ -99,7 +91,6 @@ def fault_of_format(schema: object) -> str | None:
 
 
 def enclosed(schema: JsonValue) -> dict[str, Any]:
-    """Return the schema of an object whose one member, `value`, has this schema."""
     return {
         "type": "object",
         "properties": {ENVELOPE: schema},

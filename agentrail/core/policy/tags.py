@@ -1,11 +1,4 @@
-"""Inline tags: `<status>…</status>` and `<title>…</title>` are removed from a model's visible text.
-
-The text comes in chunks that may end anywhere, even in the middle of a tag. Whatever the chunks, the result is the
-same as for the whole text. A tag is its opening, at most `MAX_CONTENT` characters, and its end, in exactly this
-spelling. Everything else is text: other tags, tags inside of a tag, and a tag that is not closed or too long. Code
-in a fence or between backticks is text too, because a `<title>` in it belongs to a page. So a reader holds back at
-most the length of one tag, and returns it if it was not a tag.
-"""
+"""Inline tags: `<status>…</status>` and `<title>…</title>` are removed from a model's visible text. The text comes in chunks that may end anywhere, even in the middle of a tag."""
 
 import re
 from collections.abc import Mapping
@@ -80,7 +73,6 @@ class TagReader(msgspec.Struct, frozen=True, gc=False):
     code: Code = "none"
 
     def fed(self, text: str) -> tuple["TagReader", str, tuple[Tag, ...]]:
-        """Read more text, and return the reader, the visible text and the tags."""
         # The case of nearly all chunks: no tag is pending and none begins. Only the result is allocated.
         if not self.held and self.code != "inline" and "<" not in text and "`" not in text:
             return self, text, ()

@@ -1,11 +1,4 @@
-"""The actions that a plugin may return, the requests it may make, and which hook accepts which action, as data.
-
-Values only. `pipeline.py` combines the answers of several plugins. Every action carries the plugin's next state.
-All take `emits`, and on `BeforeRequest` `context`, which sets or removes named sections of the system prompt.
-
-They are Structs and not attrs classes: five plugins that listen to every hook make forty of them in a cycle. `Emit`
-alone is attrs, because it can be written in three ways.
-"""
+"""The actions that a plugin may return, the requests it may make, and which hook accepts which action, as data. Values only."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -543,7 +536,6 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
 
 
 def fault_of_options(options: object) -> str | None:
-    """Return the defect of a tuple of permission options, or None if it is sound."""
     listed = options if isinstance(options, tuple) else ()
     if listed and all(one in PERMISSION_OPTIONS for one in listed) and len(set(listed)) == len(listed):
         return None
@@ -551,7 +543,6 @@ def fault_of_options(options: object) -> str | None:
 
 
 def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
-    """Return all events of an action, in order."""
     return (*action.events, *action.emits) if isinstance(action, Emit) else action.emits
 
 

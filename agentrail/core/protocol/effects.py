@@ -1,8 +1,4 @@
-"""Effects: requests of a session to the shell. One closed union, and the order in which its members are carried out.
-
-Effects are imperative and frozen. None of them edits the state: the outcome of an effect comes back as a signal
-with its id.
-"""
+"""Effects: requests of a session to the shell. One closed union, and the order in which its members are carried out."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -42,7 +38,6 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def stall_timer_of(attempt: EffectId) -> EffectId:
-    """Return the id of a stream's timer."""
     return EffectId(f"s{attempt[1:]}")
 
 

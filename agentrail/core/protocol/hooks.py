@@ -1,8 +1,4 @@
-"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that made a request.
-
-Values only. `actions.py` holds the answers of plugins, and `pipeline.py` applies them. They are Structs and not
-attrs classes, because one is made for every hook of every turn that has a listener.
-"""
+"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that made a request. Values only."""
 
 from typing import Final, Literal, TypeAlias, get_args
 

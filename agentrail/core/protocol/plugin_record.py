@@ -1,7 +1,4 @@
-"""A stored plugin: its name, its version, the origin of its code, and its options, without the code.
-
-Signals and stored states contain this. The code itself stays in the shell, which finds it again.
-"""
+"""A stored plugin: its name, its version, the origin of its code, and its options, without the code. Signals and stored states contain this."""
 
 from msgspec.structs import force_setattr
 
@@ -27,5 +24,4 @@ class PluginRecord(Value, frozen=True, kw_only=True):
     options: JsonObject | None
 
     def __post_init__(self) -> None:
-        """Freeze the options. The caller keeps its own copy."""
         force_setattr(self, "options", frozen_or_none(self.options))

@@ -1,8 +1,4 @@
-"""Requests to a provider and its responses: `ModelRequest` and the closed union `Chunk`.
-
-The core makes requests and reads chunks. A provider does the opposite. They are independent of each other, and this
-module is independent of wire formats.
-"""
+"""Requests to a provider and its responses: `ModelRequest` and the closed union `Chunk`. The core makes requests and reads chunks."""
 
 from collections.abc import Sequence
 from typing import Literal, NewType, TypeAlias

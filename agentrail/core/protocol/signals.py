@@ -1,11 +1,4 @@
-"""Signals: everything that can arrive in a session's mailbox, calls from outside and outcomes of effects. One closed union.
-
-Signals are past tense or nouns, frozen, and carry their time and their ids, which the shell mints. They are the
-only input of the core.
-
-One is made for every chunk of every stream. The cyclic collector would walk the signals of ten thousand sessions
-again and again if it tracked them: see `structs`.
-"""
+"""Signals: everything that can arrive in a session's mailbox, calls from outside and outcomes of effects. One closed union."""
 
 from typing import Literal, TypeAlias
 
@@ -131,7 +124,6 @@ class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
     payload: JsonValue = None
 
     def __post_init__(self) -> None:
-        """Freeze the payload."""
         force_setattr(self, "payload", frozen_value(self.payload))
 
 
@@ -185,7 +177,6 @@ class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
     value: LateValue | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the details, which every subscriber receives."""
         if self.details is not None:
             force_setattr(self, "details", frozen_value(self.details))
 
@@ -348,7 +339,6 @@ class ToolAnsweredEarly(EffectOutcome, frozen=True, kw_only=True):
     ran_ms: int
 
     def __post_init__(self) -> None:
-        """Freeze the details."""
         force_setattr(self, "details", frozen_value(self.details))
 
 
@@ -361,17 +351,14 @@ def _no_options() -> tuple[str, ...]:
 
 
 def _yes() -> bool:
-    """Return a default that is always written."""
     return True
 
 
 def _once() -> Literal["once", "always"]:
-    """Return a default that is always written."""
     return "once"
 
 
 def _killable() -> KillMode:
-    """Return a default that is always written."""
     return "killable"
 
 
@@ -458,7 +445,6 @@ class Approve(Asked, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the arguments. The caller keeps its own copy."""
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
@@ -492,7 +478,6 @@ class Respond(Asked, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the values of a form. The caller keeps its own copy."""
         force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, a number or an object
 
 
@@ -514,7 +499,6 @@ class AnswerCall(Asked, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
-        """Freeze the details. The client keeps its own copy."""
         force_setattr(self, "details", frozen_value(self.details))
 
 
@@ -542,7 +526,6 @@ class ToolAsked(Asked, frozen=True, kw_only=True, omit_defaults=True):
     url: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the form. The tool keeps its own copy."""
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
@@ -632,7 +615,6 @@ class UpdatePluginOpts(Asked, frozen=True, kw_only=True, omit_defaults=True):
     narrows: bool = False
 
     def __post_init__(self) -> None:
-        """Freeze the options. The caller keeps its own copy."""
         force_setattr(self, "options", frozen_json(self.options))
 
 
@@ -834,7 +816,6 @@ class HostJudged(FinalOutcome, frozen=True, kw_only=True):
     by: str = "host"
 
     def __post_init__(self) -> None:
-        """Freeze the arguments. The host keeps its own copy."""
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 

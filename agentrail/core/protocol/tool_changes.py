@@ -1,8 +1,4 @@
-"""Changes that a tool may make in its own session: a closed set of values, applied when the session records the result.
-
-Values only. `step_context` applies them. A tool that could reach into its session would act outside of the journal.
-A change travels in the signal of the result, so it is replayed like everything else.
-"""
+"""Changes that a tool may make in its own session: a closed set of values, applied when the session records the result. Values only."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +17,6 @@ MAX_TODO_CHARACTERS: Final = 1_000
 
 
 def fault_of_todos(todos: Sequence[Todo]) -> str | None:
-    """Return the defect of a list of todos, in one sentence, or None if it is sound."""
     if len(todos) > MAX_TODOS:
         return f"{len(todos)} todos are too many: at most {MAX_TODOS}"
     counted = Counter(todo.id for todo in todos)

@@ -1,8 +1,4 @@
-"""Calls that the session answers itself: start, prompt, await and close an agent, hand the session over, sleep.
-
-Each function takes a call that has passed all gates, and returns it answered, or `awaiting`. The program requests
-the same by `AgentCommand`.
-"""
+"""Calls that the session answers itself: start, prompt, await and close an agent, hand the session over, sleep. Each function takes a call that has passed all gates, and returns it answered, or `awaiting`."""
 
 import re
 from typing import Final, assert_never
@@ -34,11 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The outcome of a call or a command.
-
-    Attributes:
-        fault: Why it was not carried out. None if it was.
-    """
+    """The outcome of a call or a command."""
 
     name: str = ""
     text: str = ""
@@ -46,7 +38,6 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def take_call(step: StepContext, state: CallState) -> CallState:
-    """Carry out a call that the session answers itself."""
     state = call_results.publish_start(step, state)
     match state.call.name:
         case "spawn_agent":

@@ -1,12 +1,4 @@
-"""Agents in the background: started by a call and outliving it, prompted, awaited as data, closed.
-
-They outlive the cycle that starts them, but never the session. Each is lent its budget for one cycle at a time, and
-returns the rest when that cycle ends. A call that waits for one holds no task and no slot: it is an `AgentWait`.
-Neither the user nor a prompt decides it. It ends with the agents, its time limit, an abort, or a steer, which
-reports their status.
-
-A call of `sleep` waits in the same way, only for its time. `agent_calls` answers the calls themselves.
-"""
+"""Agents in the background: started by a call and outliving it, prompted, awaited as data, closed. They outlive the cycle that starts them, but never the session."""
 
 from typing import Final
 
@@ -103,7 +95,6 @@ def ended(step: StepContext, name: str, signal: AgentEnded) -> None:
 
 
 def stop_all(step: StepContext) -> tuple[EffectId, ...]:
-    """Stop all agents, and return those that a teardown has to wait for."""
     ids: list[EffectId] = []
     for state in step.data.agents.alive:
         if state.status != "stopping":
@@ -149,7 +140,6 @@ def forget_all(step: StepContext, reason: str) -> None:
 
 
 def lent(step: StepContext, signal: BudgetLent) -> None:
-    """Add the budget that the parent session lends for the next cycle."""
     raise_budget(step, signal.budget)
 
 
@@ -169,7 +159,6 @@ def withdraw_wait(step: StepContext, call_id: CallId) -> None:
 
 
 def decide_waits(step: StepContext) -> None:
-    """Answer the calls whose agents have reached the state that they wait for."""
     for wait in step.data.agents.waits:
         if wait.until == "time":
             continue
@@ -209,17 +198,14 @@ def wake_waits(step: StepContext) -> None:
 
 
 def report_of(step: StepContext, names: tuple[str, ...]) -> str:
-    """Return the status and the last answer of each agent."""
     return "\n\n".join([_report(name, step.data.agents.find(name)) for name in names])
 
 
 def standing_of(states: tuple[AgentState, ...]) -> str:
-    """Return the names of agents, each with its status."""
     return ", ".join([f"{state.name} ({state.status})" for state in states]) or "none"
 
 
 def put_agent(step: StepContext, state: AgentState) -> None:
-    """Replace an agent's state, or append a new one."""
     team = step.data.agents
     is_new = team.find(state.name) is None
     states = (
@@ -254,7 +240,6 @@ def _others(step: StepContext, name: str) -> int:
 
 
 def _drain(step: StepContext, state: AgentState) -> None:
-    """Send all pending inputs to an agent, as one prompt."""
     refused = prompt_agent(step, state, "\n\n".join(state.inputs))
     if refused is not None:
         put_agent(step, replace(state, inputs=()))
@@ -361,7 +346,6 @@ def wake_after_cycle(step: StepContext) -> None:
 
 
 def take_notes(step: StepContext) -> tuple[str, ...]:
-    """Return and clear the notes of the background, which the model reads now."""
     notes = step.data.agents.notes
     if notes:
         step.data.agents = replace(step.data.agents, notes=(), is_waking=False)

@@ -1,7 +1,4 @@
-"""Agents, as data: the agents that a session may use, and the state of those in the background.
-
-`agent_pool` makes the decisions about them. This module contains no logic that runs an agent.
-"""
+"""Agents, as data: the agents that a session may use, and the state of those in the background. `agent_pool` makes the decisions about them."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -197,7 +194,6 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is an agent, or a call that waits."""
         return bool(self.states or self.waits)
 
     @property
@@ -211,13 +207,11 @@ NO_AGENTS: Final = Agents()
 
 
 def kinds_of(agents: tuple[AgentSpec, ...]) -> tuple[str, ...]:
-    """Return the valid names for `subagent_type`."""
     names = tuple(agent.name for agent in agents)
     return names if GENERAL_PURPOSE in names else (*names, GENERAL_PURPOSE)
 
 
 def find_agent(agents: tuple[AgentSpec, ...], name: str) -> AgentSpec | None:
-    """Return an agent by its name, or None. The general agent always exists."""
     for agent in agents:
         if agent.name == name:
             return agent

@@ -1,7 +1,4 @@
-"""The view of a pending call for the user, in addition to its `Approval`, and the user's rules. Read-only, without decisions.
-
-None of it is an event: everything is derived from the state on request, so it also covers old interactions.
-"""
+"""The view of a pending call for the user, in addition to its `Approval`, and the user's rules. Read-only, without decisions."""
 
 import hashlib
 import json
@@ -55,7 +52,6 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """A description of the allowed calls, for users."""
         return words_of_rule(self.tool, self.command_family, exact=self.exact)
 
 
@@ -95,12 +91,8 @@ class ApprovalForm(Value, frozen=True, kw_only=True):
     """All facts about a call that waits for the user.
 
     Attributes:
-        approval: The pending approval.
         by: The plugin that requires it. None if it was not stored.
         effect: The effect class of the tool, which tells whether it is safe to run twice. None for an unknown tool.
-        schema: Schema of its arguments. None for an unknown tool.
-        arguments_text: The arguments as JSON text, with each number as it is hashed. JavaScript would change long
-            numbers.
         always: The rule that *always* would make. None if that answer is not accepted.
     """
 
@@ -112,12 +104,10 @@ class ApprovalForm(Value, frozen=True, kw_only=True):
     always: AlwaysOffer | None
 
     def __post_init__(self) -> None:
-        """Freeze the schema."""
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
 def form_of_approval(data: Known, approval_id: str) -> ApprovalForm | None:
-    """Return all facts about a pending call. None if there is none with this id, or it is not an approval."""
     interaction = next((one for one in data.interactions if one.id == approval_id), None)
     if interaction is None or not isinstance(interaction.asked, Approval):
         return None
@@ -176,7 +166,6 @@ def _is_exact(rule: Rule) -> bool:
 
 
 def words_of_rule(tool: str, family: str | None, *, exact: bool) -> str:
-    """Return a description of the calls that a rule allows."""
     if family is None:
         return f"{tool}: every call, whatever its arguments are"
     if exact:

@@ -1,9 +1,4 @@
-"""Rules of the user about calls that are always allowed: how a decision makes one, and how one is revoked.
-
-A rule is a tool and the very words of a command. It applies in the session whose call was decided and in its
-ancestors: rules made in a child session are also kept at the root, and children that start later inherit them.
-Sessions already running next to it ask for themselves. Only the user makes rules here.
-"""
+"""Rules of the user about calls that are always allowed: how a decision makes one, and how one is revoked. A rule is a tool and the very words of a command."""
 
 import re
 from itertools import islice
@@ -52,7 +47,6 @@ def family_of(arguments: JsonObject) -> str | None:
 
 
 def _changes_nothing(name: str, value: JsonValue) -> bool:
-    """Whether a command does the same without this argument."""
     return (
         name == "timeout_seconds"
         or (name == "workdir" and value in _AT_HOME)
@@ -118,7 +112,6 @@ def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
 
 
 def rule_of(tool: str, arguments: JsonObject) -> Rule:
-    """Return the rule for a call that is always allowed."""
     family = family_of(arguments)
     return Rule(tool=tool, family=family, exact=family is not None)
 
@@ -147,7 +140,7 @@ def _keep(step: StepContext, made: Rule) -> Rule:
 
 
 def revoke(step: StepContext, signal: RevokeRule) -> None:
-    """Revoke a rule. Calls that it allowed keep running and are not asked about again. The next call is."""
+    """Revoke a rule. Calls that it allowed keep running and are not asked about again."""
     wanted = Rule(tool=signal.tool, family=signal.command_family, exact=signal.exact)
     rule = _find(step.data.rules, wanted)
     if rule is None:

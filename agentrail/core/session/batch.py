@@ -1,9 +1,4 @@
-"""The batch: every call of one response, from the gates to its result. Each function returns the next phase.
-
-Results enter the history in the order of the calls, in one step, when the last one has arrived. Events are
-published as they happen. A call that waits for the user blocks no other call. When nothing else is open, the
-session is suspended in idle, and a decision resumes it.
-"""
+"""The batch: every call of one response, from the gates to its result. Each function returns the next phase."""
 
 import hashlib
 from typing import Final, assert_never
@@ -161,12 +156,10 @@ _TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the backgr
 
 
 def _has_detached_room(step: StepContext) -> bool:
-    """Return whether another call may be detached."""
     return sum(state.detached for state in step.data.survivors) < MAX_DETACHED
 
 
 def _count_slots(step: StepContext) -> int:
-    """Count the slots taken by survivors of an abort."""
     if not step.data.survivors:  # the usual case, and this runs for each call that ends
         return 0
     return sum(not state.detached for state in step.data.survivors)
@@ -199,7 +192,6 @@ def _end_of(step: StepContext, state: CallState, result: ToolResult) -> str:
 
 
 def detached_gone(step: StepContext, state: CallState, why: str = _GONE_WITH_ITS_PROCESS) -> None:
-    """Report a detached call that was lost without an end."""
     _note_detached_end(step, state, call_results.result_of(state, why))
 
 
@@ -211,7 +203,6 @@ def detached_gone_in_a_branch(step: StepContext) -> None:
 
 
 def note_detached_stop(step: StepContext, state: CallState, text: str) -> CallState:
-    """Return a detached call marked as stopping, with a note for the model."""
     result = call_results.result_of(state, text)
     _note_detached_end(step, state, result)
     return replace(state, stage="stopping", result=result)
@@ -228,7 +219,6 @@ _SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
 def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -> Next:
-    """Check the open calls at the gates, and run the ones that pass."""
     open_batch(step)
     step.publish(ToolCalls(count=len(step.data.batch)))
     for state in step.data.batch:
@@ -258,7 +248,6 @@ def _validated(
 
 
 def open_batch(step: StepContext) -> None:
-    """Create an unvalidated state for each open call."""
     tools = step.data.tools
     step.data.batch = OpenCalls(
         CallState(
@@ -273,7 +262,6 @@ def open_batch(step: StepContext) -> None:
 
 
 def tool_progressed(step: StepContext, signal: ToolProgressed) -> None:
-    """Publish the progress of a running tool."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     call = call_results.one_of_batch(step, owner.call_id).call
@@ -281,7 +269,6 @@ def tool_progressed(step: StepContext, signal: ToolProgressed) -> None:
 
 
 def tool_emitted(step: StepContext, signal: ToolEmitted) -> None:
-    """Publish a custom event of a running tool."""
     step.publish(plugin_event(signal.name, signal.payload, step.data.config.user_data))
 
 
@@ -341,7 +328,6 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
 
 
 def host_judged(step: StepContext, signal: HostJudged, call_id: CallId) -> Next:
-    """Continue a call after the host's verdict."""
     judged, abort = call_approval.take_verdict(step, call_results.one_of_batch(step, call_id), signal)
     call_results.put(step, put_to_people(step, judged))
     return continue_batch(step) if abort is None else BreakOff(abort)
@@ -421,7 +407,6 @@ def agent_ended(step: StepContext, phase: Phase, signal: AgentEnded, name: str) 
 
 
 def wait_is_over(step: StepContext, call_id: CallId) -> Next:
-    """Answer a call that has waited for agents until its time limit."""
     agent_pool.expire_wait(step, call_id)
     return continue_batch(step)
 
@@ -477,7 +462,6 @@ def drained(step: StepContext, phase: Phase) -> Next:
 
 
 def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
-    """Stop one call in any stage. The other calls of its batch continue."""
     state = call_results.find_call(step, signal.call_id)
     survivor = next(
         (one for one in step.data.survivors if one.call.call_id == signal.call_id and one.stage == "running"),
@@ -816,5 +800,4 @@ def survivor_ended(step: StepContext, state: CallState, result: ToolResult) -> N
 
 
 def survivor_left(step: StepContext, call_id: CallId) -> None:
-    """Remove a call spared by an abort."""
     step.data.survivors = tuple(call for call in step.data.survivors if call.call.call_id != call_id)

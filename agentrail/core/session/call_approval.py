@@ -1,12 +1,4 @@
-"""The gates between a call's arguments and its slot: the plugins, the host, the user, and the final report to the host.
-
-The order is that of docs/explanation/tools.md. A late change of arguments sends the call back. Arguments rewritten
-by the host are validated again and judged again by the guards. A guard's change is shown to the host again. A
-change to arguments written by the user is shown to the user. So nothing runs that one of them has not seen as it
-runs.
-
-The host is called only at the gates in `SessionConfig.host_hooks`.
-"""
+"""The gates between a call's arguments and its slot: the plugins, the host, the user, and the final report to the host. The order is that of docs/explanation/tools.md."""
 
 from typing import Final
 
@@ -152,7 +144,6 @@ def _ask_host(step: StepContext, state: CallState, check: HostCheck) -> CallStat
 
 
 def _request_of(step: StepContext, state: CallState) -> str | None:
-    """Return the request that a call belongs to, while its cycle is active."""
     cycle = step.data.cycle
     if cycle is None or step.data.batch.find(state.call.call_id) is None:
         return None
@@ -232,7 +223,6 @@ def _ask_plugins(
 
 
 def _is_judged(step: StepContext) -> bool:
-    """Whether plugins, or the records of a fold, decide about calls."""
     return has_listeners(step, BeforeTool) or step.recorded is not None
 
 
@@ -260,7 +250,6 @@ def _as_judged(
 
 
 def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
-    """Return the approval that plugins require for a call, or None."""
     decision = outcome.decision
     if decision is None or not isinstance(decision.action, RequireApproval):
         return None
@@ -292,7 +281,7 @@ def _wait_for_approval(
 
 
 def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> bool:
-    """Whether a rule allows a call. It counts only if the answer *always* is accepted. A fold reads it from the record."""
+    """Whether a rule allows a call. It counts only if the answer *always* is accepted."""
     if step.recorded is not None:
         return step.recorded.has_begun(state)
     return "always" in wanted.options and approval_rules.is_allowed(

@@ -1,8 +1,4 @@
-"""One call of a batch: how it is answered, by its tool or otherwise, and how it is stopped.
-
-Every call publishes exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, even if it is refused or
-stopped. Events about the call are published between the two.
-"""
+"""One call of a batch: how it is answered, by its tool or otherwise, and how it is stopped. Every call publishes exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, even if it is refused or stopped."""
 
 from typing import Final
 
@@ -52,7 +48,6 @@ def finished_result(state: CallState, signal: ToolFinished | AnswerCall) -> Tool
 
 
 def detached_result(state: CallState, signal: ToolAnsweredEarly) -> ToolResult:
-    """Return the result of a call whose tool continues in the background."""
     return result_of(state, _with_edit(state, signal.text), is_error=False, details=signal.details)
 
 
@@ -85,7 +80,6 @@ def publish_answer(step: StepContext, result: ToolResult) -> None:
 
 
 def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished | ToolAnsweredEarly) -> None:
-    """Publish the duration of the last attempt of a call."""
     step.publish(
         ToolExecutionMetrics(
             name=state.call.name,
@@ -116,12 +110,10 @@ def answer(
 
 
 def put(step: StepContext, state: CallState) -> None:
-    """Replace the call with the same id in the batch."""
     step.data.batch = step.data.batch.changed(state)
 
 
 def find_call(step: StepContext, call_id: CallId) -> CallState | None:
-    """Return an open call of the batch, or None."""
     return step.data.batch.find(call_id)
 
 
@@ -132,7 +124,6 @@ def one_of_batch(step: StepContext, call_id: CallId) -> CallState:
 
 
 def is_immune(step: StepContext, state: CallState) -> bool:
-    """Return whether a steer or a default abort leaves a call running."""
     name = state.call.name
     return name in step.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
 
@@ -153,7 +144,6 @@ def in_doubt(state: CallState, why: str) -> str:
 
 
 def kill(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
-    """Stop running attempts whose calls are answered. Other effects have been cancelled already."""
     killed = tuple(one for one in effect_ids if isinstance(step.data.open.get(one), OfStoppedCall))
     if killed:
         step.ask(KillTools(effect_ids=killed))

@@ -1,9 +1,4 @@
-"""Child sessions of a call, or of its running tool: their start, and their events in this session.
-
-Both are started by one effect, `SpawnChild`, get a share of the remaining budget, and return the rest with their
-one outcome. A call that a child answers waits for its slot in the batch. A tool's child starts at once. If the
-whole budget is lent or reserved, it starts as soon as some of it is returned.
-"""
+"""Child sessions of a call, or of its running tool: their start, and their events in this session. Both are started by one effect, `SpawnChild`, get a share of the remaining budget, and return the rest with their one outcome."""
 
 from typing import Final
 
@@ -96,7 +91,6 @@ def depth_fault(step: StepContext) -> str | None:
 
 
 def child_started(step: StepContext, signal: ChildStarted) -> None:
-    """Record the child session of a call or an agent."""
     owner = step.data.open.get(signal.effect_id)
     if isinstance(owner, OfAgent):
         _agent_started(step, owner.name, signal)
@@ -113,7 +107,6 @@ def child_started(step: StepContext, signal: ChildStarted) -> None:
 
 
 def child_published(step: StepContext, signal: ChildPublished) -> None:
-    """Pass on an event of a child, or of its own children."""
     owner = step.data.open.get(signal.effect_id)
     if isinstance(owner, OfAgent):
         _agent_published(step, owner.name, signal)
@@ -149,7 +142,6 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
 
 
 def sources_said_by(event: Event) -> tuple[str, ...]:
-    """Return the sources of a result that a session or its children published."""
     while isinstance(event, SubagentEvent):
         event = event.event
     if not isinstance(event, ToolExecutionEnd) or event.result.is_error:
@@ -184,7 +176,6 @@ def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
 
 
 def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None:
-    """Return why a tool cannot have a child at all, or None."""
     data = step.data
     if _running(step, signal.effect_id) is None:
         return CycleAborted("the call that asks was stopped")

@@ -1,10 +1,4 @@
-"""Calls that the client answers: the tool runs in the program that sent the prompt, and its call waits here as data.
-
-Such a call has passed the gates like any other, and waits like a question: it takes no slot, survives a restart,
-and ends by an answer, by the clock, or with its cycle. The session does not know the client's progress. So if the
-wait ends without an answer, the result warns that the call may have taken effect. If there is no client at all, the
-clock answers.
-"""
+"""Calls that the client answers: the tool runs in the program that sent the prompt, and its call waits here as data."""
 
 from typing import Final
 
@@ -56,7 +50,6 @@ def _check_answer(interaction: Interaction, signal: AnswerCall) -> None:
 
 
 def check_size(ref: str, text: str) -> None:
-    """Refuse a text that is too long for the result of a call."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
         message = (

@@ -1,9 +1,4 @@
-"""Execution of a compaction: request the summary, save the full text, continue with the summary.
-
-`policy.context` decides when to compact, where to cut and whether to accept a summary. Meanwhile the session is
-`RUNNING`, with or without a cycle. Prompts and steers wait, and only an abort or a stop ends it. If anything fails,
-the conversation stays as it was.
-"""
+"""Execution of a compaction: request the summary, save the full text, continue with the summary. `policy.context` decides when to compact, where to cut and whether to accept a summary."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -104,7 +99,6 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
 
 
 def _request_summary(step: StepContext, plan: CompactionPlan, request: ModelRequest) -> ModelRequest | None:
-    """Return the request for a summary, with its reservation. None if plugins skip it or the budget refuses it."""
     data = step.data
     outcome = _asked(step, plan)
     if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):
@@ -155,7 +149,6 @@ def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequen
 
 
 def limits_of(step: StepContext) -> CompactionLimits:
-    """Return the length limits of the current model."""
     facts = model_of(step.data)
     return CompactionLimits(
         window=facts.context_window,
@@ -170,7 +163,6 @@ def overflowed(step: StepContext, error: ErrorInfo) -> ErrorInfo:
 
 
 def summarised(step: StepContext, text: str, usage: TokenUsage) -> None:
-    """Record the summary, and save the full text that it replaces."""
     compaction = _running(step)
     book(step, compaction.effect_id, usage)
     _save(step, msgspec.structs.replace(compaction, summary=text))
@@ -198,7 +190,6 @@ def give_up(step: StepContext) -> ErrorInfo | None:
 
 
 def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
-    """Continue with the summary, if it shrinks the conversation."""
     compaction = _running(step)
     where = result.path if isinstance(result, FileWritten) else None
     summary = Summary(text=compaction.summary or "", saved_to=where)
@@ -236,7 +227,6 @@ def go_on_without_summary(step: StepContext, usage: TokenUsage | None) -> ErrorI
 
 
 def cancel_compaction(step: StepContext) -> tuple[EffectId, ...]:
-    """Cancel a compaction. The conversation stays as it is. Return the effects to wait for."""
     compaction = _running(step)
     is_asking = compaction.summary is None
     if is_asking:
@@ -249,13 +239,11 @@ def cancel_compaction(step: StepContext) -> tuple[EffectId, ...]:
 
 
 def forget_compaction(step: StepContext) -> None:
-    """Discard a compaction whose task died with the actor."""
     if step.data.compaction is not None:
         _unchanged(step)
 
 
 def stop_waiting(step: StepContext) -> ErrorInfo | None:
-    """Stop waiting for a summary at its time limit."""
     step.cancel(CancelStream(effect_id=_running(step).effect_id))
     return go_on_without_summary(step, None)
 
@@ -283,7 +271,6 @@ def _unchanged(step: StepContext) -> ErrorInfo | None:
 
 
 def _asked(step: StepContext, plan: CompactionPlan) -> Outcome | None:
-    """Ask the plugins about the messages to summarise. None without a listener."""
     if not has_listeners(step, BeforeCompact):
         return None
     return ask_plugins(step, BeforeCompact(messages=step.data.history.messages[: plan.cut]))

@@ -1,8 +1,4 @@
-"""The frame of a cycle: start a prompt, begin a turn, end the cycle.
-
-Each function writes its decisions to the step in progress and returns the next phase. `response` and `batch` cover
-the work between two turns, `teardown` the abort of a cycle.
-"""
+"""The frame of a cycle: start a prompt, begin a turn, end the cycle. Each function writes its decisions to the step in progress and returns the next phase."""
 
 from typing import Final, Literal, assert_never
 
@@ -143,7 +139,6 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
 
 
 def _say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
-    """Publish the attached and detached tools."""
     detached = tuple([name for name in before.names if step.data.tools.get(name) is None])
     for name in attached:
         step.publish(ToolAttached(name=name))
@@ -212,7 +207,6 @@ def apply_updates(step: StepContext) -> None:
 
 
 def change_plugins(step: StepContext, signal: ChangePlugins) -> None:
-    """Attach, detach or reload a plugin."""
     data = step.data
     if data.cycle is not None:
         waits = "a cycle waits for a person: decide, or abort it, before plugins change"
@@ -254,7 +248,6 @@ _MAX_HANDOFF_CHARACTERS: Final = 4_000
 
 
 def take_handoff(step: StepContext, state: CallState) -> CallState:
-    """Answer a call of `handoff_to` and record the target agent."""
     data = step.data
     name, note = state.arguments.get("agent"), state.arguments.get("note")
     offered = [spec.name for spec in data.config.agents if spec.handoff and spec.name != data.acting.name]
@@ -320,7 +313,6 @@ def _spec_of(step: StepContext, name: object) -> tuple[int, AgentSpec]:
 
 
 def _stack_of(step: StepContext, spec: AgentSpec) -> ChangedStack | None:
-    """Return the plugins for an agent, or None to keep the current ones."""
     stack, states = step.data.stack, step.data.plugin_states
     change = None
     if spec.plugins is not None:
@@ -387,7 +379,6 @@ def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
 
 
 def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | None) -> Next:
-    """Start the cycle of a prompt with the plugins' outcome."""
     abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
     if decision is not None and isinstance(decision.action, ResolveApproval):
         abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
@@ -429,7 +420,6 @@ def start_without_words(step: StepContext, signal: GoOn) -> Next:
 
 
 def _say_notes(step: StepContext) -> None:
-    """Add the output of survivors and background agents since then to the history."""
     notes = tuple(Text(text=note) for note in (*step.data.notes, *agent_pool.take_notes(step)))
     step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
     step.data.notes = ()
@@ -452,13 +442,11 @@ def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase
 
 
 def refuse_askers(step: StepContext, prompt: QueuedPrompt, why: AgentrailError) -> None:
-    """Refuse the callers that wait for the text of a prompt."""
     for asker in prompt.askers:
         step.refuse(asker, why)
 
 
 def drop_queue(step: StepContext, why: AgentrailError) -> None:
-    """Drop all queued prompts, publish it and refuse their callers."""
     for prompt in step.data.queue:
         step.publish(PromptDropped(ref=prompt.ref, content=prompt.content))
         refuse_askers(step, prompt, why)
@@ -633,7 +621,6 @@ def finish_checked(step: StepContext, stop_reason: EndReason, outcome: Outcome) 
 
 
 def has_turns_left(step: StepContext) -> bool:
-    """Return whether the cycle may have another turn."""
     return step.cycle.turn < step.data.config.max_turns
 
 
@@ -773,7 +760,6 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
 
 
 def _apply_interventions(step: StepContext) -> None:
-    """Add the plugins' texts to the history as one message."""
     injected = step.data.interventions
     prompt = "\n\n".join(one.prompt for one in injected)
     message = UserMessage(content=(Text(text=prompt),), origin="intervention")

@@ -1,8 +1,4 @@
-"""Decisions about pending interactions: by the user, or in place of the user by a rule, the clock or the next prompt.
-
-Each function returns the next phase. A suspended cycle resumes in the step that decides the last pending
-interaction, and publishes `AgentResumed`.
-"""
+"""Decisions about pending interactions: by the user, or in place of the user by a rule, the clock or the next prompt. Each function returns the next phase."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, cast
@@ -103,7 +99,6 @@ def _go_on(step: StepContext, abort: str | None, *, resume: bool) -> Next:
 
 
 def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:
-    """Answer a call with the user's rejection."""
     try:
         interaction = find_approval(step, signal.approval_id)
         hold_offered(interaction, "reject")
@@ -212,7 +207,6 @@ def hear_steer(step: StepContext) -> Next:
 
 
 def find_approval(step: StepContext, wanted: str) -> Interaction:
-    """Return the call that waits for an approval with this id."""
     interaction = interactions.find_interaction(step, wanted)
     if not isinstance(interaction.asked, Approval):
         is_question = isinstance(interaction.asked, Question)
@@ -246,7 +240,6 @@ def find_approval_in_chat(step: StepContext, wanted: str) -> Interaction:
 
 
 def _command_of(interaction: Interaction) -> str | None:
-    """Return the command that an approval shows, without surrounding blanks."""
     asked = interaction.asked
     command = asked.arguments.get("command") if isinstance(asked, Approval) else None
     return command.strip() if isinstance(command, str) else None
@@ -259,7 +252,6 @@ def _call_of(step: StepContext, interaction: Interaction) -> CallState:
 
 
 def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None:
-    """Check edited arguments against the schema. None if nothing was changed."""
     spec = state.spec
     assert spec is not None  # noqa: S101 - a call without a tool never needs an approval
     if arguments is None:

@@ -1,11 +1,4 @@
-"""Owners of open effects: data, one owner for each id whose outcome still matters.
-
-`SessionData.open` holds exactly these ids: requested effects whose outcome has not arrived, that were not cancelled
-or abandoned. An owner only states the purpose of the effect. Other details are in its fields.
-
-`transitions` lists the outcomes that each owner expects, and the one `match` of `machine` handles them. Only
-`StepContext` adds and removes owners, in the call that requests the effect or cancels it.
-"""
+"""Owners of open effects: data, one owner for each id whose outcome still matters. `SessionData.open` holds exactly these ids: requested effects whose outcome has not arrived, that were not cancelled or abandoned."""
 
 from collections.abc import Iterator
 from types import MappingProxyType

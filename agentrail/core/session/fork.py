@@ -1,9 +1,4 @@
-"""A branch from an earlier state of a session: everything open at that point is closed, and nothing of it is waited for. Pure.
-
-Work that was running then runs elsewhere, or ended long ago. It has no outcome in this branch. So each open call is
-answered, and the cycle ends. Queued prompts and steers are dropped, and budget reservations are released. No effect
-and no event is emitted: event numbers are those of the given state.
-"""
+"""A branch from an earlier state of a session: everything open at that point is closed, and nothing of it is waited for. Pure."""
 
 from typing import Final
 

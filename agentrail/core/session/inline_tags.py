@@ -1,9 +1,4 @@
-"""The streaming text of a response: the visible text for users, and the tags that are removed from it.
-
-The history keeps the model's text with its tags. It is sent back to the model byte for byte, because a model that
-does not see its own tags stops writing them. Users get the text without tags everywhere: in deltas, in replies, in
-a snapshot. Code that shows messages of the history removes the tags by `visible_text`.
-"""
+"""The streaming text of a response: the visible text for users, and the tags that are removed from it. The history keeps the model's text with its tags."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -68,12 +63,10 @@ def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig
 
 
 def visible_text(text: str, config: SessionConfig) -> str:
-    """Return the visible text of one response, complete or cut."""
     return without_tags(text) if config.inline_tags else text
 
 
 def without_tags(text: str) -> str:
-    """Return the text of one response without its inline tags."""
     if "<" not in text:
         return text
     reader, visible, _ = TagReader().fed(text)
@@ -81,13 +74,11 @@ def without_tags(text: str) -> str:
 
 
 def visible_so_far(stream: Stream, config: SessionConfig) -> str:
-    """Return the text of a streaming response that is visible so far."""
     said = "".join(stream.text)
     return TagReader().fed(said)[1] if config.inline_tags else said
 
 
 def visible_in(messages: Iterable[Message], config: SessionConfig) -> str:
-    """Join the visible text of some messages."""
     said = [message for message in messages if isinstance(message, AssistantMessage)]
     return "".join([visible_text(message.text, config) for message in said])
 

@@ -1,8 +1,4 @@
-"""Pending interactions with the user: approvals and questions. Waiting is data, so it costs nothing and survives a restart.
-
-This module opens and closes them, and `decisions` applies the decisions to their calls. An interaction is decided
-once, by the first of these: the user, a rule made by the user, the clock, an abort, or the user's next message.
-"""
+"""Pending interactions with the user: approvals and questions. Waiting is data, so it costs nothing and survives a restart."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -44,7 +40,6 @@ MAX_RESOLVED: Final = 256
 
 
 def require_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> None:
-    """Request the user's approval for a call."""
     config = step.data.config
     expires_at_ms = None if wanted.timeout_ms is None else step.at_ms + wanted.timeout_ms
     approval = Approval(
@@ -64,7 +59,6 @@ def require_approval(step: StepContext, state: CallState, wanted: WantedApproval
 
 
 def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
-    """Ask the user the question of a call."""
     arguments = state.arguments
     listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
@@ -102,7 +96,6 @@ def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None)
 
 
 def fault_of_question(schema: object, url: object) -> str | None:
-    """Return the defect of a question's form or address, or None."""
     fault = None if schema is None else fault_of_form(schema)
     if fault is not None:
         return f"schema {fault}"
@@ -111,7 +104,6 @@ def fault_of_question(schema: object, url: object) -> str | None:
 
 
 def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
-    """Ask the user the question of a running tool."""
     expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
@@ -149,7 +141,6 @@ def withdraw(step: StepContext, call_id: CallId) -> None:
 
 
 def find_interaction(step: StepContext, wanted: str) -> Interaction:
-    """Return the interaction that a decision refers to."""
     for interaction in step.data.interactions:
         if interaction.id == wanted:
             return interaction
@@ -169,7 +160,6 @@ def find_interaction(step: StepContext, wanted: str) -> Interaction:
 
 
 def of_call(step: StepContext, call_id: CallId) -> Interaction:
-    """Return the interaction that an asking call waits for."""
     return next(one for one in step.data.interactions if one.asked.call_id == call_id and one.asker is None)
 
 

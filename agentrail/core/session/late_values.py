@@ -1,9 +1,4 @@
-"""Calls that took effect although they had been stopped: their tools swallowed the cancellation and returned a value.
-
-The call was answered in the step that stopped it, so its result reports that it was stopped. A model that believes
-this would repeat the work. The value therefore replaces that result before the next request, and an event notifies
-subscribers.
-"""
+"""Calls that took effect although they had been stopped: their tools swallowed the cancellation and returned a value. The call was answered in the step that stopped it, so its result reports that it was stopped."""
 
 from typing import Final
 

@@ -249,7 +249,6 @@ def _advance(
 
 
 def settle_step(step: StepContext, after: Next) -> Phase:
-    """Apply the follow-up work of every accepted signal, and return the next phase."""
     if type(after) is BreakOff:
         after = teardown.abort_by_plugin(step, after.reason)
     held = step.data.held
@@ -359,7 +358,6 @@ def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
 
 
 def _why_not_on(data: Known, phase: Phase) -> str | None:
-    """Return why a session cannot continue without new words, or None if it can."""
     if phase is not Phase.IDLE:
         return "the session is at work: wait for the end of its cycle"
     if data.cycle is not None:
@@ -458,7 +456,6 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
 
 
 def _why_no_steer(data: Known) -> str | None:
-    """Return why another steer cannot be queued, or None if it can."""
     waiting, most = len(data.steers), data.config.max_steering_queue
     if waiting >= most:
         return f"{waiting} steers wait already, at most {most} may: wait for SteeringApplied"
@@ -558,7 +555,6 @@ def _give_steer_receipt(step: StepContext, signal: Steer, receipt: SteerReceipt)
 
 
 def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
-    """Resume at the hook that was held."""
     held = waiting_hooks.now_held(step)
     if held.prompt is not None:
         return continue_prompt(step, phase, held.prompt, result, is_late=is_late)
@@ -584,7 +580,6 @@ def _compact(step: StepContext, phase: Phase, signal: signals.Compact) -> Phase:
 
 
 def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
-    """Close a finished effect and resume its owner."""
     owner = step.ended(signal.effect_id)
     match owner, signal:
         case effect_owners.OfStream(), signals.ResponseCompleted():
@@ -678,7 +673,6 @@ def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> 
 
 
 def _stand_in(owner: effect_owners.Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
-    """Return an outcome in place of the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:
         # For a transcript, too, no summary: code that uses one may crash again.

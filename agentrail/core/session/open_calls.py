@@ -1,12 +1,4 @@
-"""The open calls of one response: the stage of each, in order, as one frozen value.
-
-A model may request thousands of calls in one response, and each changes its stage four or five times. So no query
-that runs for each call iterates over all of them: the next one, one by id, how many run, whether all are done.
-`batch` decides the transitions between stages.
-
-A handful of calls, as in nearly all responses, is a plain tuple: iterating over it costs less than one change of a
-table.
-"""
+"""The open calls of one response: the stage of each, in order, as one frozen value. A model may request thousands of calls in one response, and each changes its stage four or five times."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, overload
@@ -111,7 +103,6 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def wants_child(self) -> bool:
-        """Whether a child session answers it."""
         return self.spec is not None and self.spec.answered_by == "child"
 
     @property
@@ -131,7 +122,6 @@ class OpenCalls(Sequence[CallState]):
     __slots__ = ("_calls", "_counts", "_few", "_ids", "_places", "_stages", "_waiting", "_waiting_children")
 
     def __init__(self, calls: Iterable[CallState] = ()) -> None:
-        """Store calls with unique ids."""
         states = tuple(calls)
         self._few: tuple[CallState, ...] | None = states if len(states) <= _A_FEW else None
         if self._few is not None:
@@ -149,7 +139,6 @@ class OpenCalls(Sequence[CallState]):
             self._enter(place, state)
 
     def changed(self, state: CallState) -> "OpenCalls":
-        """Return a copy with one call in another state."""
         after: OpenCalls = OpenCalls.__new__(OpenCalls)
         after._few = None
         if self._few is not None:
@@ -198,7 +187,6 @@ class OpenCalls(Sequence[CallState]):
 
     @property
     def waiting_children(self) -> int:
-        """Number of calls that wait for a slot and for a child session."""
         if self._few is not None:
             return sum(state.stage == "waiting" and state.wants_child for state in self._few)
         return self._waiting_children
@@ -237,7 +225,6 @@ class OpenCalls(Sequence[CallState]):
         return hash(tuple(state.call.call_id for state in self))
 
     def __repr__(self) -> str:
-        """Show the stage of each call."""
         return f"OpenCalls({', '.join(f'{state.call.call_id}: {state.stage}' for state in self)})"
 
     def _enter(self, place: int, state: CallState) -> None:

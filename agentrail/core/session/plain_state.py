@@ -1,8 +1,4 @@
-"""The state of a session as plain data for inspection: the output of `state_codec`, under familiar names. Pure.
-
-It must not contain code, options of plugins or the application's own data, because those may contain keys. A fold
-cannot continue from it. That takes the output of `encode_session`.
-"""
+"""The state of a session as plain data for inspection: the output of `state_codec`, under familiar names. Pure."""
 
 from typing import Any, Final
 

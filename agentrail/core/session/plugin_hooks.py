@@ -1,10 +1,4 @@
-"""Calls of the session to its plugins, and the effects of their answers. The pipeline itself is in `pipeline`.
-
-A hook without a listener costs one lookup in a mapping. The caller decides what an answer means at its hook.
-Answers that mean the same everywhere (states, events, interventions, another model, sections of the system prompt,
-plugin requests) are applied here. An abort is not applied here: the caller finds it in the outcome, stops its work,
-and returns `BreakOff`.
-"""
+"""Calls of the session to its plugins, and the effects of their answers. The pipeline itself is in `pipeline`."""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -130,7 +124,6 @@ def consult(  # noqa: PLR0913 - what is asked, and how
 
 
 def apply_outcome(step: StepContext, outcome: Outcome) -> None:
-    """Apply the parts of an outcome that mean the same on every hook."""
     apply_so_far(step, outcome)
     apply_decision(step, outcome)
 
@@ -172,7 +165,6 @@ def open_plugin_request(
 def book_plugin_request(
     step: StepContext, effect_id: EffectId, wanted: Wanted | None, result: RequestResult | None = None
 ) -> None:
-    """Book the model usage of a plugin's request that is finished or abandoned."""
     usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
     if usage is None and isinstance(wanted, CallModel):
         book_lost_question(step, effect_id, wanted)
@@ -181,7 +173,6 @@ def book_plugin_request(
 
 
 def plugin_request_finished(step: StepContext, asked: OfPluginRequest, signal: PluginRequestFinished) -> None:
-    """Deliver the answer to a plugin's request."""
     book_plugin_request(step, signal.effect_id, asked.wanted, signal.result)
     _tell_plugin(step, asked, signal.result)
 
@@ -197,7 +188,6 @@ def request_again(step: StepContext, effect_id: EffectId, asked: OfPluginRequest
 
 
 def plugin_requests_lost(step: StepContext, lost: Iterable[OfPluginRequest], error: ErrorInfo) -> None:
-    """Notify plugins that their requests were lost with the task."""
     for asked in lost:
         _tell_plugin(step, asked, RequestFailed(error=error))
 
@@ -209,14 +199,12 @@ def _tell_plugin(step: StepContext, asked: OfPluginRequest, result: RequestResul
 
 
 def tell_session_ending(step: StepContext) -> None:
-    """Call every plugin's end hook."""
     if step.data.stack.members:
         for event in end(step.data.stack, step.data.plugin_states, context_of(step)):
             step.publish(event)
 
 
 def context_of(step: StepContext) -> Context:
-    """Return the plugins' view of the session at this moment of the step."""
     data = step.data
     config = data.config
     facts = model_of(data)

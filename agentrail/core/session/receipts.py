@@ -67,7 +67,6 @@ class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def recall(
     step: StepContext, client_id: str | None, said: object, kind: type[R], *, digest: str | None = None
 ) -> R | None:
-    """Return the receipt of an earlier message with this client id, or None."""
     if client_id is None:
         return None
     known = _find(step, client_id)

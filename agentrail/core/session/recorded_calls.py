@@ -1,8 +1,4 @@
-"""Recorded verdicts: in the fold that restores a session, the records decide whether a call ran, and newer guards do not. Pure.
-
-Plugins are still called, so that their states advance. Only their verdict on that call is set aside. A live session
-does not use this. Neither does a replay, which would compare a record with itself.
-"""
+"""Recorded verdicts: in the fold that restores a session, the records decide whether a call ran, and newer guards do not. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -39,13 +35,11 @@ DIGITS: Final = 12
 
 
 def began_in(does: str) -> Iterator[BeganCall]:
-    """Yield the calls that began according to an outline."""
     for tool, arguments, agent in _BEGAN.findall(does):
         yield (tool, arguments) if tool else (agent, "")
 
 
 def began_call(state: CallState, arguments: JsonObject) -> BeganCall:
-    """Return the outline form of a call with these arguments."""
     if state.wants_child:
         return name_in_outline(agent_wanted(arguments)), ""
     return name_in_outline(state.call.name), hash_arguments(arguments)[:DIGITS]
@@ -58,13 +52,7 @@ def name_in_outline(text: str) -> str:
 
 @final
 class RecordedCalls:
-    """The records about calls, from one step on.
-
-    Attributes:
-        guess: The assumption about calls that no record names.
-        was_asked: Whether a call was judged in this step.
-        set_aside: The plugins whose verdicts did not count in this step, in order.
-    """
+    """The records about calls, from one step on."""
 
     __slots__ = ("_does", "_place", "guess", "set_aside", "was_asked")
 
@@ -109,7 +97,6 @@ class RecordedCalls:
         return True
 
     def has_begun(self, state: CallState) -> bool:
-        """Whether a record of this step names the call as it is."""
         return began_call(state, state.arguments) in self._now()
 
     def _ran(self, state: CallState, lenient: Outcome) -> tuple[Outcome | None, bool]:
@@ -158,7 +145,6 @@ def arguments_of(outcome: Outcome, state: CallState) -> JsonObject:
 
 
 def lenient_ask(ask: Ask) -> Ask:
-    """Wrap handlers so that none refuses a call: such answers become `Continue`."""
 
     def call(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         answer = ask(member, event, state, ctx)

@@ -1,9 +1,4 @@
-"""Recovery in another process: the fate of each open effect is decided once and published.
-
-`_decision` is the table of decisions, one arm for each owner: the type checker makes the author of a new owner
-decide. The functions after it carry them out, in an order that keeps the state valid. Nothing of the old process is
-waited for, except child sessions, which are restored from journals of their own.
-"""
+"""Recovery in another process: the fate of each open effect is decided once and published. `_decision` is the table of decisions, one arm for each owner: the type checker makes the author of a new owner decide."""
 
 from collections.abc import Iterator
 from typing import Final, assert_never
@@ -52,7 +47,6 @@ def is_left_alone(data: Known, signal: Recovered) -> bool:
 
 
 def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
-    """Continue in another process."""
     data = step.data
     data.semantics = max(data.semantics, signal.semantics)
     if is_left_alone(data, signal):
@@ -85,7 +79,6 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
 
 
 def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterator[RecoveryDecision]:
-    """Return the decisions about everything that is open."""
     for effect_id, owner in sorted(data.open.items(), key=lambda entry: int(entry[0][1:])):
         decision = _decision(data, effect_id, owner, has_begun=effect_id in begun, at_ms=at_ms)
         if decision is not None:
@@ -103,7 +96,6 @@ def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterato
 def _decision(
     data: Known, effect_id: EffectId, owner: effect_owners.Owner, *, has_begun: bool, at_ms: int
 ) -> RecoveryDecision | None:
-    """Look up the decision. None for a timer that belongs to another effect and is decided with it."""
     match owner:
         case effect_owners.OfStream():
             model = data.stream.model if data.stream is not None else ""

@@ -1,8 +1,4 @@
-"""The next request to the model, part by part, for users who want to see it. Pure, read-only, without decisions.
-
-Parts are estimated one by one, as in `policy.context`. The vendor's count is given next to their sum. The caller
-removes secrets.
-"""
+"""The next request to the model, part by part, for users who want to see it. Pure, read-only, without decisions."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -43,15 +39,7 @@ MAX_MESSAGES_NAMED: Final = 1_000
 
 @frozen(kw_only=True)
 class RequestPart:
-    """A part of a request.
-
-    Attributes:
-        name: Name of a section or a tool, or the kind of a message: `prompt`, `answer`, `results`, `steer`, `note`.
-        role: Role of a message. None for other parts.
-        text_head: Its beginning, at most 500 characters.
-        call_ids: For an answer its calls, for results the calls that they answer.
-        ref: The prompt of a message. None for other parts.
-    """
+    """A part of a request."""
 
     name: str
     kind: PartKind
@@ -70,7 +58,6 @@ class NextRequest:
         window: Context window of the model, in tokens. None if unknown.
         counted_tokens: The vendor's count of the last request. 0 before the first.
         digest: SHA-256 of the content of the request, hexadecimal. It stays the same while nothing changes.
-        parts: In the order in which they are sent.
     """
 
     model: str
@@ -86,7 +73,6 @@ Clean: TypeAlias = Callable[[str], str]
 
 
 def next_request_of(data: Known, clean: Clean) -> NextRequest:
-    """Return the next request of a session to its model."""
     handed = data.cycle.handed if data.cycle is not None else None
     _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
     drawn = (
@@ -114,7 +100,6 @@ _NO_TOOLS: Final = Toolbox()
 
 
 def _system_parts(data: Known) -> Iterator[RequestPart]:
-    """Yield the parts of the system prompt: its own text, and its sections."""
     own = own_prompt_of(data)
     if own:
         tokens = fixed_tokens_of(own, _NO_TOOLS)
@@ -187,7 +172,6 @@ def _added_parts(data: Known) -> Iterator[RequestPart]:
 
 
 def _head_of(message: Message) -> str:
-    """Return the beginning of a message's text."""
     if isinstance(message, ToolMessage):
         return _head("\n".join([f"{one.name}: {one.text[:_LOOKED_AT]}" for one in message.results]))
     told: list[str] = []

@@ -1,7 +1,4 @@
-"""Spending of a session: each request is reserved before it is sent, and settled however it ends.
-
-`policy.budget` defines limits and sums. A session without a budget keeps no ledger and estimates nothing.
-"""
+"""Spending of a session: each request is reserved before it is sent, and settled however it ends. `policy.budget` defines limits and sums."""
 
 from collections.abc import Sequence
 
@@ -40,7 +37,6 @@ def reserve_request(
     is_handed: bool = False,
     added_tokens: int = 0,
 ) -> ErrorInfo | None:
-    """Reserve the upper bound of a request."""
     ledger = step.data.ledger
     if ledger is None:
         return None
@@ -56,7 +52,6 @@ def reserve_request(
 
 
 def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallModel) -> ErrorInfo | None:
-    """Reserve the upper bound of a plugin's model call."""
     ledger = step.data.ledger
     if ledger is None:
         return None
@@ -70,7 +65,6 @@ def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallM
 
 
 def spend(step: StepContext, usage: TokenUsage) -> None:
-    """Book the usage of the open request, which has ended."""
     cycle = step.cycle
     step.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
     step.data.usage += usage
@@ -97,7 +91,6 @@ def book_lost(step: StepContext, effect_id: EffectId, input_tokens: int, facts: 
 
 
 def book_lost_question(step: StepContext, effect_id: EffectId, wanted: CallModel) -> None:
-    """Book a plugin's model call whose final usage is lost."""
     book_lost(step, effect_id, *_question(step, wanted))
 
 
@@ -126,7 +119,6 @@ def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget
 def lend_to_agent(
     step: StepContext, loan: EffectId, shares: int, own: Budget | None
 ) -> Budget | ErrorInfo | None:
-    """Lend an agent in the background the budget of its next cycle."""
     ledger = step.data.ledger
     if ledger is None:
         return own
@@ -210,7 +202,6 @@ def spend_what_is_out(step: StepContext, *, keep: Sequence[EffectId] = ()) -> No
 
 
 def learn_from(step: StepContext, usage: TokenUsage) -> None:
-    """Record the vendor's count of the conversation, including its response."""
     data = step.data
     if step.cycle.handed is not None:  # the model read another conversation
         return

@@ -65,7 +65,6 @@ _STOPPED: Final = ErrorInfo(
 
 
 def stream_started(step: StepContext, _: StreamStarted) -> Phase:
-    """Handle the first chunk."""
     note_chunk(step)
     step.publish(MessageStart(attempt=step.cycle.attempts.number))
     return Phase.STREAMING

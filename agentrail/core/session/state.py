@@ -1,9 +1,4 @@
-"""The state of a session. Each invariant is documented next to the field it binds, and the property tests check exactly those.
-
-`SessionState` is the argument and the result of `step`: one of the four phases, and `SessionData`, which holds
-everything
-else. All of it is frozen. Within a step the same fields belong to a `StepDraft`, which is frozen once, at the end.
-"""
+"""The state of a session. Each invariant is documented next to the field it binds, and the property tests check exactly those."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -560,10 +555,7 @@ class SessionData(_Fields, frozen=True, gc=False):  # type: ignore[misc]  # the 
 
 
 class StepDraft(_Fields, gc=False):
-    """The session's data within a step, without its phase. Its fields are written as decisions are made.
-
-    Created by one step and visible to no other code. Its values are frozen, so they may be kept and shared.
-    """
+    """The session's data within a step, without its phase. Its fields are written as decisions are made."""
 
 
 Known: TypeAlias = SessionData | StepDraft

@@ -1,9 +1,4 @@
-"""Values of a session with a special JSON form: histories, toolboxes, stacks, decisions.
-
-Shared values are written once. The specs of tools, which every open call refers to, and the records of plugins are
-in lists of their own. References to them are a number or a name. `Writing` and `Reading` hold these lists for one
-document.
-"""
+"""Values of a session with a special JSON form: histories, toolboxes, stacks, decisions. Shared values are written once."""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
@@ -104,7 +99,6 @@ class Reading:
         self._resolve = resolve
 
     def restore(self, records: Sequence[PluginRecord]) -> None:
-        """Build the stored stack from the available code."""
         self.records = {record.name: record for record in records}
         if len(self.records) != len(records):
             message = "two plugins have one name"
@@ -168,7 +162,6 @@ class Reading:
 
 
 def written_state(state: object) -> PlainJson:
-    """Return the plain values of a plugin's state."""
     fault = plugin_state.unstorable(state, "it")
     if fault is not None:
         raise Misfit(fault)

@@ -1,8 +1,4 @@
-"""One step in progress: a draft of the session's data, and the effects so far, in order.
-
-A `StepContext` lives only within one step, so it may be mutable: from outside, a step is a function. The rules of a
-session are in its siblings (`cycle`, `batch`, `teardown`). This module only records their decisions.
-"""
+"""One step in progress: a draft of the session's data, and the effects so far, in order. A `StepContext` lives only within one step, so it may be mutable: from outside, a step is a function."""
 
 import hashlib
 from collections.abc import Iterable
@@ -77,8 +73,6 @@ class StepContext:
 
     Attributes:
         data: The draft of the session's data. Write its fields. Keep the values in it, never the draft itself.
-        at_ms: The time of the step, which is that of the signal.
-        suspended: Whether `AgentSuspended` was published for the cycle, without a later `AgentResumed`.
         recorded: The recorded calls, in a fold that restores a session. None in every other step.
     """
 
@@ -111,11 +105,9 @@ class StepContext:
         return data
 
     def ask(self, effect: Plain) -> None:
-        """Add an effect that owes nothing."""
         self.effects.append(effect)
 
     def start(self, effect: Awaited, owner: Owner) -> None:
-        """Add an effect that owes an outcome, and record its owner."""
         self.effects.append(effect)
         opened = self._open if self._open is not None else self._thaw()
         opened[effect.effect_id] = owner
@@ -131,12 +123,10 @@ class StepContext:
         opened[stall_timer_of(attempt)] = timer
 
     def cancel(self, effect: Cancel) -> None:
-        """Add an effect that cancels another one, and stop waiting for that one."""
         self.effects.append(effect)
         self.ended(effect.effect_id)
 
     def hand_over(self, effect_id: EffectId, owner: Owner) -> None:
-        """Assign an open effect to another owner."""
         opened = self._open if self._open is not None else self._thaw()
         opened[effect_id] = owner
 
@@ -173,7 +163,6 @@ class StepContext:
         return opened
 
     def publish(self, event: Event) -> None:
-        """Add a new event, with its number and its envelope."""
         data = self.data
         kind = type(event)
         ephemeral = kind in EPHEMERAL or (kind is SubagentEvent and is_ephemeral(event))
@@ -184,11 +173,9 @@ class StepContext:
         self.effects.append(Publish(replace(event, meta=meta)))
 
     def reply(self, to: SignalId, value: object) -> None:
-        """Answer a caller."""
         self.effects.append(ReplyToCaller(to, value))
 
     def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
-        """Answer a caller with an error, if there is a caller."""
         if to is not None:
             self.effects.append(Refuse(to, error))
 
@@ -204,13 +191,11 @@ class StepContext:
 
     @property
     def cycle(self) -> Cycle:
-        """The cycle, in the phases that have one."""
         assert self.data.cycle is not None  # noqa: S101 - an invariant of SessionData, checked by the property tests
         return self.data.cycle
 
     @property
     def stream(self) -> Stream:
-        """The stream, in the phases that have one."""
         assert self.data.stream is not None  # noqa: S101 - an invariant of SessionData, checked by the property tests
         return self.data.stream
 
@@ -281,7 +266,6 @@ def begin_gathering(step: StepContext) -> bool:
 
 
 def take_context(step: StepContext, signal: ContextGathered) -> GatheredContext:
-    """Record the gathered context, for all attempts at this turn."""
     context = GatheredContext(
         effect_id=signal.effect_id,
         is_open=False,
@@ -294,7 +278,6 @@ def take_context(step: StepContext, signal: ContextGathered) -> GatheredContext:
 
 
 def is_gathering(data: Known) -> bool:
-    """Return whether a request waits for its context."""
     return data.cycle is not None and data.cycle.context is not None and data.cycle.context.is_open
 
 
@@ -316,7 +299,6 @@ def forget_context(step: StepContext) -> bool:
 
 
 def context_tokens(data: Known) -> int:
-    """Estimate the length of the context added to the requests of this turn."""
     cycle = data.cycle
     return 0 if cycle is None or cycle.context is None else cycle.context.tokens
 

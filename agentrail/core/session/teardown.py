@@ -1,9 +1,4 @@
-"""Ends of a cycle from outside: abort, stop, and the recovery after a crash. Each function returns the next phase.
-
-An abort answers every open call in the step in which it arrives, so the history is valid and the session usable at
-once. Stopped work ends afterwards, within a time limit. Until then prompts wait, so that an old tool and a new
-cycle never run at the same time.
-"""
+"""Ends of a cycle from outside: abort, stop, and the recovery after a crash. Each function returns the next phase."""
 
 from typing import Final, TypeAlias
 
@@ -142,13 +137,11 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
 
 
 def refuse_session(step: StepContext, reason: str) -> Phase:
-    """End a session that a plugin refused to start."""
     step.data.stopping = f"refused by a plugin: {reason}"
     return Phase.IDLE
 
 
 def stop_session(step: StepContext, signal: StopSession) -> Phase:
-    """Abort all work, including survivors, and end the session when it has ended."""
     data = step.data
     if len(data.stoppers) >= MAX_ASKERS:
         step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
@@ -181,12 +174,10 @@ def teardown_settled(step: StepContext, receipt: AbortReceipt, values: tuple[Lat
 
 
 def may_end(step: StepContext) -> bool:
-    """Whether a session that is stopping has nothing left to wait for."""
     return step.data.teardown is None and not any(owned_by(step.data.open, OfDrain))
 
 
 def finish_session(step: StepContext) -> None:
-    """Publish the last event and answer the callers that wait for the end."""
     if has_listeners(step, SessionEnding):
         ask_plugins(step, SessionEnding())
     plugin_hooks.tell_session_ending(step)
@@ -250,7 +241,6 @@ def end_at_once(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
 
 
 def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
-    """Close everything that still waits in a session that ends."""
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
     if step.data.agents.has_any:
@@ -346,7 +336,6 @@ def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
 
 
 def _stop_holding(step: StepContext, reason: str | None) -> tuple[EffectId, ...]:
-    """Cancel a held hook. A prompt that was being judged is refused."""
     prompt = waiting_hooks.now_held(step).prompt
     stopped = waiting_hooks.cancel_suspended(step)
     if prompt is not None:
@@ -429,7 +418,6 @@ def _stop_detached(step: StepContext, reason: str | None) -> Stopped:
 
 
 def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopped:
-    """Leave the calls to the teardown, which waits for all of them."""
     ids = tuple(state.effect_id for state in states if state.effect_id is not None)
     for effect_id in ids:
         step.give_up(effect_id)
@@ -441,7 +429,6 @@ def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
 
 
 def _stop_rest(step: StepContext) -> None:
-    """Stop survivors and background agents, which outlive cycles."""
     survivors = step.data.survivors
     of_agents = agent_pool.stop_all(step)
     if not survivors and not of_agents:

@@ -1,11 +1,4 @@
-"""The transition table of a session: for each phase and signal, the verdict and the possible next phases.
-
-The table is total. `verdict` narrows it by ids: an outcome is accepted only while its effect is open, and only if
-the
-effect's owner expects it (`AWAITED_BY`). The handlers of accepted signals are the `TAKERS` of `machine.py`.
-
-The diagram and the table in docs/reference/session.md are generated from here.
-"""
+"""The transition table of a session: for each phase and signal, the verdict and the possible next phases. The table is total."""
 
 import enum
 from collections.abc import Mapping
@@ -32,11 +25,7 @@ class Verdict(enum.Enum):
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
-    """One entry of the table.
-
-    Attributes:
-        followed_by: Every phase in which the step may end, including follow-up work in the same step.
-    """
+    """One entry of the table."""
 
     verdict: Verdict
     followed_by: frozenset[Phase]

@@ -258,7 +258,6 @@ class Snapshot:
 
 
 def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
-    """Return the status of a session at a time."""
     asked = [interaction.asked for interaction in data.interactions]
     return Status(
         session_id=data.config.session_id,
@@ -310,7 +309,6 @@ def _agent_of(state: CallState) -> str | None:
 
 
 def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
-    """Return a snapshot of a session at a time."""
     steers = [
         QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True, request_id=steer.request_id)
         for steer in data.steers
@@ -422,7 +420,6 @@ def system_sections_of(data: Known) -> list[tuple[str, str]]:
 
 
 def _order(section: tuple[str, str]) -> tuple[bool, str]:
-    """Sort the mode's section before those of plugins."""
     return section[0] != MODE_SECTION, section[0]
 
 

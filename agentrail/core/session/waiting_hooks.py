@@ -1,10 +1,4 @@
-"""A hook that waits: the session is held, as data in its state, until the answer arrives or is no longer needed.
-
-Only three hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, after a batch each call has its
-result in the history, and before a cycle finishes all work is done. So nothing is left hanging, and other signals
-meanwhile find a consistent session. The modules of the hooks, `machine`, `batch` and `cycle`, continue after a held
-hook.
-"""
+"""A hook that waits: the session is held, as data in its state, until the answer arrives or is no longer needed. Only three hooks can wait (`CAN_WAIT`)."""
 
 from typing import Final
 
@@ -125,7 +119,6 @@ def _wanted_of(held: SuspendedHook) -> Wanted | None:
 
 
 def now_held(step: StepContext) -> SuspendedHook:
-    """Return the held hook, which must exist."""
     held = step.data.held
     assert held is not None  # noqa: S101 - the caller checked it
     return held

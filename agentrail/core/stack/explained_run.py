@@ -1,8 +1,4 @@
-"""A run of the pipeline as data: the plugins asked, their answers, the winner, and the losers. Pure.
-
-The value serves users and programs alike: a command prints it, a route sends it. States of plugins are left out,
-because they may be long and concern only their plugin. `pipeline` calls the plugins and makes the `Explanation`.
-"""
+"""A run of the pipeline as data: the plugins asked, their answers, the winner, and the losers. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias

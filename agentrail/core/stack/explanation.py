@@ -64,7 +64,6 @@ class Explanation:
     outcome: Outcome
 
     def lost_to(self, link: ExplainedAnswer) -> str | None:
-        """Return the plugin that revoked or replaced an accepted answer. None if the answer counts."""
         decision = self.outcome.decision
         if decision is not None and self._is_taken_back(link):
             return decision.by
@@ -77,7 +76,6 @@ class Explanation:
         )
 
     def _is_taken_back(self, link: ExplainedAnswer) -> bool:
-        """Return whether a `Skip` revoked an answer."""
         decision = self.outcome.decision
         if link.verdict != "accepted" or decision is None or not isinstance(decision.action, Skip):
             return False
@@ -90,7 +88,6 @@ class Explanation:
                 return isinstance(answer, Intervene | SwitchModel)
 
     def __str__(self) -> str:
-        """Return the chain, one answer per line."""
         return "\n".join([self.hook, *self._lines()])
 
     def _lines(self) -> Iterator[str]:
@@ -112,7 +109,6 @@ class RunListener:
     """Records each answer of one run, and passes the chain on when it is over."""
 
     def __init__(self, event: HookEvent, listeners: tuple[Member, ...], tell: Tell | None = None) -> None:
-        """Start without answers."""
         self._event = event
         self._listeners = listeners
         self._tell = tell
@@ -126,7 +122,6 @@ class RunListener:
         )
 
     def explained(self, outcome: Outcome) -> Explanation:
-        """Return the recorded chain."""
         asked = {link.plugin for link in self._links}
         silent = [(member.name, member.priority) for member in self._listeners if member.name not in asked]
         return Explanation(
@@ -148,7 +143,6 @@ def listener_of(stack: Stack, event: HookEvent, listeners: tuple[Member, ...]) -
 
 
 def told_of(hearing: RunListener | None, outcome: Outcome) -> Outcome:
-    """Report the end of a run to its listener, if any, and return its outcome."""
     if hearing is not None:
         hearing.over(outcome)
     return outcome

@@ -1,7 +1,4 @@
-"""The outcome of a run of the pipeline: values that the machine carries out, without decisions.
-
-An outcome is frozen and complete, so a waiting one can be kept in the state of its session.
-"""
+"""The outcome of a run of the pipeline: values that the machine carries out, without decisions. An outcome is frozen and complete, so a waiting one can be kept in the state of its session."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -167,35 +164,29 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def abort(self) -> str | None:
-        """Why the cycle must end. None if no plugin aborts it."""
         decision = self.decision
         return decision.action.reason if decision is not None and isinstance(decision.action, Abort) else None
 
     @property
     def prompt(self) -> str | None:
-        """All interventions as one prompt, joined by blank lines. None if there are none."""
         return "\n\n".join(injected.prompt for injected in self.interventions) or None
 
     @property
     def arguments(self) -> JsonObject | None:
-        """Rewritten arguments of the call. None if no plugin rewrote them."""
         if self.rewritten_by and isinstance(self.event, BeforeTool):
             return self.event.arguments
         return None
 
     @property
     def result(self) -> ToolResult | None:
-        """The result that the model will see instead. None if no plugin replaced it."""
         return self.event.result if self.replaced_by and isinstance(self.event, AfterTool) else None
 
     @property
     def message(self) -> AssistantMessage | None:
-        """The message for the history instead of the response. None if no plugin replaced it."""
         return self.event.message if self.replaced_by and isinstance(self.event, AfterResponse) else None
 
     @property
     def messages(self) -> tuple[Message, ...] | None:
-        """The messages to send in place of the conversation. None if no plugin replaced it."""
         if self.replaced_by and isinstance(self.event, BeforeRequest | BeforeCompact):
             return self.event.messages
         return None

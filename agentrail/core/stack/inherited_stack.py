@@ -1,10 +1,4 @@
-"""The stack of a child session, and of a session that continues as another agent: its guards stay, and it is never allowed more.
-
-A plugin may have three more methods. `options_now(options, state)` returns the options for a copy that behaves as
-it does now. `options_below(options, state)` returns those of a copy in a child session, if they differ.
-`narrow_permissions(options, state, permissions)` returns its options and its state, with which it allows only calls
-that these permissions also allow. No plugin is known here by its name.
-"""
+"""The stack of a child session, and of a session that continues as another agent: its guards stay, and it is never allowed more. A plugin may have three more methods."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -56,7 +50,6 @@ def hidden_tools(stack: Stack, states: PluginStates, names: tuple[str, ...]) -> 
 
 
 def narrows(stack: Stack) -> bool:
-    """Return whether a plugin of a stack can restrict permissions."""
     return any(_narrowing(member) is not None for member in stack.members)
 
 
@@ -70,7 +63,6 @@ def narrowing_of(stack: Stack, name: str, options: JsonObject) -> JsonObject | N
 
 
 def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) -> ChangedStack:
-    """Restrict a stack to calls that these permissions also allow."""
     member, narrow = next(
         ((one, found) for one in stack.members if (found := _narrowing(one)) is not None), (None, None)
     )

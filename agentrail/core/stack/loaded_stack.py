@@ -1,8 +1,4 @@
-"""A compiled stack of plugins: the listeners of each hook, in order, and all faults of the stack, reported at once.
-
-Compiled once per change, so that a hook without a listener costs one lookup in a mapping, and nothing is sorted
-while a session runs. Lower priorities are asked first, equal ones in the order of registration.
-"""
+"""A compiled stack of plugins: the listeners of each hook, in order, and all faults of the stack, reported at once. Compiled once per change, so that a hook without a listener costs one lookup in a mapping, and nothing is sorted while a session runs."""
 
 import functools
 import inspect
@@ -78,7 +74,6 @@ Ask: TypeAlias = Callable[[Member, HookEvent, Any, Context], object]
 
 
 def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-    """Call a handler, and nothing else."""
     return member.plugin.handle(event, state, ctx)
 
 
@@ -158,7 +153,6 @@ def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tu
 
 
 def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
-    """Return a member and its initial state."""
     given, options = entry if isinstance(entry, tuple) else (entry, {})
     plugin = sound_plugin(given, options, ask)
     state = _first_state(plugin, options, ask)
@@ -181,7 +175,6 @@ def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_hand
 
 
 def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
-    """Return a valid plugin, instantiated if a class was given."""
     plugin = attempt_as(ask, given) if isinstance(given, type) else given
     if isinstance(plugin, Raised):
         raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
@@ -210,7 +203,6 @@ def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
 
 
 def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stack:
-    """Sort members, and check them against each other."""
     ordered = tuple(sorted(members, key=lambda member: member.priority))  # stable: ties stay as registered
     names = [member.name for member in ordered]
     double = sorted({name for name in names if names.count(name) > 1})
@@ -256,7 +248,6 @@ def _look_at(given: object) -> list[str] | None:
 
 
 def _faults_of(plugin: Any) -> Iterator[str]:
-    """Yield the invalid declarations of a plugin."""
     if not isinstance(plugin.name, str) or not plugin.name:
         yield f"its name is {plugin.name!r}, expected a text that is not empty"
     if not isinstance(plugin.version, str):

@@ -1,13 +1,4 @@
-"""Combining the answers of several plugins. Only this module calls plugins.
-
-`run_hook` asks each listener of a hook, by priority, with the event as changed by earlier ones. Short circuits stop
-the rest. Any error of a plugin is recorded as its failure: its state stays as it was, and its own declaration
-decides the meaning. Only bugs of ours raise here.
-
-No order of plugins lets a call bypass a guard. Rewritten arguments must match the schema, and are then judged by
-every safety plugin that has not seen them, until no plugin changes them any more. Nor does an approval: after a
-user has decided, every plugin that has not judged the call as it will run judges it.
-"""
+"""Combining the answers of several plugins. Only this module calls plugins."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -175,7 +166,6 @@ def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx:
 def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
     stack: Stack, event: BeforeTool, states: PluginStates, ctx: Context, *, by: str, fit: Fit | None = None
 ) -> Outcome:
-    """Ask the safety plugins about arguments that changed outside of the pipeline."""
     opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
     guards = tuple(member for member in stack.listeners(BeforeTool) if member.guards)
     hearing = listener_of(stack, event, guards)
@@ -205,7 +195,6 @@ def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decide
 
 
 def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
-    """Call every plugin's end hook, and return their events and failures."""
     events: list[Event] = []
     for member in stack.members:
         said = attempt_as(stack.ask, member.plugin.on_session_end, states[member.name], ctx)
@@ -273,7 +262,6 @@ class _Run:
         self.impatient: str | None = None  # the plugin that must not wait
 
     def through(self, members: tuple[Member, ...]) -> Outcome:
-        """Run the first pass, and settle its result."""
         opened = self.out
         self._ask_all(members, 0)
         return (
@@ -281,7 +269,6 @@ class _Run:
         )  # the usual case: no plugin had an answer with content
 
     def again(self, waiting: Waiting, told: RequestDone) -> Outcome:
-        """Continue where the run waited."""
         todo = _members_of(self.stack, waiting.todo)
         member = self.stack.find(waiting.plugin_request.by)
         if member is None or self._hear(member, told, waiting.round, todo):
@@ -376,7 +363,6 @@ class _Run:
         return _SILENCE
 
     def _hear(self, member: Member, told: HookEvent, rounds: int, todo: tuple[Member, ...]) -> bool:
-        """Ask one plugin, and return whether the next one must be asked."""
         state = self.out.states[member.name]
         self.ctx.random.begin(member.salt)
         answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
@@ -562,7 +548,6 @@ class _Run:
 
 
 def _is_silent(answer: Any, state: object) -> bool:
-    """Return whether an answer is `Continue` with the same state, without any content."""
     return (
         type(answer) is Continue
         and answer.state is state
@@ -573,12 +558,10 @@ def _is_silent(answer: Any, state: object) -> bool:
 
 
 def _is_kept(point: CachePoint, before: tuple[Message, ...], after: tuple[Message, ...]) -> bool:
-    """Return whether a position still holds the same message."""
     return point == "system" or (point < min(len(before), len(after)) and before[point] is after[point])
 
 
 def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> ErrorInfo | None:
-    """Return the fault of an answer, or None for a valid action."""
     if isinstance(answer, Raised):
         return answer.error
     if type(answer) not in ACTIONS:

@@ -1,8 +1,4 @@
-"""The core's view of a plugin: its protocol, and the context that it gets.
-
-Authors use the base class in `agentrail.plugins`, which fills in all defaults. This module has only the methods
-that the pipeline calls.
-"""
+"""The core's view of a plugin: its protocol, and the context that it gets. Authors use the base class in `agentrail.plugins`, which fills in all defaults."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -77,57 +73,39 @@ class Plugin(Protocol):
     """A pure reducer: a hook event, its own state and the context in, one action out. No method awaits."""
 
     @property
-    def name(self) -> str:
-        """Unique in a stack."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def version(self) -> str:
-        """Recorded. A different one calls `migrate`."""
-        ...
+    def version(self) -> str: ...
 
     @property
-    def priority(self) -> int:
-        """Lower is asked first."""
-        ...
+    def priority(self) -> int: ...
 
     @property
     def hooks(self) -> Sequence[Hook] | frozenset[Hook] | None: ...
 
     @property
-    def on_error(self) -> OnError | None:
-        """The meaning of a failing handler. None for the default of its priority."""
-        ...
+    def on_error(self) -> OnError | None: ...
 
     @property
-    def state_type(self) -> StateType:
-        """The type of its states. None for the class of the first one."""
-        ...
+    def state_type(self) -> StateType: ...
 
     @property
-    def always(self) -> Mapping[Hook, ActionType]:
-        """Answers that it gives on every call, for the checks of a stack."""
-        ...
+    def always(self) -> Mapping[Hook, ActionType]: ...
 
     def init(self, *args: Any, **options: Any) -> Any:
         """Return the initial state. `args` are never passed, and let a type checker accept options under their own names."""
         ...
 
-    def handle(self, event: HookEvent, state: Any, ctx: Context, /) -> Any:
-        """Answer a hook event with an action."""
-        ...
+    def handle(self, event: HookEvent, state: Any, ctx: Context, /) -> Any: ...
 
     def describe(self) -> str | Mapping[str, object]: ...
 
     def on_config_update(self, options: JsonObject, state: Any, /) -> Any: ...
 
-    def on_session_end(self, state: Any, ctx: Context, /) -> Emission:
-        """Handle the end of the session. The result is published."""
-        ...
+    def on_session_end(self, state: Any, ctx: Context, /) -> Emission: ...
 
-    def migrate(self, old_version: str, state: Any, /) -> Any:
-        """Convert a state of another version to this one."""
-        ...
+    def migrate(self, old_version: str, state: Any, /) -> Any: ...
 
 
 Handler: TypeAlias = Callable[[HookEvent, Any, Context], object]

@@ -1,8 +1,4 @@
-"""Changes of a stack in a live session: new options, and plugins that are attached, detached and replaced. Plain functions.
-
-A session applies these in idle, between two cycles, so no hook of an old version runs after its change. Each
-returns a whole new stack with its states, or an error, and then nothing changes.
-"""
+"""Changes of a stack in a live session: new options, and plugins that are attached, detached and replaced. Plain functions."""
 
 import difflib
 from collections.abc import Iterable
@@ -36,11 +32,7 @@ from agentrail.messages import JsonObject
 
 
 class ChangedStack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stack and its states after a change.
-
-    Attributes:
-        states: The states of all its plugins, and of no others.
-    """
+    """A stack and its states after a change."""
 
     stack: Stack
     states: PluginStates
@@ -125,7 +117,6 @@ def decide_update(
 
 
 def attach_plugin(stack: Stack, states: PluginStates, entry: PluginEntry) -> ChangedStack:
-    """Add a plugin. It is asked last among those of its priority."""
     member, state = load_plugin(entry, ask=stack.ask)
     grown = compile_stack([*stack.members, member], ask=stack.ask)
     return ChangedStack(stack=grown, states=MappingProxyType({**states, member.name: state}))

@@ -1,8 +1,4 @@
-"""The code of plugins and their records: a record is made from a plugin, and finds it again.
-
-A session changes its plugins by signals, and a signal is data. So the shell keeps new code, and finds it for a step
-by the id of the change, or by its origin.
-"""
+"""The code of plugins and their records: a record is made from a plugin, and finds it again. A session changes its plugins by signals, and a signal is data."""
 
 from collections.abc import Mapping
 from typing import Any, cast

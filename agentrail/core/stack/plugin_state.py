@@ -1,9 +1,4 @@
-"""States of plugins: frozen values that the codec can store.
-
-Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such values. A
-session keeps the state of each plugin, journals it and restores it after a crash. So a value that is mutable, or
-cannot be read back, is refused when a plugin returns it, and the error names the place in the value.
-"""
+"""States of plugins: frozen values that the codec can store. Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such values."""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
@@ -28,7 +23,6 @@ _INT64: Final = range(-(2**63), 2**64)
 
 
 def unstorable(value: Any, where: str = "state") -> str | None:
-    """Return why a value cannot be stored, and where, or None if it can."""
     if type(value) in _PLAIN:
         return None
     match value:
@@ -71,12 +65,10 @@ def unstorable(value: Any, where: str = "state") -> str | None:
 
 
 def encode_state(state: object) -> bytes:
-    """Encode a storable state as JSON."""
     return msgspec.json.encode(state, enc_hook=dict, order="deterministic")
 
 
 def decode_state(encoded: bytes, state_type: StateType) -> Any:
-    """Decode a state as the type that its plugin declares."""
     return _frozen_again(decoder_of(state_type).decode(encoded))
 
 
@@ -117,7 +109,6 @@ def _first(items: Any) -> str | None:
 
 
 def _frozen_again(value: Any) -> Any:
-    """Freeze the dictionaries made by decoding: annotations with `Mapping` are decoded as `dict`."""
     match value:
         case dict():
             return FrozenDict((key, _frozen_again(item)) for key, item in value.items())

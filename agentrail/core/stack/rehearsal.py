@@ -1,8 +1,4 @@
-"""Hook events for the conversation so far: the dry run that new plugin code has to pass before it is loaded.
-
-Made from the messages, because the session keeps those. So it is an approximation: a result that never ran looks
-like one that did, and refused prompts are missing.
-"""
+"""Hook events for the conversation so far: the dry run that new plugin code has to pass before it is loaded. Made from the messages, because the session keeps those."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias, assert_never

@@ -1,13 +1,4 @@
-"""Our JSON Schema validator: jsonschema's, with a limit on the work of one judgement. Pure.
-
-A schema may come from a server and a value from a model, and together they can keep a validator busy for hours.
-Examples are a list in which every item is wrong, items compared pairwise, a reference to two references to two
-references, or a backtracking pattern. So each keyword pays for its work in advance, from the budget of one
-judgement.
-
-Keywords are checked in the order of the schema, except that those that depend on all other evaluated ones come
-last: their repeated work is paid for by then.
-"""
+"""Our JSON Schema validator: jsonschema's, with a limit on the work of one judgement. Pure."""
 
 import functools
 import json
@@ -47,13 +38,11 @@ class ValidationBudget:
         self.schema_parts: int = schema_parts
 
     def pay(self, units: float) -> None:
-        """Deduct work."""
         self.left -= int(units)
         if self.left < 0:
             raise TooMuchWork
 
     def pay_for_search(self, pattern: str, text: str) -> None:
-        """Deduct the worst-case work of a search."""
         try:
             self.pay(min(effort_of(pattern).steps(len(text)) / _STEPS_PER_UNIT, MAX_WORK + 1) + 1)
         except NoPattern:
@@ -61,7 +50,6 @@ class ValidationBudget:
 
 
 def count_parts(value: object) -> int:
-    """Count the parts of a value: itself, and everything in it."""
     count = 0
     waiting = [value]
     while waiting:
@@ -75,7 +63,6 @@ def count_parts(value: object) -> int:
 
 
 def name_patterns_of(schema: object) -> tuple[str, ...]:
-    """Return the regular expressions in a schema that names of members must match."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:

@@ -1,8 +1,4 @@
-"""Calls of foreign code: its exceptions become data of the core.
-
-A plugin is foreign code inside `step`. Its exceptions must not be taken for bugs of the core, and only an error as
-data may remain: events and journals contain no exception objects.
-"""
+"""Calls of foreign code: its exceptions become data of the core. A plugin is foreign code inside `step`."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -33,7 +29,6 @@ class Raised(msgspec.Struct, frozen=True, gc=False):
 
 
 def attempt(function: Callable[..., Any], *args: Any) -> Any:
-    """Call foreign code. Return its result, or `Raised`."""
     return call_guarded(_as_data, function, *args)
 
 

@@ -1,11 +1,4 @@
-"""The conversation, as a type that cannot contain an unanswered call after a turn.
-
-No repair is needed anywhere: a history that a provider would refuse cannot be created. An assistant message with
-calls opens the history. Until `answered` has given each of its calls exactly one result, in call order, nothing
-else can be appended and no request can be made of it.
-
-Adding a message is O(1) and a fork shares the prefix, because messages are kept in a `Log`.
-"""
+"""The conversation, as a type that cannot contain an unanswered call after a turn. No repair is needed anywhere: a history that a provider would refuse cannot be created."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -50,7 +43,6 @@ class Log(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def appended(self, item: T) -> "Log[T]":
-        """Return this sequence with one more item. This one stays unchanged."""
         longer: Log[T] = Log.__new__(Log)
         newest = len(self._items) == self._length
         # An empty one is never written through: it may be the default of a field, which many sessions share.
@@ -64,11 +56,9 @@ class Log(Sequence[T], Generic[T]):
         return self._items is older._items and self._length >= older._length  # noqa: SLF001 - of its own class
 
     def __len__(self) -> int:
-        """Return the number of items in this version."""
         return self._length
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over the items of this version, even while newer versions grow."""
         return islice(self._items, self._length)
 
     @overload
@@ -91,15 +81,12 @@ class Log(Sequence[T], Generic[T]):
         return self._items[index if index >= 0 else self._length + index]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold equal items."""
         return isinstance(other, Log) and self[:] == other[:]
 
     def __hash__(self) -> int:
-        """Hash by length: items need not be hashable."""
         return hash(self._length)
 
     def __repr__(self) -> str:
-        """Show the items."""
         return f"Log({list(self)!r})"
 
 
@@ -113,7 +100,6 @@ class GrowingSet(Generic[H]):
         self._count = 0
 
     def added(self, item: H) -> "GrowingSet[H]":
-        """Return this set with one more item. This one stays unchanged."""
         if item in self:
             return self
         grown: GrowingSet[H] = GrowingSet.__new__(GrowingSet)
@@ -131,11 +117,9 @@ class GrowingSet(Generic[H]):
         return self._first_seen.get(item, self._count) < self._count  # type: ignore[arg-type]  # `in` takes anything
 
     def __len__(self) -> int:
-        """Return the number of items."""
         return self._count
 
     def __iter__(self) -> Iterator[H]:
-        """Iterate in the order of insertion."""
         return iter(self._items())
 
     def __eq__(self, other: object) -> bool:
@@ -193,7 +177,6 @@ class History:
         return self._grown(message, ())
 
     def with_response(self, message: AssistantMessage) -> "History":
-        """Add a response of the model. Its calls are open from now on."""
         self._refuse_while_open("a response")
         if not message.content:
             complaint = "a response needs at least one block"
@@ -205,7 +188,6 @@ class History:
         return self._grown(message, calls)
 
     def answered(self, results: Sequence[ToolResult]) -> "History":
-        """Add the results of all open calls, in one step."""
         expected = [call.call_id for call in self.open]
         came = [result.call_id for result in results]
         if not expected or came != expected:
@@ -243,11 +225,9 @@ class History:
         return self.messages[position:]
 
     def __len__(self) -> int:
-        """Return the number of messages."""
         return len(self.messages)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold equal messages. The open calls are derived from them."""
         return isinstance(other, History) and self.messages == other.messages
 
     def __hash__(self) -> int:
@@ -325,7 +305,6 @@ def _fault_of_message(message: Any) -> str | None:
 
 
 def fault_of_images(images: object) -> str | None:
-    """Return the fault of a result's pictures, or None for a valid tuple of them."""
     if not isinstance(images, tuple) or not all(isinstance(image, Image) for image in images):
         return f"has a result with the pictures {images!r:.200}: expected a tuple of Image"
     return next((fault for image in images if (fault := _fault_of_part(image)) is not None), None)

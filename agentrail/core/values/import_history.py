@@ -1,9 +1,4 @@
-"""Import of conversations from outside: any messages in, a valid `History` out, with each repair reported.
-
-Inside, validity is an invariant of `History` and nothing is ever repaired. Other programs store conversations that
-were cut in the middle of a call, merged, or sorted by time. So everything is accepted here, and every change is
-reported.
-"""
+"""Import of conversations from outside: any messages in, a valid `History` out, with each repair reported. Inside, validity is an invariant of `History` and nothing is ever repaired."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, pairwise
@@ -140,7 +135,6 @@ class _Importing:
         return frozenset(used)
 
     def _sound_call(self, position: int, call: ToolCall) -> ToolCall:
-        """Return the call with a unique id, and with arguments."""
         call_id = call.call_id
         if not call_id or call_id in self._taken_ids:
             self._report("call_id", position, call.call_id)

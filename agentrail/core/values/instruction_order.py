@@ -1,8 +1,4 @@
-"""Instruction files for agents, such as `AGENTS.md`: their order and size limits, and the directories of a call. Pure.
-
-The nearest file has the highest priority: if there is no room for all, the farthest is left out first. No file is
-opened here.
-"""
+"""Instruction files for agents, such as `AGENTS.md`: their order and size limits, and the directories of a call. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -50,10 +46,7 @@ class FittedInstructions:
     """The visible parts of the files.
 
     Attributes:
-        files: Their visible texts, the farthest first.
         cut: Files of which only the beginning is shown.
-        left_out: Files that are not shown, because nearer ones took all the room, the farthest first.
-        size_bytes: Size of the visible texts, in UTF-8.
     """
 
     files: tuple[InstructionFile, ...]

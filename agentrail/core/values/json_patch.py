@@ -1,9 +1,4 @@
-"""The difference between two JSON documents as a JSON Patch (RFC 6902). Pure.
-
-Our own few lines instead of a library: only one direction of one format is needed, with three of its six
-operations, and every user installs the dependencies of the core. Moving, copying, testing and applying a patch are
-left out.
-"""
+"""The difference between two JSON documents as a JSON Patch (RFC 6902). Pure."""
 
 from collections.abc import Iterator
 from typing import Any, Final, Literal
@@ -34,7 +29,6 @@ class PatchStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def json_patch(one: Any, other: Any) -> tuple[PatchStep, ...]:
-    """Return the operations that turn one document into the other."""
     found: list[PatchStep] = []
     todo: list[tuple[str, int, Any, Any]] = [("", 0, one, other)]
     while todo:

@@ -1,8 +1,4 @@
-"""JSON Schema, draft 2020-12: faults of a value. Used for arguments and for answers.
-
-No schema is ever fetched: validators get an empty registry, because jsonschema would otherwise load a `$ref` to
-another document from the network. And every judgement ends soon, for any schema and value: see `bounded_schema`.
-"""
+"""JSON Schema, draft 2020-12: faults of a value. Used for arguments and for answers."""
 
 import json
 import math
@@ -317,7 +313,6 @@ _PLAIN: Final = frozenset({"type", "properties", "required", "additionalProperti
 
 
 def quick_check(schema: object) -> _QuickCheck | None:
-    """Compile a schema, or return None if it has other keywords."""
     if schema is True:
         return _takes_anything
     if not isinstance(schema, Mapping) or not schema.keys() <= _SILENT | _PLAIN:

@@ -1,4 +1,4 @@
-"""Memories as text for a model: data between marks that nothing in them can close. Pure. Used by tools and plugins alike."""
+"""Memories as text for a model: data between marks that nothing in them can close. Pure."""
 
 import datetime
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,4 @@
-"""Working notes: the format of `NOTES.md`. Plain Markdown, which the user may edit in between. Pure. No file is opened here.
-
-    ## deployment <!-- 2026-11-22T22:40:05Z -->
-
-    - We deploy on Fridays.
-
-Each topic has a heading, with the time of its last change in a comment. Only the lines of a changed topic are
-touched: all other text stays, byte for byte.
-"""
+"""Working notes: the format of `NOTES.md`. Plain Markdown, which the user may edit in between."""
 
 import datetime
 import re
@@ -55,13 +47,7 @@ class NoteTopic(Value, frozen=True, kw_only=True):
 
 @frozen(kw_only=True)
 class _Section:
-    """A part of the file, up to the next heading.
-
-    Attributes:
-        topic: Its topic. `USUAL_TOPIC` before the first heading.
-        heading: The line, as written. None before the first one.
-        lines: The lines below it, as written.
-    """
+    """A part of the file, up to the next heading."""
 
     topic: str
     heading: str | None
@@ -70,7 +56,6 @@ class _Section:
 
     @property
     def body(self) -> str:
-        """The notes, without the empty lines around them."""
         return "\n".join(self.lines).strip("\r\n")
 
 
@@ -109,7 +94,6 @@ def topics_of(text: str) -> tuple[NoteTopic, ...]:
 
 
 def notes_about(text: str, topic: str) -> str | None:
-    """Return the notes of a topic, or None if there is no such topic. Case-insensitive."""
     bodies = [one.body for one in _sections(text) if _key(one.topic) == _key(topic) and _is_there(one)]
     return "\n\n".join(filter(None, bodies)) if bodies else None
 
@@ -164,7 +148,6 @@ def with_notes(text: str, topic: str, notes: Sequence[str], at_ms: int) -> str:
 
 
 def without_topic(text: str, topic: str) -> str | None:
-    """Remove a topic with all of its notes. None if there is no such topic."""
     sections = [*_sections(text)]
     left = [one for one in sections if not (_key(one.topic) == _key(topic) and _is_there(one))]
     return None if len(left) == len(sections) else _joined(left)
@@ -195,7 +178,7 @@ def _sections(text: str) -> Iterator[_Section]:
 
 
 def _named_in(line: str) -> tuple[str, int | None]:
-    """Return the topic of a heading, and its time. Empty if the line is not a heading. A pattern would be slow for long lines."""
+    """Return the topic of a heading, and its time. Empty if the line is not a heading."""
     if not line.startswith(_HEADING):
         return "", None
     words = line[len(_HEADING) :].strip()

@@ -1,11 +1,4 @@
-r"""The worst-case time of a regular expression search, computed without searching. Pure.
-
-Python's `re` backtracks, for some patterns two to the power of the text's length, and blocks the whole process
-meanwhile, including other threads, because it never releases the interpreter. So a pattern from outside is analysed
-first. The bound is conservative. A repetition followed by something that it cannot match itself (`[\w.]+@`) has one
-way to continue. Every other one has as many as the text has characters, and nested ones multiply them without
-limit. A pattern is only used on texts for which the bound is small.
-"""
+r"""The worst-case time of a regular expression search, computed without searching. Pure."""
 
 import functools
 import importlib
@@ -41,8 +34,6 @@ class Effort:
     """Bound of a search's backtracking.
 
     Attributes:
-        degree: Number of repetitions that can each end at any position.
-        nested: Number of repetitions whose content can itself be repeated in several ways.
         is_anchored: Whether a search begins at one position only.
     """
 

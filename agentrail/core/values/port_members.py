@@ -1,8 +1,4 @@
-"""Whether a value offers the methods of a port: checked on the value itself, the same in each Python version.
-
-`isinstance` with a port checks the value in Python 3.11, and its class from 3.12 on. A wrapper that forwards calls
-by `__getattr__` would then offer nothing, without an error.
-"""
+"""Whether a value offers the methods of a port: checked on the value itself, the same in each Python version. `isinstance` with a port checks the value in Python 3.11, and its class from 3.12 on."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar

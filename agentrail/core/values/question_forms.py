@@ -1,9 +1,4 @@
-"""Forms for the user, and their answers. Pure.
-
-A form is a flat object of fields: texts, numbers, flags and choices. It uses a small part of JSON Schema, so that
-every client can draw it and describe a wrong answer in one sentence. Unsupported keywords are refused before the
-user is asked. Patterns are not supported, because a question may come from outside.
-"""
+"""Forms for the user, and their answers. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -174,7 +169,6 @@ def choices_of(field: FormField) -> tuple[str, ...]:
 
 
 def read_form(schema: JsonObject, given: object) -> JsonObject | str:
-    """Check an answer against a form. Return the values, or the fault."""
     fields = fields_of(schema)
     if not isinstance(given, Mapping):
         return f"this is a form: expected an object with {_described(fields)}; got {_shown(given)}"

@@ -1,9 +1,4 @@
-"""The forms of a secret in a text: as it is, in JSON, in an address, in base64. Pure, without guessing by patterns.
-
-Each form is searched for exactly. Base64 takes three bytes at a time, so its text depends on the number of bytes
-before the secret. There are three forms, and only the characters determined by the secret alone are searched for.
-Encrypted, compressed, reversed or hexadecimal forms are not found.
-"""
+"""The forms of a secret in a text: as it is, in JSON, in an address, in base64. Pure, without guessing by patterns."""
 
 import base64
 import json

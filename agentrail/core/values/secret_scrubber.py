@@ -1,12 +1,4 @@
-"""Replacement of known secrets: in whole texts, in texts in pieces, and in streaming texts. Pure.
-
-A secret is replaced by `Secret(…)`, which is also the `repr` of a `Secret`. The same text always gives the same
-text. If two secrets overlap, or one contains another, one replacement covers both. All other text is unchanged, to
-the last character.
-
-Each form of each secret is one search in C code, so the time is the length of the text times the number of forms.
-The source of the secrets, and the values that contain the texts, are handled elsewhere.
-"""
+"""Replacement of known secrets: in whole texts, in texts in pieces, and in streaming texts. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,11 +43,9 @@ class KnownSecrets:
         self._shortest = min(map(len, found), default=0)
 
     def __repr__(self) -> str:
-        """Show the number of forms, and none of them."""
         return f"KnownSecrets({len(self._forms)} forms)"
 
     def __bool__(self) -> bool:
-        """Return whether there is any secret to search for."""
         return bool(self._forms)
 
     # --- whole texts
@@ -88,7 +78,6 @@ class KnownSecrets:
         return merged
 
     def _cut(self, pieces: Sequence[str], spans: Sequence[_Stretch]) -> list[str]:
-        """Rewrite pieces. The replacement is where the secret began."""
         made: list[str] = []
         coming = iter((*spans, (sum(map(len, pieces)) + 1, 0)))
         start, end = next(coming)
@@ -156,15 +145,7 @@ def _period_of(text: str) -> int:
 
 
 class StreamedText:
-    """A text that comes in pieces, and is passed on without secrets, wherever it is cut.
-
-    The end of a piece that may be the beginning of a secret waits for the next one. Whatever the cut, the final
-    output is the same, and the same as for the whole text. The exception is a text that was released in between:
-    see `let_go`.
-
-    Attributes:
-        known: The secrets, which may become more.
-    """
+    """A text that comes in pieces, and is passed on without secrets, wherever it is cut."""
 
     __slots__ = ("_is_replaced", "_out", "_tail", "known")
 
@@ -176,7 +157,6 @@ class StreamedText:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether text is held back."""
         return self._out < len(self._tail)
 
     @property

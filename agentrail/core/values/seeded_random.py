@@ -1,11 +1,4 @@
-"""Pseudo-random numbers as a function of a seed: SplitMix64.
-
-The core has no randomness, so that a replay gives the same result. A plugin that needs a random decision gets one
-of these, seeded by the signal that its session is processing.
-
-Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; the constants are those
-of java.util.SplittableRandom. Not for secrets.
-"""
+"""Pseudo-random numbers as a function of a seed: SplitMix64. The core has no randomness, so that a replay gives the same result."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""The sources of a result: where its facts were written. Tools put them into the details of their results, under `sources`.
-
-They show what a session has read, and what its parent may cite. Citations and their checks are handled elsewhere.
-"""
+"""The sources of a result: where its facts were written. Tools put them into the details of their results, under `sources`."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -30,7 +30,6 @@ class PrintedText:
         return self._clean(self._decoder.decode(piece), final=False)
 
     def finish(self) -> str:
-        """Return the rest: no more bytes come."""
         return self._clean(self._decoder.decode(b"", final=True), final=True)
 
     def _clean(self, text: str, *, final: bool) -> str:

@@ -1,8 +1,4 @@
-"""A session's view of its tools: names, schemas, and the validation of arguments.
-
-A `ToolSpec` is the pure half of a tool. The other half stays with the runner: this module contains nothing that
-executes.
-"""
+"""A session's view of its tools: names, schemas, and the validation of arguments. A `ToolSpec` is the pure half of a tool."""
 
 import math
 import re
@@ -90,7 +86,6 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
 
     def __post_init__(self) -> None:
-        """Freeze the schema. The tool keeps its own copy."""
         force_setattr(self, "parameters", frozen_json(self.parameters))
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
@@ -336,7 +331,6 @@ def parse_arguments(text: str) -> JsonObject | str:
 
 
 def read_call(call_id: str, name: str, text: str) -> ToolCall:
-    """Return a call from a vendor's fields."""
     parsed = parse_arguments(text)
     if isinstance(parsed, str):
         return ToolCall(call_id=CallId(call_id), name=name, arguments=None, malformed=text)

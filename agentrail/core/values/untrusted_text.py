@@ -1,8 +1,4 @@
-"""Marks around foreign text that a model reads: no text may close them, or open others. Pure.
-
-Every place that puts foreign text between marks uses this module, so that there is one definition of what looks
-like a mark.
-"""
+"""Marks around foreign text that a model reads: no text may close them, or open others. Pure."""
 
 import re
 from functools import lru_cache

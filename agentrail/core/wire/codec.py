@@ -1,17 +1,4 @@
-"""JSON encoding of events and signals, one object each. Pure.
-
-An event begins with fields that every reader needs: `kind`, `seq`, `session_id`, `at_ms`. Then come all of its own
-fields, under their own names. Members of a union name their type: blocks have a `kind`, messages a `role`. So each
-object can be decoded without context.
-
-All of them are Structs, which msgspec encodes directly, with one exception. In Python `meta` is a field like any
-other, but on the wire the envelope is flat, because other tools look for `seq` and not for `meta.seq`. So it is
-taken out before an event is encoded and inserted into the text, and the reverse when decoding.
-
-A newer version has kinds and fields that this one does not know. An event with some of them is kept whole as an
-`UnknownEvent`, because a reader that only forwards or draws it must not lose it. A signal is refused: half of a
-signal would give another state.
-"""
+"""JSON encoding of events and signals, one object each. Pure."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -166,7 +153,6 @@ _NO_FIELD: Final = "Object contains unknown field `meta`"
 
 
 def _moved(error: msgspec.ValidationError, at: str) -> msgspec.ValidationError:
-    """Return a part's error with its path in the whole."""
     fault, _, path = str(error).partition(" - at `$")
     return msgspec.ValidationError(f"{fault} - at `{at}{path or '`'}")
 
@@ -216,7 +202,6 @@ def encode_signal(signal: Signal) -> bytes:
 
 
 def decode_signal(text: bytes | str) -> Signal:
-    """Decode a signal from `encode_signal` of this version or an older one."""
     try:
         return _signal_of(text)
     except _FAULTS as error:

@@ -1,7 +1,4 @@
-"""Decoding of hook events from JSON, for users who write one to test a stack. Nothing is journaled in this form.
-
-{"hook": "BeforeTool", "name": "shell", "arguments": {"command": "ls"}, "call_id": "c1"}
-"""
+"""Decoding of hook events from JSON, for users who write one to test a stack. Nothing is journaled in this form."""
 
 from typing import Final
 
@@ -15,7 +12,6 @@ _hooks: Final[msgspec.json.Decoder[Lifecycle]] = decoder_of(Lifecycle)
 
 
 def decode_hook_event(text: bytes | str) -> Lifecycle:
-    """Decode one of the fourteen hook events."""
     try:
         return _hooks.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

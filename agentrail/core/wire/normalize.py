@@ -1,10 +1,4 @@
-"""Normalisation of signals to what their JSON form can represent, so that replay is exact. Pure.
-
-A journal stores signals as JSON, and the state is derived from them. So a value that JSON would change must be
-changed before its step. This is done here before each step, whatever the source of a value: half of a surrogate
-pair, a number that is not finite, a set, an object. Nearly every signal has none of these. It is scanned once, not
-encoded, and returned as it is.
-"""
+"""Normalisation of signals to what their JSON form can represent, so that replay is exact. Pure."""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 

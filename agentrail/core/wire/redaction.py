@@ -1,10 +1,4 @@
-"""Removal of secrets from values: a signal, a message, an answer of a plugin, and all of their parts. Pure.
-
-A journal stores the signals of steps, so secrets are replaced before each step: in every text of a signal, and in
-the names of JSON objects. Times, counts, words of closed choices and fields written only by the shell are skipped.
-A value without a secret is returned as the same object. The source of secrets, and texts in pieces, are handled
-elsewhere.
-"""
+"""Removal of secrets from values: a signal, a message, an answer of a plugin, and all of their parts. Pure."""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
@@ -33,7 +27,6 @@ _AS_IS: Final[frozenset[type]] = frozenset({bool, int, float, type(None), bytes,
 
 
 def withheld(value: V, known: KnownSecrets) -> V:
-    """Return a value without secrets."""
     made: V = _value(value, known)
     return made
 

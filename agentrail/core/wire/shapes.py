@@ -1,13 +1,4 @@
-"""Shapes: the JSON form of annotated types, for encoding and decoding. Derived from annotations, so no field is forgotten.
-
-An object has all fields of its class, under their own names. A mapping keeps its order, which may matter. A set is
-written sorted. Each member of a union of classes names its type: by its own tag, or by `kind` and its name in
-snake_case. Decoding checks everything: types, words of closed choices, unknown fields, and missing fields without a
-default.
-
-The maker of `Shapes` supplies the special forms of other classes (a history, a toolbox). This module is independent
-of sessions.
-"""
+"""Shapes: the JSON form of annotated types, for encoding and decoding. Derived from annotations, so no field is forgotten."""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
@@ -72,14 +63,12 @@ class Misfit(Exception):
     """
 
     def __init__(self, fault: str, *, is_news: bool = False) -> None:
-        """Start at the place of the fault."""
         super().__init__(fault)
         self.fault = fault
         self.is_news = is_news
         self._steps: list[str | int] = []
 
     def at(self, step: str | int) -> "Misfit":
-        """Add the step that leads down to the path so far."""
         self._steps.append(step)
         return self
 
@@ -104,11 +93,9 @@ class Shape:
     tags: frozenset[tuple[str, str]] = frozenset()
 
     def encode(self, value: Any, table: Any, /) -> PlainJson:
-        """Convert a value to plain values."""
         raise NotImplementedError
 
     def decode(self, plain: PlainJson, table: Any, /) -> Any:
-        """Convert plain values to a value."""
         raise NotImplementedError
 
 
@@ -219,7 +206,6 @@ class Json(Shape):
     def __init__(
         self, forms: frozenset[type] = frozenset({dict, list, str, int, float, bool, NoneType})
     ) -> None:
-        """Accept these kinds."""
         self.forms = forms
         self.classes: frozenset[type] = (
             forms
@@ -228,7 +214,6 @@ class Json(Shape):
         )
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Return it unchanged, if it is JSON."""
         fault = not_json(value, "it")
         if fault is None and type(value) not in self.classes:
             fault = (
@@ -239,7 +224,6 @@ class Json(Shape):
         return value
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Freeze it."""
         if type(plain) not in self.forms:
             message = (
                 f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(plain)}"
@@ -272,14 +256,12 @@ class Row(Shape):
         self.classes: frozenset[type] = classes or frozenset({kind})
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Encode each item."""
         if type(value) not in self.classes:
             message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {brief_of(value)}"
             raise Misfit(message)
         return _each(self.item.encode, value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Decode each item."""
         return self.make(_each(self.item.decode, expected_kind(list, plain), table))
 
 
@@ -323,18 +305,15 @@ class Fixed(Shape):
     forms: frozenset[type] = frozenset({list})
 
     def __init__(self, places: tuple[Shape, ...]) -> None:
-        """Create the shape from the shapes of the places."""
         self._places = places
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Encode each place."""
         if type(value) is not tuple:
             message = f"expected a tuple, got {brief_of(value)}"
             raise Misfit(message)
         return self._convert("encode", value, table)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Decode each place."""
         return tuple(self._convert("decode", expected_kind(list, plain), table))
 
     def _convert(self, way: str, items: Any, table: Any) -> list[Any]:
@@ -389,7 +368,6 @@ class Fields(Shape):
         tag: tuple[str, str] | None,
         later: frozenset[str] = frozenset(),
     ) -> None:
-        """Create the shape of a class."""
         self._kind = kind
         self._later = {name: default for name, default in _defaults(kind) if name in later}
         self._fields = tuple(fields.items())
@@ -403,7 +381,6 @@ class Fields(Shape):
             raise TypeError(message)
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        """Encode each field."""
         if type(value) is not self._kind:
             message = f"expected {self._kind.__name__}, got {brief_of(value)}"
             raise Misfit(message)
@@ -419,7 +396,6 @@ class Fields(Shape):
         return made
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        """Decode each field, and create the object."""
         given: dict[str, Any] = expected_kind(dict, plain)
         tag_field, word = self._tag or (None, None)
         if tag_field is not None and given.get(tag_field) != word:
@@ -533,7 +509,6 @@ def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
 
 
 def written(plain: PlainJson) -> bytes:
-    """Encode plain values, in their own order."""
     return _encoder.encode(plain)
 
 
@@ -565,7 +540,6 @@ class Shapes:
         fields: Mapping[tuple[str, str], Any] = MappingProxyType({}),
         later: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """Start with the special forms."""
         self._later = later
         self._special = special
         self._of_fields = fields
@@ -573,18 +547,15 @@ class Shapes:
 
     @property
     def known(self) -> tuple[Shape, ...]:
-        """All shapes made so far."""
         return tuple(self._known.values())
 
     def of(self, hint: Any) -> Shape:
-        """Return the shape of an annotation."""
         found = self._known.get(hint)
         if found is None:
             found = self._known[hint] = self._special(self, hint) or self._made(hint)
         return found
 
     def fields_of(self, kind: Any, *, must_tell: bool = False) -> Fields:
-        """Return the shape of a class, made from its fields."""
         hints = get_type_hints(kind)
         names = [
             field.name for field in (attrs.fields(kind) if attrs.has(kind) else msgspec.structs.fields(kind))
