@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command with the arguments of the process, and exit with its code."""
     leave_out_current()
     try:
         # Not at the top: the import takes 0.1 s, and Ctrl-C in that time must not print a traceback either.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class ApplicationFailed(Exception):
-    """The lifespan of an application raised on startup or shutdown."""
-
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(f"the application {name} failed")
         self.error = error

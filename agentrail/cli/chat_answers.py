@@ -44,7 +44,6 @@ def waiting_of(status: Status) -> tuple[WaitsForPerson, ...]:
 
 
 def show_waiting(status: Status) -> list[str]:
-    """Return a line for each request that waits for the user."""
     return [f"#{place} {_show(one)}" for place, one in enumerate(waiting_of(status), start=1)]
 
 

@@ -1,7 +1,4 @@
-"""`agentrail chat` at startup: a terminal shows the prompt first, and the conversation is imported while the user types.
-
-Imports at the top of this module delay the prompt. The conversation itself is `chat_session.py`.
-"""
+"""`agentrail chat` at startup: a terminal shows the prompt first, and the conversation is imported while the user types."""
 
 import contextlib
 import os
@@ -151,7 +148,6 @@ def _leave_out(named: Sequence[str], why: str) -> tuple[str, ...]:
 
 
 async def serve_chat(order: ChatOrder) -> Exit:
-    """Chat until the user leaves, and return the exit code."""
     code = Exit.FAILED
     try:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
@@ -209,7 +205,6 @@ def _import_conversation() -> Hold:
 async def open_terminal(
     order: ChatOrder, interrupt: Callable[[], None]
 ) -> AsyncIterator["TerminalView | None"]:
-    """Open a screen if the terminal supports one, and restore the terminal on exit."""
     if not decide_editor(is_terminal=os.isatty(0) and os.isatty(1), term=os.environ.get("TERM", "")):
         yield None
         return

@@ -208,7 +208,6 @@ def show_recovery(decisions: Sequence[RecoveryDecision]) -> str | None:
 
 
 def show_decision(decision: RecoveryDecision) -> str:
-    """Return the outcome of one interrupted piece of work, in one line."""
     name = f" {decision.name}" if decision.name else ""
     return f"{_OPEN[decision.open]}{name} {_DECISIONS[decision.decision]}"
 
@@ -278,7 +277,6 @@ _LINES: Final[Mapping[PermissionOption, str]] = MappingProxyType(
 
 
 def show_form(schema: JsonObject | None, url: str | None) -> str:
-    """Describe the fields of a form and its address. Nothing is opened."""
     fields = () if schema is None else fields_of(schema).items()
     described = ", ".join(describe_field(name, field) for name, field in fields)
     return (f" [{described}]" if described else "") + (f" see {url}" if url else "")

@@ -43,14 +43,11 @@ class ChatOrder:
     """The command line of a chat.
 
     Attributes:
-        keeping: How the session is stored, and which one to resume.
         files: The configuration files to read first, or None if already read or not used.
         setup: The settings of the configuration files, or None if there are none.
-        trust_project: Whether to trust the project's files for this run.
         config: The configuration file given on the command line, or None.
         connect: The server that runs the session, or None for this process.
         agent: The agent of the configuration, or the profile of the server. None selects the default.
-        coding: Whether to use the built-in coding agent instead of a configured one.
     """
 
     choices: Choices

@@ -137,18 +137,15 @@ class ChatLedger:
             self.decided()
 
     def decided(self) -> None:
-        """Record that no decision of the user is pending."""
         if self._asked.is_set():  # otherwise a task may be waiting on this very event
             self._asked = trio.Event()
 
     async def wait_for_line(self) -> None:
-        """Wait until no prompt is unfinished, or one needs the user."""
         async with trio.open_nursery() as nursery:
             for wait in (self.wait_idle, self._asked.wait):
                 nursery.start_soon(_race, wait, nursery.cancel_scope)
 
     async def wait_idle(self) -> None:
-        """Wait until no prompt is unfinished."""
         while not self._idle.is_set():
             await self._idle.wait()
         await trio.lowlevel.checkpoint()
@@ -204,8 +201,6 @@ def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBl
 
 
 def reader_below(directory: Path) -> Callable[[str], bytes]:
-    """Return a function that reads files relative to a directory."""
-
     def read(path: str) -> bytes:
         with (directory / Path(path).expanduser()).open("rb") as file:
             return file.read(MAX_PICTURE_BYTES + 1)
@@ -256,7 +251,6 @@ class Chat:
         supervisor: The supervisor of the session, or None if the session runs on a server and outlives the chat.
         back: The state of a resumed session, or None for a new one.
         agent: The agent of the configuration that the session was started with, or None.
-        keep: Writes "always" rules to the user's file, and returns its location.
         store: The store with other conversations, or None if nothing is stored.
         far: The session on a server, or None for a session of this process.
         goes_to: The conversation to switch to when this one is left, or None.
@@ -283,7 +277,6 @@ class Chat:
     _ahead: deque[Typed] = field(factory=deque)
 
     async def talk(self) -> None:
-        """Talk until the user leaves or the session ends, then stop running work."""
         after = None if self.back is None else self.back.after
         events = self.session.subscribe(after=after, buffer=_MAX_WAITING_EVENTS)
         async with events, trio.open_nursery() as nursery:
@@ -314,7 +307,6 @@ class Chat:
         self.work.cancel(reason="the terminal was closed")
 
     async def _ctrl_c(self) -> None:
-        """Handle Ctrl-C. The editor has already cleared a half-typed line."""
         since = None if self._warned_at is None else trio.current_time() - self._warned_at
         does = decide_ctrl_c(
             has_text=False,
@@ -388,13 +380,11 @@ class Chat:
                 waiting.cancel(reason="no one wants to wait any more")
 
     async def _leave(self) -> None:
-        """Stop running work and show that it stopped. The session itself ends with its supervisor."""
         if not self.ledger.is_idle and self.supervisor is not None:
             await self._abort("leaving", clear_queue=True)
             await self.ledger.wait_idle()
 
     async def _take(self, line: str | SentLine | Chosen) -> bool:
-        """Handle a line or a choice. Return False if it leaves the chat."""
         if isinstance(line, Chosen):
             await self._choose(line)
             return True
@@ -431,7 +421,6 @@ class Chat:
             await self._say(f"queued at position {receipt.position}; 0 is next")
 
     async def _content(self, text: str) -> Content:
-        """Return a prompt with the pictures it names. From a pipe, the text is unchanged."""
         if self.desk.in_order or not pictures_in(text):
             return text
         return await outside.offload(with_pictures, text, reader_below(self.directory))
@@ -468,7 +457,6 @@ class Chat:
             self.ledger.decided()  # otherwise the next line of a pipe would not wait
 
     async def _command(self, typed: TypedCommand) -> bool:
-        """Run a command. Return False if it leaves the chat."""
         if f"/{typed.name}" in chat_answers.DECISION_COMMANDS:
             await self._decide(f"/{typed.name}", typed.text)
             return True
@@ -502,7 +490,6 @@ class Chat:
         return not answer.leaves
 
     async def _switch(self, typed: TypedCommand) -> bool:
-        """Switch to another conversation, or list them. Return False if this one is left."""
         if self.desk.in_order:  # the remaining lines were meant for this conversation
             await self._say(f"/{typed.name} is for a terminal, not for a pipe")
             return True
@@ -578,7 +565,6 @@ async def hold(
     interrupts: Interrupts,
     hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold one conversation. Return its exit code and the conversation to switch to."""
     tell = _teller(terminal)
     try:
         try:
@@ -754,7 +740,6 @@ async def _session_for(
 
 
 async def _end(chat: Chat, store: Store | None, tell: Say) -> None:
-    """Say how to resume the session. An unused session is deleted."""
     if store is None or not is_lasting(store):
         return
     session = chat.session

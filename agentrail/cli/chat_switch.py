@@ -116,7 +116,6 @@ def _latest_first(store: Store) -> list[StoredSession]:
 
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:
-    """Write a conversation to a new file, and return a confirmation."""
     try:
         with file.open("x", encoding="utf-8", errors="replace") as opened:
             opened.write(transcript_of(messages))

@@ -37,20 +37,14 @@ class ChatView(Protocol):
         """Ask for a line, unless the view always shows an input line."""
         ...
 
-    def line_typed(self) -> None:
-        """Record that the terminal has echoed a typed line, with its line break."""
-        ...
+    def line_typed(self) -> None: ...
 
     def stopping(self, *, is_so: bool) -> None: ...
 
 
 @frozen(kw_only=True)
 class LineView:
-    """Pieces in sequence, for pipes and for terminals without escape sequences.
-
-    Attributes:
-        prompts: Whether to write `> ` before the next line.
-    """
+    """Pieces in sequence, for pipes and for terminals without escape sequences."""
 
     transcript: Transcript
     screen: Screen
@@ -83,7 +77,6 @@ class Desk:
     """Input and output of a chat.
 
     Attributes:
-        in_order: Whether a line waits for the previous cycle to end, because lines come from a pipe.
         asks_twice: Whether Ctrl-C is a key that must be pressed twice to leave an idle chat. Otherwise it is a signal
             and leaves at once.
     """

@@ -1,8 +1,4 @@
-"""`agentrail check-plugins`: find an order of events that breaks a stack of plugins. Offline, without a model.
-
-Plain functions around `agentrail.testing.stacks`, which is imported on demand: the import takes 0.3 s and needs
-hypothesis, which users of the command may not have installed.
-"""
+"""`agentrail check-plugins`: find an order of events that breaks a stack of plugins. Offline, without a model."""
 
 import itertools
 import os

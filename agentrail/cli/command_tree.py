@@ -222,7 +222,6 @@ def _import_and_run(arguments: Sequence[str]) -> object:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name, and return its exit code."""
     open_missing_streams()
 
     def crashed(error: BaseException) -> Exit:

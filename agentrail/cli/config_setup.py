@@ -1,7 +1,4 @@
-"""How commands use configuration files: which file, which agent, and which source takes precedence.
-
-A flag comes first, then the environment, the project's files, the user's files, and the defaults.
-"""
+"""How commands use configuration files: which file, which agent, and which source takes precedence."""
 
 import os
 from collections.abc import Mapping
@@ -34,8 +31,6 @@ MODEL_VARIABLE: Final = "AGENTRAIL_MODEL"
 @Parameter(name="*")
 @frozen(kw_only=True)
 class ConfigFiles:
-    """The configuration files to use."""
-
     config: Annotated[
         Path | None,
         Parameter(
@@ -59,7 +54,6 @@ class CommandSetup:
 
     Attributes:
         agent: The selected agent, or None if none is named.
-        is_coding: Whether it is the built-in coding agent, which has no name in files.
     """
 
     configuration: "Configuration"
@@ -68,7 +62,6 @@ class CommandSetup:
     is_coding: bool = False
 
     def said(self, option: str) -> "Sourced | None":
-        """Return the value of an option in the files, with its location."""
         settings = self.configuration.settings
         own = settings.agents[self.agent].values.get(option) if self.agent is not None else None
         return own or settings.defaults.get(option)
@@ -128,7 +121,6 @@ def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) ->
 
 
 def write_faults(error: AgentrailError) -> None:
-    """Write each fault to stderr on its own line."""
     for fault in getattr(error, "faults", (str(error),)):
         write_error(f"{fault.rstrip('.')}.")
 
@@ -152,10 +144,6 @@ def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> "C
 def options_of_files(
     setup: CommandSetup | None, model: str, environ: Mapping[str, str], *, may_bypass: bool = False
 ) -> dict[str, Any]:
-    """Return the session options of the files, for the chosen model.
-
-    `may_bypass`: whether the command line permits the permission mode `bypass`.
-    """
     if setup is None:
         return {}
     from agentrail.blueprints.builder import provider_options

@@ -107,7 +107,6 @@ def exact_usd(atto_usd: int) -> str:
 
 
 def table_lines(table: CostTable, query: CostQuery) -> Iterator[str]:
-    """Yield a readable table, with its total, the share read from caches, and estimates."""
     heads = (query.by, "requests", "in", "cached", "out", "cost", "")
     rows = [_cells(row.key or "-", row.amount) for row in table.rows]
     rows.append(_cells("all", table.total))
@@ -132,7 +131,6 @@ def _cells(key: str, one: SpentAmount) -> tuple[str, ...]:
 
 
 def say_unread(unread: Sequence[str]) -> str:
-    """Return a warning that names sessions with missing usage."""
     some = ", ".join(unread[:_UNREAD_NAMED])
     more = f" and {len(unread) - _UNREAD_NAMED} more" if len(unread) > _UNREAD_NAMED else ""
     return f"what these sessions used is not all in it, since their journals cannot be read: {some}{more}"

@@ -1,7 +1,4 @@
-"""Ctrl-C handling: the first one stops the work and waits until it has ended, a second one does not wait.
-
-SIGTERM counts as Ctrl-C. Neither raises `KeyboardInterrupt` here: a signal is a value that a task receives.
-"""
+"""Ctrl-C handling: the first one stops the work and waits until it has ended, a second one does not wait."""
 
 import contextlib
 import os
@@ -23,8 +20,6 @@ _PROC: Final = Path("/proc")
 
 @define(eq=False)
 class Interrupts:
-    """The interrupts of a process, and the handler of the next one."""
-
     handle: Callable[[], None]
     count: int = 0
 
@@ -36,10 +31,7 @@ class Interrupts:
 
 
 async def leave_at_once(work: trio.CancelScope) -> None:
-    """Cancel the work, kill the commands that it started, and exit the process if that is not enough.
-
-    Cancelling the work also ends them, but politely, with two seconds to exit.
-    """
+    """Cancel the work, kill the commands that it started, and exit the process if that is not enough."""
     work.cancel(reason="interrupted twice")
     kill_descendants()
     await trio.sleep(HARD_EXIT_SECONDS)
@@ -70,10 +62,7 @@ def kill_descendants() -> None:
 
 
 def decide_descendants(processes: tuple[Process, ...], root: int) -> frozenset[int]:
-    """Return the descendants of a process: its children, theirs, and the members of Unix sessions that they lead.
-
-    Members whose parent has exited were adopted by init: only their session identifies them.
-    """
+    """Return the descendants of a process: its children, theirs, and the members of Unix sessions that they lead."""
     found: frozenset[int] = frozenset()
     while True:
         more = frozenset(

@@ -1,7 +1,4 @@
-"""Default stores of `agentrail memory` and `agentrail kb`: same as for the server and the chats of this project.
-
-Otherwise a user forgotten in one store would still be remembered in another.
-"""
+"""Default stores of `agentrail memory` and `agentrail kb`: same as for the server and the chats of this project."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -57,12 +57,6 @@ WATCH_SECONDS: Final = 6.0
 
 @frozen(kw_only=True)
 class TourLook:
-    """The capabilities of stdout.
-
-    Attributes:
-        ink: Its width and colours, and whether it shows more than ASCII.
-    """
-
     ink: Ink
     is_terminal: bool
 
@@ -93,8 +87,6 @@ def demo_look_of_process() -> TourLook:
 
 @define(eq=False, kw_only=True)
 class TourStage:
-    """The stage on which scenes are shown."""
-
     screen: Screen
     look: TourLook
     is_fast: bool = False
@@ -108,7 +100,6 @@ class TourStage:
 
     @property
     def model(self) -> str:
-        """The model of the tour. With pauses, it streams at reading speed."""
         return "demo:fast" if self.is_fast else "demo:"
 
     async def heading(self, text: str) -> None:
@@ -130,7 +121,6 @@ class TourStage:
         await self._write(self._transcript.feed(event))
 
     async def quote(self, text: str) -> None:
-        """Show lines verbatim, wrapped to the terminal's width. Control sequences are removed."""
         for line in text.splitlines():
             await self._draw(f"  {on_one_line(line)}" if not line.startswith(" ") else line, "dim")
 
@@ -218,12 +208,6 @@ def upgrade(event: p.HookEvent, upgraded: int, ctx: p.Context) -> p.Action[int]:
 
 @frozen(kw_only=True)
 class TourScene:
-    """One scene of the tour.
-
-    Attributes:
-        about: An introduction: what is shown, and why it matters.
-    """
-
     title: str
     about: str
     play: Callable[[TourStage, Session], Awaitable[None]]
@@ -445,7 +429,6 @@ def demo(
 
 
 async def show_tour(stage: TourStage) -> Exit:
-    """Show the tour until it ends or Ctrl-C. Both exit with success."""
     end = Exit.DONE
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:

@@ -1,8 +1,4 @@
-"""The application of `agentrail serve --demo`: three profiles on the demo model, and sessions that run from the start.
-
-It plays users who send messages in the order of `SCRIPT`, the same in each run. Answers, approvals and aborts are left
-to the viewer. `agentrail.providers.demo` has the model's replies.
-"""
+"""The application of `agentrail serve --demo`: three profiles on the demo model, and sessions that run from the start."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -185,7 +181,6 @@ class Bookkeeper(HostPlugin):
     _seen = 0
 
     async def on_request_end(self, ctx: RequestContext) -> None:
-        """Record the end of a request. Every fourth call fails."""
         await trio.sleep(0.004)
         self._seen += 1
         if self._seen % 4 == 0:
@@ -195,8 +190,6 @@ class Bookkeeper(HostPlugin):
 
 @frozen
 class Noted:
-    """The state of a note taker."""
-
     calls: int = 0
 
 
@@ -349,10 +342,6 @@ def demo_directory() -> Iterator[Path]:
 
 
 def make_demo_application(directory: Path) -> "Starlette":
-    """Return the application, with its sessions stored in a directory.
-
-    Its lifespan sends the messages of `SCRIPT` until shutdown.
-    """
     from agentrail.gateway.app import ServedHost, create_app
 
     app = create_app(

@@ -62,9 +62,7 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        verdict: `good`, `absent` (a run works without it), or `bad` (a run would fail).
         text: The result. Never the value of a variable.
-        remedy: How to fix it, if possible.
     """
 
     name: str
@@ -83,7 +81,6 @@ _OF_SERVER: Final = "store of [host]"
 
 
 def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Check the default store and its disk."""
     try:
         directory = find_data_directory(environ) if data_dir is None else data_dir
     except AgentrailError as error:
@@ -287,7 +284,6 @@ def _look_at_shell() -> Finding:
 
 
 async def look_at_confinement() -> Finding:
-    """Check whether commands can be confined here, by trying."""
     found = await probe("refuse", find_program("bwrap"))
     if found.mode == "bubblewrap":
         return Finding(

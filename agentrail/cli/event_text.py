@@ -1,8 +1,4 @@
-"""Events as text for the user, or as a line of JSON for a program. No I/O here.
-
-Only the model's text goes to stdout, so that it can be piped. Everything about it (tool calls, thinking, errors) goes
-to stderr.
-"""
+"""Events as text for the user, or as a line of JSON for a program. No I/O here."""
 
 import json
 import re
@@ -66,8 +62,6 @@ _NORMAL: Final = "\x1b[22m"
 
 @frozen
 class Piece:
-    """A text to write, with its stream."""
-
     stream: OutputStream
     text: str
 
@@ -77,13 +71,6 @@ Pieces: TypeAlias = tuple[Piece, ...]
 
 @frozen(kw_only=True)
 class ChatStyle:
-    """The capabilities of the streams.
-
-    Attributes:
-        out_is_terminal: Whether the model's text goes to a terminal. Control characters are then removed.
-        err_is_terminal: Whether stderr is a terminal. Only then thinking is shown.
-    """
-
     out_is_terminal: bool = False
     err_is_terminal: bool = False
     dims: bool = False
@@ -155,11 +142,9 @@ class Transcript:
         return (*before, Piece("out", "> "))
 
     def line_typed(self) -> None:
-        """Record that the user ended the open line. The terminal has already echoed it."""
         self._open = None
 
     def end_words(self) -> Pieces:
-        """End any open line, and release held remarks."""
         self._answer.finish()
         return (*self._end_line(), *self._release())
 
@@ -255,7 +240,6 @@ def on_one_line(text: str) -> str:
 
 
 def show_arguments(arguments: JsonObject) -> str:
-    """Format the arguments of a call like Python keywords, with JSON values."""
     shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     return _shortened(on_one_line(shown), MAX_ARGUMENTS)
 

@@ -11,8 +11,6 @@ from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
 
 
 class Exit(enum.IntEnum):
-    """Exit code of the command."""
-
     DONE = 0
     FAILED = 1
     USAGE = 2  # nothing was started: the command line or the environment must change
@@ -40,10 +38,7 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def exit_of(event: Event) -> Exit | None:
-    """Return the exit code of a run that ends with this event, or None if it does not end it.
-
-    An aborted cycle ends with `AbortSettled`, once the stopped work has exited.
-    """
+    """Return the exit code of a run that ends with this event, or None if it does not end it."""
     match event:
         case AgentEnd():
             return Exit.DONE

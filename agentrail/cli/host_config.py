@@ -38,8 +38,6 @@ _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
 
 @frozen(kw_only=True)
 class ServedProfile:
-    """A profile with its chosen model."""
-
     profile: "AgentProfile"
     chosen: ChosenModel
     skills: "SkillSet"

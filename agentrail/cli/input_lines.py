@@ -26,8 +26,6 @@ class Lines(Protocol):
 
 
 class PlainLines:
-    """Lines from stdin of any kind."""
-
     def __init__(self, descriptor: int = 0, *, joins_pastes: bool = False) -> None:
         self._descriptor = descriptor
         self._joins_pastes = joins_pastes
@@ -36,7 +34,6 @@ class PlainLines:
         self._is_gone = False
 
     async def next_line(self) -> Typed:
-        """Wait for a line. See `Lines.next_line`."""
         line = await self._line()
         if line is None:
             return KeyPress.HANG_UP if self._is_gone else KeyPress.CTRL_D
@@ -61,7 +58,6 @@ class PlainLines:
         return line.decode("utf-8", "replace").rstrip("\r")
 
     async def _more_comes(self) -> bool:
-        """Whether another line is buffered, or arrives faster than it could be typed."""
         if b"\n" in self._buffer:
             return True
         if self._ended:

@@ -68,8 +68,6 @@ _WALKED_TYPES: Final = MARKDOWN | HTML | PDF | {".txt"}
 
 @frozen
 class WalkedFolders:
-    """The files below some paths."""
-
     files: tuple[Path, ...]
     folders: tuple[Path, ...]
     unread: tuple[tuple[Path, str], ...]
@@ -132,12 +130,6 @@ class Missing:
 def missing_documents(
     folder: Path, before: Sequence[KnowledgeDocument], found: Sequence[Path], digests: Collection[str]
 ) -> Iterator[Missing]:
-    """Compare a folder with the base's documents from it.
-
-    A missing file in a folder that can be listed no longer exists. There is doubt if the folder is empty, or if it has
-    no file that was added from there: it may be the mount point of an unmounted disk, or another folder of the same
-    name.
-    """
     present = set(map(_absolute, found))
     known = [(_absolute(one.path), one) for one in documents_below(folder, before)]
     absent = [(path, one) for path, one in known if path not in present and not path.exists()]
@@ -170,7 +162,6 @@ def _doubt(path: Path) -> tuple[Path, str] | None:
 
 
 def kept_line(missing: Missing, removal: str) -> str:
-    """Explain that documents are kept, why, and how to proceed."""
     place = printable(os.path.relpath(missing.place))
     return (
         f"kept  {place}  {counted(len(missing.documents), 'document')} not found there ({missing.doubt}). If a disk is not "
@@ -198,7 +189,6 @@ _WRITER: Final = (
 def wanted_documents(
     store: KnowledgeStore, tenant: str, base: str, paths: Sequence[str]
 ) -> tuple[KnowledgeDocument, ...]:
-    """Return the searchable documents among the paths that have no summary yet."""
     named = frozenset(paths)
     there = store.documents(tenant, base)
     return tuple([one for one in there if one.path in named and one.state == "indexed" and not one.summary])
@@ -404,7 +394,6 @@ def _tagged(tags: Sequence[str]) -> str:
 
 
 def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -> bool:
-    """Make vectors for the added documents. Return whether that succeeded. Word search works either way."""
     if not offers(store, VectorKnowledge):
         return True
     try:
@@ -549,7 +538,6 @@ def _add_fetched(
 
 
 def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
-    """Return a function that fetches documents, under the web rules of the applicable files."""
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     rules = read_web_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))

@@ -57,7 +57,6 @@ def without_traceback(_logger: object, _level: str, record: Any) -> Any:
 
 
 def tell_crash(error: BaseException, *, debug: bool) -> None:
-    """Log a bug that ended the command."""
     from agentrail.otp.crash_text import describe_bug
     from agentrail.otp.exits import keep
     from agentrail.runtime.crashes import log_crash

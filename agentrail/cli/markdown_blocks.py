@@ -1,7 +1,5 @@
 """Splits streamed Markdown into finished blocks, so that each is drawn only once.
 
-Each line is processed once, however long the answer is. Rendering is elsewhere.
-
 Source: CommonMark 0.31, sections 3 to 5: the structure of a document is decided line by line.
 """
 
@@ -32,7 +30,6 @@ class Block:
     """A piece of Markdown that can be drawn on its own.
 
     Attributes:
-        kind: Its type: `item` is a list item, `code` a fenced block.
         goes_on: Whether it is drawn directly below the previous block, without an empty row.
     """
 

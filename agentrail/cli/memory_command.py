@@ -135,7 +135,6 @@ class MemoryPlace:
     debug: Debug = False
 
     def decided(self) -> tuple[str, Path | None]:
-        """Return the name of the store and the data directory."""
         return decide_place("memories", self.memories, self.data_dir, os.environ)
 
     @property

@@ -128,7 +128,6 @@ def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
 
 
 def read_policy(path: Path) -> ScopedRules:
-    """Read a file of rules, each with its line."""
     text = _text_of(path)
     return _read(path, text, _table_of(path, text))
 

@@ -80,7 +80,6 @@ def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[
 
 
 def tell_replaced(replaced: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that show the replacements of plugin sections, by key."""
     for key, text in replaced.items():
         tokens = fixed_tokens_of(text, Toolbox())
         yield ""

@@ -1,7 +1,4 @@
-"""`--opt key=value`: provider options of a command line, each parsed to its type. Pure functions.
-
-Typed values are not repeated in messages if they may be a key.
-"""
+"""`--opt key=value`: provider options of a command line, each parsed to its type. Pure functions."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

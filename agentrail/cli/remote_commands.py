@@ -29,7 +29,6 @@ async def far_registry(far: RemoteSession) -> CommandRegistry:
 
 
 def registry_of(rows: Iterable[CommandRow], run: RunCommand) -> CommandRegistry:
-    """Add the commands that a server lists to the built-in ones."""
     built = {one.name: one for one in built_in_commands()}
     there = tuple(_run_by(built[name], run) for name in _ASKED_THERE)
     registry = CommandRegistry().replacing(*there)
@@ -45,7 +44,6 @@ def registry_of(rows: Iterable[CommandRow], run: RunCommand) -> CommandRegistry:
 
 
 def _run_by(one: SlashCommand | CommandRow, run: RunCommand) -> SlashCommand:
-    """Return the same command, run elsewhere. The server checks its permission."""
     return SlashCommand(
         name=one.name, description=one.description, arguments=one.arguments, source=one.source, run=run
     )
@@ -57,7 +55,6 @@ async def _run_there(far: RemoteSession, call: CommandCall) -> CommandAnswer:
 
 
 async def switch_far(name: str, text: str, far: RemoteSession) -> GoTo | tuple[str, ...]:
-    """Switch to or list other sessions on this session's server, same as `switching.switch`."""
     if name == "clear":
         return GoTo()
     if name == "sessions":

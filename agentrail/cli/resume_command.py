@@ -81,7 +81,6 @@ class ComeBack:
     """A resumed session.
 
     Attributes:
-        after: The number of the last event before it was resumed.
         running: The prompt of its cycle, or None if it is idle.
     """
 
@@ -210,7 +209,6 @@ async def _recovered(
     shown: tuple[DirectScreen, Transcript],
     on_drift: OnDrift | None,
 ) -> AgentrailError | None:
-    """Resume one session under its own supervisor, with the stores configured for its working directory."""
     error: AgentrailError | None = None
     try:
         resumable = await resumable_of(store, found)

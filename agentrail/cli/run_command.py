@@ -62,7 +62,6 @@ class Order:
     """The command line of a run.
 
     Attributes:
-        approve: The tools whose calls are approved on request, as `--approve` names them.
         keeping: How to store the session, or None not to store it.
         setup: The settings of the configuration files, or None if there are none.
     """
@@ -141,8 +140,6 @@ def is_piped() -> bool:
 
 @define(eq=False, kw_only=True)
 class _Stop:
-    """Handles Ctrl-C during a run."""
-
     work: trio.CancelScope
     nursery: trio.Nursery
     say: Callable[[str], Awaitable[None]]
@@ -168,8 +165,6 @@ class _Stop:
 
 @define(eq=False)
 class _Printer:
-    """Output of a run."""
-
     json: bool
     transcript: Transcript = field(factory=lambda: Transcript(look_of_process()))
     screen: DirectScreen = field(factory=DirectScreen)
@@ -182,7 +177,6 @@ class _Printer:
 
 
 async def serve_run(order: Order) -> Exit:
-    """Run one cycle to its end, and return the exit code."""
     printer = _Printer(order.json)
     code = Exit.FAILED
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -268,5 +262,4 @@ async def _decide(order: Order, session: Session, event: Event, printer: _Printe
 
 
 def is_pre_approved(tool: str, approve: str | None) -> bool:
-    """Return whether `--approve` names a tool."""
     return approve is not None and any(fnmatchcase(tool, name.strip()) for name in approve.split(","))

@@ -76,11 +76,6 @@ _ASKING: Final = (HumanApproval, Permissions)
 def with_approvals(
     plugins: Sequence[PluginEntry], text: str | None, tools: Iterable[Tool] = ()
 ) -> tuple[PluginEntry, ...]:
-    """Return a stack of plugins whose approvals are replaced by those of `--approve`.
-
-    Without `--approve`, each tool that does more than read waits for an approval, unless a plugin of the stack already
-    asks.
-    """
     kinds = [one[0] if isinstance(one, tuple) else one for one in plugins]
     if text is None and not any(kind in _ASKING or isinstance(kind, _ASKING) for kind in kinds):
         changing = {name_of(one) for one in tools if effect_class_of(one) != "pure"}
@@ -119,7 +114,6 @@ def decide_session(
     setup: CommandSetup | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> SessionOptions:
-    """Return the session options. The command line overrides the files."""
     said = {
         "tools": None if choices.tools is None else decide_tools(choices.tools),
         "sandbox": choices.sandbox,

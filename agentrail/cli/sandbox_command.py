@@ -1,7 +1,4 @@
-"""`agentrail sandbox`: serve workspaces of this machine over HTTP with a token. `agentrail.gateway.sandboxes` is the server.
-
-Unsafe options are rejected before anything is opened: no server without a token, and no remote access without TLS.
-"""
+"""`agentrail sandbox`: serve workspaces of this machine over HTTP with a token. `agentrail.gateway.sandboxes` is the server."""
 
 import contextlib
 import hashlib
@@ -39,8 +36,6 @@ app: Final = App(name="sandbox", result_action="return_value")
 @Parameter(name="*")
 @frozen(kw_only=True)
 class SandboxOptions:
-    """The address, access and limits of served workspaces."""
-
     host: Annotated[
         str, Parameter(help="The address to listen on. Any but this machine's own needs TLS.")
     ] = DEFAULT_HOST
@@ -144,7 +139,6 @@ def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
 
 
 async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
-    """Serve until a signal, or until no client needs it any more."""
     from agentrail.gateway.sandboxes.app import SandboxApp
     from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
     from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context

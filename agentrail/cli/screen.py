@@ -12,8 +12,6 @@ from agentrail.cli.stdio import DESCRIPTORS, write_all
 
 
 class Screen(Protocol):
-    """A destination of pieces."""
-
     async def write(self, pieces: Iterable[Piece]) -> None:
         """Write pieces, in order.
 
@@ -23,14 +21,10 @@ class Screen(Protocol):
 
 
 class DirectScreen:
-    """Writes to stdout and stderr."""
-
     def __init__(self) -> None:
-        """Create the lock. Writes nothing."""
         self._lock = trio.Lock()
 
     async def write(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces. See `Screen.write`. The pieces of one call stay together, despite concurrent writes."""
         async with self._lock:
             for piece in pieces:
                 # Surrogates in a model's text cannot be encoded.

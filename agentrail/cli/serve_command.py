@@ -129,7 +129,6 @@ def decide_all(
 
 
 def serve_demo(options: ServeOptions) -> None:
-    """Serve the demo until a signal, and delete its files."""
     with demo_directory() as directory:
         write_error(DEMO_WORDS)
         trio.run(run_server, make_demo_application(directory), options)
@@ -146,7 +145,6 @@ def run_application(name: str, run: Callable[[], object]) -> None:
 
 
 def check_extra() -> None:
-    """Check that the packages of the extra `gateway` are installed."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -246,7 +244,6 @@ def forgets_webhooks(app: "AsgiApp") -> bool:
 
 
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
-    """Admit the callers of the command line, in addition to those of the application."""
     is_asked = tokens is not None or options.allowed_host or options.allowed_origin
     if callers is None and is_asked:
         message = (
@@ -264,7 +261,6 @@ def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tok
 
 
 def own_names(host: str) -> tuple[str, ...]:
-    """Return the name of a server on this address. A wildcard address implies no name."""
     return () if host in _ANY_ADDRESS else (f"[{host}]" if ":" in host else host,)
 
 
@@ -282,7 +278,6 @@ async def serve_until_signal(
     tokens: Tokens | None,
     configuration: Configuration | None = None,
 ) -> None:
-    """Serve an application, or the configured one, and admit the callers of the command line."""
     served = app
     if served is None:
         read = configuration or Configuration()
@@ -313,7 +308,6 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
 
 
 def limits_for(app: "AsgiApp") -> "ConnectionLimits":
-    """Return connection limits, reduced to a fraction of a short shutdown timeout."""
     from agentrail.gateway.app import ServedHost
     from agentrail.gateway.serving import USUAL_LIMITS
 
@@ -369,11 +363,7 @@ async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) 
 
 
 def console_link_of(app: "AsgiApp", address: str) -> str | None:
-    """Return the console URL of an application made by `create_app`, or None if it has no console.
-
-    A required token follows the `#`, which browsers do not send: the token of AGENTRAIL_TOKEN, only if stderr is a
-    terminal. A token file contains only digests, and a log would keep the token.
-    """
+    """Return the console URL of an application made by `create_app`, or None if it has no console."""
     from agentrail.gateway.app import ServedHost
 
     served = getattr(getattr(app, "state", None), "host", None)

@@ -112,7 +112,6 @@ class ServeOptions(ServeFlags):
     why: Mapping[str, str] = field(default=_NOTHING, eq=False)
 
     def said_by(self, name: str) -> str:
-        """Return an option's source for a message, or its flag if the source is unknown."""
         return self.why.get(name, flag_of(name))
 
 
@@ -145,7 +144,6 @@ def flag_of(name: str) -> str:
 def decide_serving(
     flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
 ) -> ServeOptions:
-    """Merge flags, variables and file settings into the options of a server."""
     values: dict[str, Any] = {"demo": flags.demo}
     why: dict[str, str] = {}
     faults: list[str] = []
@@ -183,7 +181,6 @@ def fault_of_host(host: str) -> str | None:
 
 
 def show_serving(options: ServeOptions) -> str:
-    """Format the address and callers in one line, each with its source."""
     usual = attrs.asdict(ServeOptions(), recurse=False)
     shown = []
     for name, key in SERVE_KEYS.items():

@@ -1,9 +1,4 @@
-"""The code that a stored session needs to resume: from the files of its working directory, and built in.
-
-Code is not stored, and neither are sandboxes, keys and addresses: without its files, a session that ran in a container
-would resume outside it. So files are read from the session's working directory, which may differ from the current one,
-for its original agent.
-"""
+"""The code that a stored session needs to resume: from the files of its working directory, and built in."""
 
 import os
 from collections.abc import Mapping
@@ -49,7 +44,6 @@ class Resumable:
 async def find_resumable(
     store: Store, wanted: str, files: ConfigFiles = _USUAL_FILES, agent: str | None = None
 ) -> Resumable:
-    """Find a stored session by its id or by `LATEST`. See `resumable_of`."""
     find = partial(latest_of, store) if wanted == LATEST else partial(find_one, store, wanted, "")
     return await resumable_of(store, await outside.offload(find), files, agent)
 

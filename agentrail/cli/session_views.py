@@ -48,7 +48,6 @@ def standing_word(stored: StoredSession, *, is_owned: bool) -> str:
 
 
 def show_rows(sessions: Sequence[tuple[StoredSession, str]]) -> Iterator[str]:
-    """Yield the rows of a list of sessions, each with its status."""
     names = [shown_id(stored) for stored, _ in sessions]
     width = max((len(name) for name in names), default=0)
     for name, (stored, word) in zip(names, sessions, strict=True):
@@ -83,7 +82,6 @@ def row_as_json(stored: StoredSession, word: str) -> str:
 
 
 def conversation(messages: Iterable[Message]) -> Iterator[Piece]:
-    """Yield the conversation so far, in the style of the chat."""
     for message in messages:
         match message:
             case UserMessage(content=content, origin=origin):
@@ -211,7 +209,6 @@ def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) ->
 
 
 def past_as_json(stored: StoredSession, past: PastState) -> str:
-    """Encode the same as one JSON object."""
     said = {
         "session": stored.session,
         "scope": stored.scope,
@@ -245,6 +242,5 @@ def moment(at_ms: int) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of a text on one line."""
     line = on_one_line(text)
     return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"

@@ -66,13 +66,6 @@ _STEP_PROMPT: Final = "Enter goes on, q leaves: "
 
 @frozen(kw_only=True)
 class LoadedJournal:
-    """A loaded journal.
-
-    Attributes:
-        sources: Values that the fold looks up. Large values are already loaded.
-        snapshots: Stored states, by the number of the record they follow.
-    """
-
     name: str
     records: tuple[Record, ...]
     sources: Sources
@@ -131,7 +124,6 @@ def _load_export(path: Path, text: bytes) -> tuple[LoadedJournal, ...]:
 
 
 def live_again(loaded: LoadedJournal) -> Exit:
-    """Replay a journal and report whether the result is the same."""
     found = replay(loaded.records, loaded.sources, loaded.snapshots)
     if found.difference is not None:
         say(str(found.difference))
@@ -461,7 +453,6 @@ def resume_parked(
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Resume parked sessions. See the help above."""
     if (session is None) is (drifted_by is None):
         raise OptionError(["name one session by its id, or a plugin with --drifted-by"])
     go_on = partial(recover_sessions, session, place, on_drift=on_drift, drifted_by=drifted_by)

@@ -46,12 +46,6 @@ async def open_equipped(
 
 
 def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) -> dict[str, Any]:
-    """Return the stores of a command's sessions, as options of `open_supervisor`.
-
-    They are those of `agentrail memory` and `agentrail kb`, unless `[host]` of the files names others: a chat shares
-    them with the server of the same project. Nothing is written before the first memory. The memories of a chat without
-    a store end with it.
-    """
     named: dict[str, Any] = {}
     of_host: Path | None = None
     if setup is not None:

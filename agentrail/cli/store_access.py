@@ -1,7 +1,4 @@
-"""Stores in commands: the options that name one, reading while another process writes, and replaying journals.
-
-Nothing here writes to a store or carries out an effect.
-"""
+"""Stores in commands: the options that name one, reading while another process writes, and replaying journals."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -90,7 +87,6 @@ def shown_id(stored: StoredSession) -> str:
 
 
 def in_scope(scope: str, session: str) -> str:
-    """Return the name of a session in a scope. See `shown_id`."""
     return f"{scope}/{session}" if scope else session
 
 
@@ -129,7 +125,6 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
 
 
 def latest_of(store: Store) -> StoredSession:
-    """Return the most recently active session that can be resumed."""
     filters = Filters(scope="", only_roots=True, has_ended=False)
     latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
     if latest is None:
@@ -165,7 +160,6 @@ class Owners:
 
 
 def is_process_there(pid: int) -> bool:
-    """Whether a process with this id exists on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -183,16 +177,12 @@ def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
 
 
 def sources_of(session: SessionId, blob: GetBlob) -> Sources:
-    """Return the sources of a fold: plugins, imported from where they were defined, and large values.
-
-    Only installed modules, and those named by the trusted configuration files of the current directory, are imported.
-    """
+    """Return the sources of a fold: plugins, imported from where they were defined, and large values."""
     watch, finder = _code_of(session)
     return Sources(resolve=finder, ask=watch, blob=blob)
 
 
 def state_of(store: Store, stored: StoredSession) -> Revived:
-    """Return the state of a session, folded from its newest snapshot."""
     watch, finder = _code_of(stored.session)
     return revive(store, stored, finder, watch)
 
@@ -229,8 +219,6 @@ def admit_named_code() -> None:
 
 
 def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
-    """Log to stderr while a command over `place` runs, and report its errors as sentences."""
-
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> Exit:
         send_logs_to_stderr(debug=getattr(kwargs.get("place"), "debug", False))

@@ -6,7 +6,6 @@ from agentrail.config.key_filter import hide_keys
 
 
 def print_text(text: str) -> Exit:
-    """Write a text and a newline to stdout, with probable keys hidden."""
     try:
         write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
     except (OutputFailed, OutputClosed) as error:

@@ -181,8 +181,6 @@ def _now_ms() -> int:
 
 @define(eq=False)
 class _Screen:
-    """The view and its data."""
-
     watched: WatchedRows[SessionRow]
     view: TopView
     server: str

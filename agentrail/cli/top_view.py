@@ -1,7 +1,4 @@
-"""The table of `agentrail top`: sessions in the width of a terminal. Pure functions without terminal, connection or clock.
-
-Titles, tools and models are untrusted text: control characters are removed, and long text is truncated with a mark.
-"""
+"""The table of `agentrail top`: sessions in the width of a terminal. Pure functions without terminal, connection or clock."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -133,7 +130,6 @@ def _value(row: SessionRow, sort: SortBy, speed: Callable[[str], float]) -> floa
 
 
 def phase_word(row: SessionRow) -> str:
-    """Return the status of a session in one word. Waiting takes precedence over its work."""
     if row.ended:
         return "ended"
     return "waiting" if row.suspended else row.phase
@@ -162,7 +158,6 @@ def draw_table(
 
 
 def _columns(width: int) -> list[tuple[SortBy | Literal["profile"], int, bool]]:
-    """Return the columns that fit, with their widths. The title gets the rest."""
     fixed: list[tuple[SortBy | Literal["profile"], int, bool]] = [
         ("phase", 9, False),
         ("tool", 14, False),

@@ -58,8 +58,6 @@ def meaning_of(query: str, embedder: OpenAIEmbedder | None) -> tuple[bytes, str]
 
 
 def make_vectors(embedder: OpenAIEmbedder, keeper: VectorKeeper, tenant: str) -> int:
-    """Make the missing vectors of this embedder. Return their number."""
-
     async def here(function: Callable[[], T], /) -> T:
         await trio.lowlevel.checkpoint()
         return function()

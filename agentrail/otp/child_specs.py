@@ -1,8 +1,4 @@
-"""Child specs and supervisor flags, and the checks that reject them before anything starts.
-
-A spec checks itself when it is created. `check_child_specs` checks the rules that depend on the other specs and
-on the flags. This module starts nothing and never inspects the function that a start would call.
-"""
+"""Child specs and supervisor flags, and the checks that reject them before anything starts."""
 
 import copy
 import enum
@@ -35,21 +31,13 @@ _KINDS: Final = get_args(ChildKind)
 
 @frozen
 class Arguments:
-    """Arguments of a child's start function.
-
-    Attributes:
-        positional: Positional arguments, in order.
-        keyword: Keyword arguments by name.
-    """
+    """Arguments of a child's start function."""
 
     positional: tuple[object, ...] = ()
     keyword: Mapping[str, object] = field(factory=dict)
 
     def copied(self) -> "Arguments":
-        """Return a copy with its own built-in containers at any depth. All other objects are shared on purpose.
-
-        A child that fills a list from its arguments therefore does not change the list for the next instance.
-        """
+        """Return a copy with its own built-in containers at any depth. All other objects are shared on purpose."""
         if not self.positional and not self.keyword:
             return self
         seen: dict[int, object] = {}

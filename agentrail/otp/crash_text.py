@@ -1,9 +1,4 @@
-"""Descriptions of exceptions that must not leave an edge, as text that no bug can spoil.
-
-An edge that awaits catches everything and calls `guarded_calls.what_leaves`. Any other exception is a bug in the
-foreign code, and only text of it is kept. That text is made here, even for exceptions whose `__str__` raises.
-Nothing here keeps an exception alive.
-"""
+"""Descriptions of exceptions that must not leave an edge, as text that no bug can spoil."""
 
 import re
 import traceback
@@ -65,10 +60,7 @@ def words_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return where an exception was raised, as `folder/file.py:12 in function`, or an empty string if unknown.
-
-    For a library, the line of its caller is more useful. For a group, it is the place of its first leaf.
-    """
+    """Return where an exception was raised, as `folder/file.py:12 in function`, or an empty string if unknown."""
     first = leaves(error)[0]
     frames = [*_frames_of(first.__traceback__)] or [*_frames_of(error.__traceback__)]
     own = [frame for frame in frames if not _is_library(frame[0])] or frames

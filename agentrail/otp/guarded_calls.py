@@ -31,11 +31,7 @@ _short.maxother = _short.maxstring = 200
 
 
 def is_async(function: Any) -> bool:
-    """Whether the result of this callable can be awaited.
-
-    False for a function, a method, a lambda or a `__call__` written with a plain `def`, and for a value that
-    cannot be called. True for a callable whose code cannot be inspected, such as one that was compiled.
-    """
+    """Whether the result of this callable can be awaited."""
     while isinstance(function, partial):
         function = function.func
     if not callable(function):

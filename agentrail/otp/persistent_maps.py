@@ -37,7 +37,6 @@ class Table(Generic[V]):
     __slots__ = ("_height", "_root", "count")
 
     def __init__(self) -> None:
-        """Create an empty table. `count` is the number of entries."""
         self._root = _EMPTY
         self._height = 1
         self.count: int = 0
@@ -109,7 +108,6 @@ class Index(Generic[K, V]):
     __slots__ = ("_root", "count")
 
     def __init__(self) -> None:
-        """Create an empty index. `count` is the number of entries."""
         self._root: _Tree = _EMPTY_LEAF
         self.count: int = 0
 

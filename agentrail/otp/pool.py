@@ -1,9 +1,4 @@
-"""The worker pool as a reducer: job assignment, retries, and giving up on a job.
-
-Jobs and workers are numbers here. Only the shell knows the job itself, its callers and its outcome. It carries
-out the effects at once and in order. There is no clock and no randomness. A step changes one job, or as many as
-end with the pool. Its cost does not depend on the length of the queue.
-"""
+"""The worker pool as a reducer: job assignment, retries, and giving up on a job."""
 
 from typing import Final, Literal, NewType, TypeAlias, assert_never, get_args
 
@@ -104,7 +99,6 @@ class Submitted(Struct, frozen=True, gc=False):
 
     Attributes:
         job: A number that was never used before. Numbers grow.
-        may_wait: Whether its caller can wait for a place.
     """
 
     job: JobNumber
@@ -137,11 +131,7 @@ class JobStopped(Struct, frozen=True, gc=False):
 
 
 class WorkerDown(Struct, frozen=True, gc=False):
-    """A worker instance has ended completely.
-
-    Attributes:
-        began: Whether it had begun its job. If not, the job did not cause its end.
-    """
+    """A worker instance has ended completely."""
 
     worker: WorkerNumber
     reason: ExitReason
@@ -207,11 +197,7 @@ class GiveUpJob(Struct, frozen=True, gc=False):
 
 
 class FailJob(Struct, frozen=True, gc=False):
-    """An end: the pool ended before the job was done.
-
-    Attributes:
-        began: Whether a worker had begun the job, so that it may have had effects.
-    """
+    """An end: the pool ended before the job was done."""
 
     job: JobNumber
     began: bool
@@ -253,8 +239,6 @@ class Worker(Struct, frozen=True, gc=False):
 
     Attributes:
         turn: Its number in `idle`, or 0 while it has a job.
-        is_cancelled: Whether its job was cancelled, because no caller wants it or the pool has ended.
-        is_withdrawn: Whether no caller wants its job. Only if it is cancelled.
     """
 
     turn: int = 0
@@ -267,19 +251,11 @@ class PoolState(Struct, frozen=True, kw_only=True):
     """State of a pool.
 
     Attributes:
-        phase: `draining` and `ended` accept no jobs. In `ended` no new job starts.
         reason: Why it ended; None unless `phase` is `ended`.
         waiting: Jobs whose callers wait for a place, by number. Empty while there is a place, and unless
             `open`.
         queue: Jobs that wait for a worker, by number, so the oldest comes first. Empty while a worker is idle,
             and in `ended`.
-        idle: Workers without a job, by turn: the longest idle comes first.
-        holders: The worker of each running job. One entry per worker that is up and not idle.
-        accepted: Jobs that ever had a place. Each is in the queue, with a worker, or in one of the next four
-            counts.
-        failed: Jobs left undone by the end of the pool.
-        withdrawn: Jobs that callers withdrew, including those still running.
-        retried: Number of returns of a job to the queue.
         refused: Jobs that never had a place, because the pool was full or stopping.
     """
 
@@ -356,10 +332,7 @@ _Step: TypeAlias = tuple[PoolState, tuple[PoolEffect, ...]]
 
 
 def step_pool(state: PoolState, signal: PoolSignal) -> _Step:
-    """Process one signal.
-
-    Total: a signal of a job that is over, or of a worker that is down, changes nothing.
-    """
+    """Process one signal."""
     match signal:
         case Submitted():
             after, effects = _on_submitted(state, signal)
@@ -425,7 +398,6 @@ def _assign(state: PoolState, idle: tuple[int, WorkerNumber], job: Job, more: li
 
 
 def _rest(state: PoolState, worker: WorkerNumber) -> PoolState:
-    """Put a worker at the end of the idle workers."""
     turn = state.turns + 1
     return structs.replace(
         state,

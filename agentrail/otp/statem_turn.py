@@ -1,9 +1,4 @@
-"""One step of the state machine engine. `EngineRun._turn` and `EngineRun._settle` implement "the exact order".
-
-Mutable inside, pure from outside: an `EngineRun` lives for one call of `start_statem` or `step_statem` and
-    never leaves it. Unchanged parts are not copied: one event that is answered with a new state and an effect
-    takes two microseconds, and a session takes such a step per signal.
-"""
+"""One step of the state machine engine. `EngineRun._turn` and `EngineRun._settle` implement "the exact order"."""
 
 import math
 from collections import deque
@@ -74,14 +69,7 @@ class _BrokenRule(Exception):
 
 
 class EngineRun(Generic[S, D]):
-    """One step in progress, from an engine to the next one and the effects.
-
-    Attributes:
-        now: Time of this step. A timer set to this time or earlier is due at once.
-        clock: Returns the current time, because handlers take time. Without it time does not advance.
-        redact: Removes secrets from the texts of a `Crashed`.
-        timers: Running timers. Set by the caller when one has just fired.
-    """
+    """One step in progress, from an engine to the next one and the effects."""
 
     __slots__ = (
         "_data",

@@ -1,8 +1,4 @@
-"""Types of the state machine engine: events, transitions, actions, effects. `statem` implements them.
-
-All of them are `msgspec.Struct`s instead of attrs classes: a session creates several per signal, and structs
-cost a tenth. Those that live for one step are not tracked by the garbage collector (`gc=False`).
-"""
+"""Types of the state machine engine: events, transitions, actions, effects. `statem` implements them."""
 
 import enum
 from collections.abc import Callable, Hashable, Sequence

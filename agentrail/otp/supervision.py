@@ -1,22 +1,17 @@
 """The supervisor: OTP's supervisor behaviour as a pure function, one `step_supervisor` per signal.
 
-This module is the entry point. Signals, calls and effects are in `supervision_types`, the state in
-`supervision_state`. `supervision_sweeps` starts and restarts children, `supervision_stops` stops them. There is
-no clock, randomness or process here: each signal brings the time and a random draw, and the caller that carries
-out the effects owns the processes.
-
-    >>> from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
-    >>> from agentrail.otp.exits import Crashed
-    >>> async def serve():
-    ...     pass
-    >>> state, effects = begin_supervisor("top", SupervisorFlags("one_for_one"), [ChildSpec("a", serve)], at_seconds=0.0)
-    >>> (start,) = effects
-    >>> state, _ = step_supervisor(state, InstanceStarted(start.token, "handle of a", at_seconds=0.1, draw=0.5))
-    >>> state.phase
-    'running'
-    >>> state, effects = step_supervisor(state, InstanceExited(start.token, Crashed("KeyError", "x"), at_seconds=9.0, draw=0.5))
-    >>> [type(effect).__name__ for effect in effects]
-    ['Report', 'StartChild']
+>>> from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
+>>> from agentrail.otp.exits import Crashed
+>>> async def serve():
+...     pass
+>>> state, effects = begin_supervisor("top", SupervisorFlags("one_for_one"), [ChildSpec("a", serve)], at_seconds=0.0)
+>>> (start,) = effects
+>>> state, _ = step_supervisor(state, InstanceStarted(start.token, "handle of a", at_seconds=0.1, draw=0.5))
+>>> state.phase
+'running'
+>>> state, effects = step_supervisor(state, InstanceExited(start.token, Crashed("KeyError", "x"), at_seconds=9.0, draw=0.5))
+>>> [type(effect).__name__ for effect in effects]
+['Report', 'StartChild']
 """
 
 import re
@@ -143,10 +138,7 @@ def cancel(step: SupervisorStep, request_id: RequestId) -> None:
 
 
 def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
-    """Undo a start whose answer was not taken.
-
-    A child that was new with the call is removed. A child that existed before stays, stopped.
-    """
+    """Undo a start whose answer was not taken."""
     child = step.children.get(number)
     if child is None:  # it had nothing to run, and no entry was kept
         return
@@ -255,7 +247,6 @@ def _start_new(
 
 
 def _start_for(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
-    """Start an idle child for the caller that is its `starter`."""
     if step.is_grouped:
         step.starter = child.number
     if request.request_id != NO_CALLER:
@@ -358,10 +349,7 @@ def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
 
 
 def _find_stopped(step: SupervisorStep, request: SupervisorRequest, child_id: Hashable) -> Child | None:
-    """Return a child that has no process and none pending.
-
-    Otherwise answer the request with an error, or queue it, and return None.
-    """
+    """Return a child that has no process and none pending."""
     child = _find(step, ById(child_id))
     if not isinstance(child, Child):
         step.answer(request.request_id, child)
@@ -390,7 +378,6 @@ def _is_restarting(child: Child) -> bool:
 
 
 def _wait_for_child(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
-    """Queue a request until the start or stop of this child has finished."""
     if _is_caller(request, child):
         step.answer(request.request_id, _would_deadlock(request, child))
     else:
@@ -398,10 +385,6 @@ def _wait_for_child(step: SupervisorStep, request: SupervisorRequest, child: Chi
 
 
 def _waits_for_start(step: SupervisorStep, request: SupervisorRequest) -> bool:
-    """Queue a request while another start is running, and return whether it was queued.
-
-    Under a group strategy, starts run one at a time.
-    """
     starter = None if step.starter is None else step.children.get(step.starter)
     if starter is None:
         return False
@@ -413,7 +396,6 @@ def _waits_for_start(step: SupervisorStep, request: SupervisorRequest) -> bool:
 
 
 def _wait_for_sweep(step: SupervisorStep, request: SupervisorRequest) -> None:
-    """Queue a request until the initial start or the group restart has finished."""
     caller = step.children.get(request.caller_path[0].child) if request.caller_path else None
     if caller is not None and _is_caller(request, caller) and _is_awaited(step, caller):
         step.answer(request.request_id, _would_deadlock(request, caller))
@@ -430,7 +412,6 @@ def _is_awaited(step: SupervisorStep, child: Child) -> bool:
 
 
 def _is_caller(request: SupervisorRequest, child: Child) -> bool:
-    """Return whether the caller is this instance or one of its descendants."""
     return bool(request.caller_path) and child.attempt != 0 and request.caller_path[0] == child.token
 
 
@@ -487,8 +468,6 @@ def step_supervisor(
     state: SupervisorState, signal: SupervisionSignal
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
     """Process one signal, with everything that follows from it until the next signal.
-
-    Total: no signal makes it raise.
 
     Source: OTP, supervisor.
     """

@@ -1,8 +1,4 @@
-"""The state of a supervisor between two steps, as a value, and queries on it.
-
-A caller that keeps an old state can drop a step as if it never happened. A step changes one child or a few, and
-the tables share the rest. A step with ten thousand children therefore costs no more than one with ten.
-"""
+"""The state of a supervisor between two steps, as a value, and queries on it."""
 
 import enum
 from collections.abc import Hashable
@@ -43,11 +39,7 @@ MAX_EXITS: Final = 5
 
 
 class ChildExit(Struct, frozen=True):
-    """An unrequested end of a child's instance, or a failed attempt to start it.
-
-    Attributes:
-        at_seconds: Time at which it became known, on the clock of the signals.
-    """
+    """An unrequested end of a child's instance, or a failed attempt to start it."""
 
     reason: ExitReason
     at_seconds: float
@@ -58,23 +50,12 @@ class Child(Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: Its place in the start order. Never reused.
-        from_template: Whether it is an instance of the template. A restart uses the template current at that
-            time.
         extra: Its own arguments, empty once a temporary child is up.
-        phase: Status of its process.
         attempt: With `number`, the token of its process, 0 in IDLE.
         retry: With `number`, the token of the wait for its retry, 0 if there is none. Only while `restarting`.
-        restarting: Whether it crashed and no attempt has succeeded since. Not in RUNNING, EXITED and STOPPING,
-            except for a cancelled start that came up.
-        fresh: Whether a call requested its first start, and that start is not over or was undone. Without a
-            process, such a child is removed.
-        doomed: Whether its start was cancelled. Only in STARTING, and in STOPPING and STUCK after it.
         restarts: Times of its restarts that still count, if `flags.intensity_per` is `child`; otherwise empty.
         exits: Its last unrequested ends, the newest last. Informational only.
         asked: How it was asked to stop, `None` before.
-        starter: Request that waits for its start. Only in STARTING, and in STOPPING after it.
-        joined: Requests that wait for its stop. Only in STARTING and STOPPING.
-        waiting: Requests to process when its start or stop is over. Not in IDLE, RUNNING and STUCK.
     """
 
     number: int
@@ -129,11 +110,6 @@ class Sweep(Struct, frozen=True, kw_only=True):
     """Starts or stops one child after the other: the initial start, a group restart, the stop of a static supervisor.
 
     Attributes:
-        course: `up` starts in start order, `down` stops in reverse order, `wait` waits for a retry or for stuck
-            children.
-        low: Children with a smaller number are not affected.
-        cursor: Up: children below it are done. Down: children from it upwards are done.
-        trigger: The child that caused a group restart, otherwise -1.
         delay_seconds: Wait of a group once it is down, or `None` for no wait.
     """
 
@@ -145,15 +121,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """A stop under way.
-
-    Attributes:
-        killing: Whether the remaining children are being killed at once.
-        killed: Children that ended so far because they were killed.
-        errors: For a dynamic supervisor: errors to report at the end, equal ones together, each with its
-            position.
-        culprit: The child that made it give up, if any.
-    """
+    """A stop under way."""
 
     reason: ExitReason
     since_seconds: float
@@ -170,19 +138,8 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
     """State of a supervisor.
 
     Attributes:
-        phase: `starting` until all initial children are up, `stopping` from the first reason to stop, then
-            `ended`.
-        numbers: For a static supervisor: number by id. Contains each child once.
         open: Number of children in a phase of `OPEN`. 0 once the supervisor has ended.
-        significant: Number of significant children that run or will be restarted.
         restarts: Times of restarts that still count, at most `intensity + 1`. Empty if each child has its own.
-        sweep: The ordered start or stop under way.
-        starter: Under a group strategy: the child whose requested start is under way. Only one at a time.
-        exits: Children in EXITED, in the order of their ends.
-        pending: Requests that wait for the end of a sweep.
-        starts: Requests that wait for the end of another start, under a group strategy.
-        places: The last position assigned in the three queues.
-        requests: Unanswered requests: by id, the number of the child that is started for it, otherwise -1.
         dropped: Number of unexpected signals. Never falls.
     """
 

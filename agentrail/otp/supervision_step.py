@@ -1,9 +1,4 @@
-"""One step of a supervisor in progress: the fields of the next state and the effects so far.
-
-Mutable inside, pure from outside: a `SupervisorStep` lives for one call of `begin_supervisor` or
-    `step_supervisor` and never leaves it. It keeps counters and queues consistent. The modules that use it
-    decide what happens to a child, and when.
-"""
+"""One step of a supervisor in progress: the fields of the next state and the effects so far."""
 
 from collections.abc import Hashable
 from typing import Final, Literal
@@ -47,11 +42,7 @@ GROUPED: Final = ("one_for_all", "rest_for_one")
 
 
 class SupervisorStep:
-    """The next state, under construction. Its fields are those of `SupervisorState`.
-
-    Attributes:
-        effects: Effects so far, in order.
-    """
+    """The next state, under construction. Its fields are those of `SupervisorState`."""
 
     __slots__ = (
         "__dict__",
@@ -209,10 +200,7 @@ class SupervisorStep:
         self.save(self.begin(child))
 
     def begin(self, child: Child, handle: Hashable | None = None) -> Child:
-        """Start an idle child and return it, not yet saved.
-
-        With a handle it is already up, which the caller records.
-        """
+        """Start an idle child and return it, not yet saved."""
         self.attempts += 1
         spec = self.template if child.from_template and self.template is not None else child.spec
         child = structs.replace(child, spec=spec, phase=ChildPhase.STARTING, attempt=self.attempts)

@@ -17,10 +17,7 @@ _CANCELLED: Final = InitFailed("cancelled")
 
 
 def stop_child(step: SupervisorStep, child: Child, *, kill: bool = False) -> bool:
-    """Stop a child in any phase, and do not start it again. Return whether the supervisor must wait for its process.
-
-    Called again, it does not ask a process twice.
-    """
+    """Stop a child in any phase, and do not start it again. Return whether the supervisor must wait for its process."""
     how = "brutal_kill" if kill else child.spec.shutdown_seconds
     match child.phase:
         case ChildPhase.RUNNING:
@@ -69,10 +66,7 @@ def finish_stop(
 
 
 def finish_stuck(step: SupervisorStep, child: Child, seconds: float) -> None:
-    """Record that a child did not obey its kill: its id is blocked until it ends, and all other work continues.
-
-    Callers that wait for its stop get their answer, because nothing more can be done. Its status is `stuck`.
-    """
+    """Record that a child did not obey its kill: its id is blocked until it ends, and all other work continues."""
     step.report("stuck", child, Stuck(seconds))
     tell_who_waits(step, child)
     take_down(step, child, ChildPhase.STUCK)

@@ -1,9 +1,4 @@
-"""Ordered starts and stops, one child at a time, and decisions after a child ended on its own.
-
-A sweep does not hold a list of remaining work: it has a cursor, and looks up the next child in the start order.
-Changes to other children in the meantime therefore do not matter, and the cost of a step does not depend on
-their number.
-"""
+"""Ordered starts and stops, one child at a time, and decisions after a child ended on its own."""
 
 from typing import Final, assert_never
 

@@ -1,9 +1,4 @@
-"""Types of the supervisor: signals, calls, effects, answers and reports. `supervision` implements them.
-
-Signals and effects are `msgspec.Struct`s, like those of the state machine engine. Types that users see are
-attrs classes. The structs live for one step and are not tracked by the garbage collector: ten thousand at once
-would trigger it repeatedly.
-"""
+"""Types of the supervisor: signals, calls, effects, answers and reports. `supervision` implements them."""
 
 from collections.abc import Hashable
 from typing import Final, Literal, NewType, TypeAlias
@@ -31,12 +26,7 @@ NO_CALLER: Final = RequestId(0)
 
 
 class Token(Struct, frozen=True, gc=False):
-    """Identity of one start attempt with its instance, or of one wait before a retry. Never reused.
-
-    Attributes:
-        child: Number of the child, an index that needs no search. It stays the same over all restarts.
-        attempt: Number of the attempt, counted over all children of this supervisor.
-    """
+    """Identity of one start attempt with its instance, or of one wait before a retry. Never reused."""
 
     child: int
     attempt: int
@@ -173,12 +163,7 @@ class ById(Struct, frozen=True):
 
 
 class ByHandle(Struct, frozen=True):
-    """A child, identified by a handle.
-
-    Attributes:
-        alive: Whether its actor is alive, as known to the shell. `terminate_child` of a dynamic supervisor
-            accepts an unknown handle only if it is dead.
-    """
+    """A child, identified by a handle."""
 
     handle: Hashable
     alive: bool
@@ -325,7 +310,6 @@ class SupervisorRequest(_Signal, frozen=True, gc=False):
     """A call to the supervisor.
 
     Attributes:
-        request_id: Id of this call, or `NO_CALLER` if no caller waits for an answer.
         caller_path: Tokens that lead from this supervisor down to the caller. The first is the child that is
             the caller or its ancestor, the second is that child's own child on the way, and so on. Empty if the
             caller is not below this supervisor.
@@ -470,11 +454,7 @@ class AnswerRequest(Struct, frozen=True, gc=False):
 
 
 class Culprit(Struct, frozen=True):
-    """The child that made a supervisor give up.
-
-    Attributes:
-        reason: Its last exit reason, or the reason why it did not start.
-    """
+    """The child that made a supervisor give up."""
 
     child_id: Hashable
     reason: ExitReason
@@ -485,7 +465,6 @@ class EndSupervisor(Struct, frozen=True):
     """The supervisor has ended. Always the last effect.
 
     Attributes:
-        reason: Exit reason. `InitFailed("child", …)` if an initial child did not come up.
         stuck: Number of children still running. If above 0, the supervisor itself counts as stuck for its
             parent, at once.
     """

@@ -31,7 +31,6 @@ class Timer(Struct, frozen=True, gc=False):
 
     Attributes:
         epoch: Number of this arming, unique within the machine.
-        due_seconds: Time at which it fires, on the clock of `now`.
     """
 
     epoch: int

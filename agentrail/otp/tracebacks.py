@@ -1,9 +1,4 @@
-"""An exception as bounded text, in Python's traceback format. Its cost does not grow with attached causes.
-
-Python's own formatter walks all causes and all parts of a group before it prints the first line. A chain of a
-hundred thousand causes, or thirty nested groups with each part twice, would block the process far too long.
-Local variables are never shown and no exception is kept.
-"""
+"""An exception as bounded text, in Python's traceback format. Its cost does not grow with attached causes."""
 
 import traceback
 from collections import deque
@@ -91,7 +86,6 @@ def _print_one(error: BaseException, seen: set[int]) -> traceback.TracebackExcep
 def _link(
     head: traceback.TracebackException, error: BaseException, seen: set[int]
 ) -> Iterator[tuple[traceback.TracebackException, BaseException]]:
-    """Attach the causes of an exception. Yield it and each of them."""
     yield head, error
     chain = _chain_of(error, seen)
     half = CHAIN_LIMIT // 2

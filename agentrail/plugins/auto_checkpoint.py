@@ -1,8 +1,4 @@
-"""`AutoCheckpoint`: marks points of a session that are worth returning to, and lists the old ones to drop.
-
-A plugin stores nothing. It publishes the plugin event `checkpoint`, whose sequence number identifies the point. The host
-that keeps journals keeps this point, and drops those in `dropped`.
-"""
+"""`AutoCheckpoint`: marks points of a session that are worth returning to, and lists the old ones to drop."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,8 +16,6 @@ EVENTS: Final = ("finished", "aborted", "tool_failed")
 
 @attrs.frozen(kw_only=True)
 class Mark:
-    """A checkpoint that is kept."""
-
     id: str
     at_ms: int
 
@@ -32,12 +26,6 @@ class Marks:
 
     Attributes:
         every_n_turns: Number of turns between checkpoints, made at the end of the cycle. 0 for never.
-        on_tools: Tools that cause a checkpoint after each successful call.
-        on_events: Events of `EVENTS` that cause a checkpoint.
-        max_checkpoints: Maximum number kept.
-        ttl_ms: Lifetime of each checkpoint.
-        turns: Turns since the last checkpoint at the end of a cycle.
-        count: Number of checkpoints made so far, used as their number.
         kept: Checkpoints that the host was not asked to drop, oldest first.
     """
 

@@ -1,8 +1,4 @@
-"""`AutoRecall`: shows memories about each prompt after the conversation, without a tool call.
-
-The words of the prompt are the query. The result becomes session data, so a replay needs no store, and memories written by
-another session meanwhile do not change this cycle.
-"""
+"""`AutoRecall`: shows memories about each prompt after the conversation, without a tool call."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,9 +21,7 @@ class Recalled:
     """The search limit and the memories found for this prompt.
 
     Attributes:
-        limit: Maximum number of memories.
         shown: Text for the model. Empty if there is none.
-        failed: Whether a failed lookup was already reported.
     """
 
     limit: int

@@ -27,12 +27,6 @@ _FORMS: Final[dict[PermissionOption, str]] = {
 
 @attrs.frozen
 class ChatDecision:
-    """The user's decision.
-
-    Attributes:
-        wanted: ID of the pending call, or its command.
-    """
-
     wanted: str
     answer: ChatAnswer
 
@@ -51,11 +45,7 @@ def forms_of(options: Sequence[PermissionOption]) -> list[str]:
 
 
 def text_behind(prefix: str, text: str) -> str | None:
-    """Return the text after the prefix, or None if the text does not start with it.
-
-    A prefix that ends in a word must match the whole word: `confirmed` is not `confirm`. A prefix that ends in punctuation
-    (`/ok:`), or in a script without spaces between words, needs no separator after it.
-    """
+    """Return the text after the prefix, or None if the text does not start with it."""
     words = prefix.split()
     begun = re.match(r"\s*" + r"\s+".join(map(re.escape, words)), text)
     if begun is None:

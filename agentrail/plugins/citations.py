@@ -24,11 +24,7 @@ _PLACE: Final = re.compile(
 
 @attrs.frozen
 class HeldSources:
-    """The sources that may be cited.
-
-    Attributes:
-        sources: Sources in results of this cycle, in order, without duplicates.
-    """
+    """The sources that may be cited."""
 
     sources: tuple[str, ...] = ()
 
@@ -61,10 +57,7 @@ class Citations(Plugin[HeldSources]):
 
 
 def unknown_citations(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the citations in a text, such as `[path#L3-L9]` and `[path#p3]`, that no source contains, without duplicates.
-
-    A source contains the citations of its parts.
-    """
+    """Return the citations in a text, such as `[path#L3-L9]` and `[path#p3]`, that no source contains, without duplicates."""
     cited = [found["source"] for _, found in zip(range(MAX_CITED), _CITED.finditer(text), strict=False)]
     if not cited:
         return ()

@@ -25,10 +25,7 @@ class Policy:
 
     Attributes:
         brand_keywords: The application's own words that prompts must not be about.
-        competitor_keywords: Words of competitors.
-        rubric: The policy in words, for a judge.
         judge_model: The model that judges by the rubric. None: keywords only.
-        fail_open: Whether a prompt passes when the judge fails.
     """
 
     brand_keywords: tuple[str, ...]

@@ -24,7 +24,6 @@ class CostLimits:
         max_tokens: Limit for the session. None: unlimited.
         max_cost_usd: Limit for the session, in US dollars. None: unlimited.
         warn_threshold: Fraction of a limit at which a warning is published, once.
-        warned: The limits already warned of.
     """
 
     max_tokens: int | None = None

@@ -1,8 +1,4 @@
-"""`EpisodicMemory`: shows a user's questions and answers from earlier sessions when they are about the same subject.
-
-Episodes are memories with the tag `episode`, in the supervisor's store. The tools of the model could read and write a
-file in the workspace, for every user who shares the directory.
-"""
+"""`EpisodicMemory`: shows a user's questions and answers from earlier sessions when they are about the same subject."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -35,10 +31,7 @@ class Episodes:
     """The limits, and the episodes shown now.
 
     Attributes:
-        top_k: Maximum number of episodes shown.
         max_episodes_per_user: Number of episodes kept per user, newest first.
-        require_user_id: Whether to remember nothing if `user_data` has no `user_id`.
-        own: Number written by this session. A search finds these too, and they are left out.
         shown: Text for the model with this prompt. Empty if there is none.
     """
 

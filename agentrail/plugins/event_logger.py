@@ -16,14 +16,6 @@ LEVELS: Final = get_args(Level)
 
 @attrs.frozen
 class Logging:
-    """Options of the records.
-
-    Attributes:
-        level: Level of the records. Failures are at least `warning`.
-        include_arguments: Whether to include the arguments of calls and the options of plugins.
-        records: Number of records made.
-    """
-
     level: Level
     include_arguments: bool
     records: int = 0

@@ -31,15 +31,6 @@ _PATH_KEY: Final = re.compile(
 
 @attrs.frozen
 class Rules:
-    """Rules that refuse calls.
-
-    Attributes:
-        paths: Patterns of protected paths.
-        commands: First words of refused commands, in addition to the destructive ones.
-        defaults: Whether destructive commands are refused.
-        audit: Whether each verdict is published.
-    """
-
     paths: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
     defaults: bool

@@ -28,11 +28,8 @@ class Asking:
     """When to ask the user.
 
     Attributes:
-        tools: Names of tools, or patterns of names.
-        safe: Commands that need no approval: first words, or a pattern of the whole command.
         confirm_prefix: Prefix of a prompt that carries a decision. None: no decisions in the chat.
         timeout_seconds: Time limit for a call to wait. 0 waits for a decision. None uses the session's limit.
-        permission_options: Answers available to the user.
     """
 
     tools: tuple[str, ...]

@@ -21,8 +21,6 @@ PREVIEW_BYTES: Final = 2_000
 
 @attrs.frozen(kw_only=True)
 class OffloadedResult:
-    """A result that is being written to its file."""
-
     name: str
     call_id: str
     path: str
@@ -35,9 +33,6 @@ class Offload:
 
     Attributes:
         token_limit: Larger results are offloaded, at four bytes a token.
-        excluded_tools: Tools whose results stay unchanged.
-        directory: Directory of the files.
-        count: Number of large results so far, used in their file names.
         pending: Results not yet confirmed as written, oldest first.
     """
 

@@ -36,16 +36,12 @@ BELOW: Final = "directories below"
 
 @attrs.frozen(kw_only=True)
 class JoinedFile:
-    """A file of a subdirectory that was shown to the model."""
-
     path: str
     size_bytes: int
 
 
 @attrs.frozen(kw_only=True)
 class ReachedDirectories:
-    """Directories that a call is about to touch."""
-
     call_id: CallId
     paths: tuple[str, ...]
 
@@ -55,18 +51,9 @@ class MemoryFiles:
     """The files and their text.
 
     Attributes:
-        files: In the order in which the model sees them. The first instruction file name represents all of `names`.
         texts: Text of each file. Empty if it is not read yet or the file does not exist.
-        unread: Files to read, or to read again.
-        auto_reload: Whether a file is read again after a call that names it.
         names: Names of instruction files, in order of precedence. Empty if none are wanted.
-        found: Instruction files from the user's directory down to the working directory, as shown, the farthest first.
-        left_out: Instruction files that are not shown for lack of space.
         touched: Subdirectories already searched or being searched, at most `MAX_TOUCHED_DIRECTORIES`.
-        joining: Files of those subdirectories, as they will be shown before the next request.
-        joining_left_out: Files that will only be named there.
-        joined: Files of those subdirectories that were shown and are still in the conversation.
-        reached: Subdirectories that unfinished calls are about to touch.
     """
 
     files: tuple[str, ...]
@@ -94,7 +81,6 @@ def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
 
 
 def with_text(memory: MemoryFiles, file: str, text: str) -> MemoryFiles:
-    """Record the text of a file and mark it as read."""
     known = zip(memory.files, memory.texts, strict=True)
     texts = tuple(text if name == file else old for name, old in known)
     return attrs.evolve(memory, texts=texts, unread=tuple(one for one in memory.unread if one != file))
@@ -110,7 +96,6 @@ def with_upward(
 
 
 def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFiles, tuple[Emitted, ...]]:
-    """Record files of subdirectories within the size limit. Also returns the events to emit."""
     taken = sum(one.size_bytes for one in memory.joined) + sum(map(_size_of, memory.joining))
     fitted = fit_instructions(found.files, max(0, MAX_INSTRUCTION_BYTES - taken))
     after = attrs.evolve(
@@ -122,7 +107,6 @@ def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFil
 
 
 def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> MemoryFiles:
-    """Record the unsearched subdirectories that a call is about to touch."""
     reached = touched_directories(call.name, call.arguments, working_dir) if memory.names else ()
     paths = tuple(one for one in reached if one not in memory.touched)
     if not paths:

@@ -1,8 +1,4 @@
-"""`MemoryLoader`: adds files such as `AGENTS.md` to the system prompt of every request.
-
-Agent files (`INSTRUCTION_NAMES`) are also looked up in parent directories, and in the directories that calls touch.
-`core/values/instructions` selects and fits them. Other files are read by their given path.
-"""
+"""`MemoryLoader`: adds files such as `AGENTS.md` to the system prompt of every request."""
 
 import json
 from collections.abc import Sequence

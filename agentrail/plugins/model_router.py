@@ -34,7 +34,6 @@ class Routes:
     """The routing rules.
 
     Attributes:
-        rules: The first matching rule wins.
         default_model: Used if no rule matches. None keeps the current model.
     """
 
@@ -118,7 +117,6 @@ def _holds(condition: str, wanted: Any, numbers: Mapping[str, float | None], ctx
 
 
 def _words_of(messages: Sequence[Message]) -> int:
-    """Count the words of the last user message."""
     said = next((one for one in reversed(messages) if isinstance(one, UserMessage)), None)
     blocks = () if said is None else said.content
     return sum(len(block.text.split()) for block in blocks if isinstance(block, Text))

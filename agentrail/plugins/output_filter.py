@@ -17,15 +17,6 @@ FilterRemedy = Literal["replace", "abort"]
 
 @attrs.frozen
 class Filter:
-    """The text to filter.
-
-    Attributes:
-        patterns: Regular expressions.
-        keywords: Whole words, ignoring case.
-        replacement: Replacement for each match.
-        action: Whether the response continues without the matches, or the cycle ends.
-    """
-
     patterns: tuple[str, ...]
     keywords: tuple[str, ...]
     replacement: str

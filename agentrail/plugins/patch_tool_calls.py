@@ -1,8 +1,4 @@
-"""`PatchToolCalls`: reports repairs in the conversation that a session started with.
-
-The importer (`core/values/import_history.py`) makes the repairs, because a session cannot hold a conversation with a call
-that has no result. The plugin reports them to the operator.
-"""
+"""`PatchToolCalls`: reports repairs in the conversation that a session started with."""
 
 from typing import Final
 

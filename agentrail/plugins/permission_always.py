@@ -46,7 +46,6 @@ def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[st
 
 
 def with_rules(policy: PermissionPolicy, texts: tuple[str, ...]) -> PermissionPolicy:
-    """Return the policy with these rules added as session rules."""
     return evolve(policy, allow=(*policy.allow, *(WrittenRule(text) for text in texts)))
 
 
@@ -112,7 +111,6 @@ def _quoted(word: str, *, is_pattern: bool) -> str | None:
 
 
 def _covers(rule: str, command: PlainCommand) -> bool:
-    """Return whether a rule covers the command, by reading it like any other rule."""
     try:
         pattern = read_permission_rule(rule).pattern
     except RuleFault:

@@ -46,7 +46,6 @@ def may_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -
 
 
 def must_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -> bool:
-    """Return whether a rule of `allow` certainly matches a call."""
     match pattern:
         case AnyCall():
             return True
@@ -127,10 +126,7 @@ def _may_be_below(url: str, host: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _loose_host(url: str) -> str | None:
-    """Return the host of a URL as any reader might parse it, in IDNA form. None if it is unknown.
-
-    Cached, because every rule with a domain needs it.
-    """
+    """Return the host of a URL as any reader might parse it, in IDNA form. None if it is unknown."""
     plain = "".join(char for char in url.strip() if char.isprintable()).replace("\\", "/")
     loose = _LOOSE_HOST.match(plain)
     found = loose[1] if loose is not None else ""
@@ -159,7 +155,6 @@ def _star(glob: str) -> re.Pattern[str]:
 
 
 def must_be(rule: CommandPattern, command: PlainCommand, *, is_covered: bool) -> bool:
-    """Return whether a rule of `allow` covers a simple command."""
     if rule.not_read is not None:
         return False
     if not rule.has_star:

@@ -1,14 +1,4 @@
-"""Paths in rules: globs compared with the place a path leads to. Names only: the caller resolves links.
-
-    *.pem           a name, at any depth
-    ./src/**        below the workspace (`src/**` is the same)
-    ~/.ssh          in a home
-    //etc/passwd    from the root of the file system
-
-`*` and `?` stop at a `/`, `**` does not. As for commands, there are two readings. `deny` and `ask` use the cautious one: case
-is ignored, any home is the home, and a pattern covers everything below it. If a path may lead to two places, one match is
-enough. `allow` uses the narrow one: exact letters, only the pattern itself, and every possible place must match.
-"""
+"""Paths in rules: globs compared with the place a path leads to. Names only: the caller resolves links."""
 
 import re
 import unicodedata
@@ -52,8 +42,6 @@ EDITED_WITH_CARE: Final = (
 
 @frozen(kw_only=True)
 class PathGlob:
-    """A pattern of paths."""
-
     text: str
 
 
@@ -62,9 +50,6 @@ class PathPlace:
     """The place a path leads to.
 
     Attributes:
-        ends: Absolute paths, without `.` and `..`. Several if links lead elsewhere.
-        confined: Its place in a sandbox that uses its own root as `/` or as home, if that differs.
-        is_sure: Whether its place is known. The place of a home is not.
         home: The directory that `~/` means. Empty if unknown.
     """
 
@@ -151,7 +136,6 @@ def may_hold(glob: PathGlob, place: PathPlace) -> bool:
 
 
 def is_protected(place: PathPlace) -> bool:
-    """Return whether a place has a name that needs care when written."""
     return any(
         first_that_protects(EDITED_WITH_CARE, end, working_dir="/") is not None for end in place.anywhere
     )

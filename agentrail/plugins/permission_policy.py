@@ -1,9 +1,4 @@
-"""A permission policy: calls that run without approval, and calls that never run. Policies can be joined and intersected.
-
-    PermissionPolicy(deny=rules("shell(rm *)"), allow=rules("shell(git *)", "read_file"))
-
-`permission_verdict` applies a policy to a call.
-"""
+"""A permission policy: calls that run without approval, and calls that never run. Policies can be joined and intersected."""
 
 # not compiled: values computed once from a policy are kept in a slot that attrs creates
 
@@ -39,19 +34,12 @@ _DEFAULT: Final = MODES.index("default")
 
 @attrs.frozen
 class WrittenRule:
-    """A rule in its written form.
-
-    Attributes:
-        place: File and line, if it comes from a file.
-    """
-
     text: str
     scope: RuleScope = "session"
     place: str = ""
 
     @property
     def shown(self) -> str:
-        """The rule with its location, for users."""
         return f"{self.text} ({self.place or self.scope})"
 
 
@@ -77,7 +65,6 @@ class PermissionPolicy:
     ends_plan: bool = True
 
     def __attrs_post_init__(self) -> None:
-        """Parse the rules."""
         faults = [
             f"modes: expected some of {', '.join(MODES)}, got {mode!r:.80}"
             for mode in self.modes
@@ -96,7 +83,6 @@ class PermissionPolicy:
 
     @property
     def indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
-        """The rules of the three lists, by tool."""
         return self._indexes
 
     # Stored under a name with an underscore, which a codec leaves out.
@@ -109,7 +95,6 @@ class PermissionPolicy:
 
 
 def rules(*texts: str, scope: RuleScope = "session", place: str = "") -> tuple[WrittenRule, ...]:
-    """Create rules from their texts. They are parsed when a policy is created from them."""
     return tuple(WrittenRule(text, scope, place) for text in texts)
 
 
@@ -119,7 +104,6 @@ class ScopedRules:
 
     Attributes:
         mode: Its mode. None if it sets none.
-        ceiling: For a managed file: the widest mode allowed.
         is_trusted: For a project: whether the user trusts it. An untrusted project can only restrict permissions.
     """
 
@@ -138,7 +122,6 @@ def read_scope(
     places: Mapping[str, Sequence[str]] = MappingProxyType({}),
     is_trusted: bool = True,
 ) -> ScopedRules:
-    """Read the permissions of a file."""
     known = {"mode", *LISTS, *(("ceiling",) if scope == "managed" else ())}
     unknown = sorted(map(str, set(table) - known))
     faults = [

@@ -1,16 +1,4 @@
-"""Permission rules as values: `tool` or `tool(pattern)`, parsed once, with errors that name the rule.
-
-    shell                        every call of the tool
-    shell(git status)            that command; `shell(git log *)` with any further words
-    read_file(./secrets/**)      a path: see `permission_paths`
-    web_fetch(domain:python.org) a host, and all below it
-    task(reviewer), skill(pdf)   the agent, the skill
-    mcp__github, mcp__github__*  the tools of a server
-    deploy(stage=test*)          an argument, by name or JSON pointer
-    python(code=1+1)             that exact code; with a star it denies and asks, and allows nothing
-
-This module parses rules. `permission_match` matches them with calls.
-"""
+"""Permission rules as values: `tool` or `tool(pattern)`, parsed once, with errors that name the rule."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,9 +46,6 @@ class CommandPattern:
 
     Attributes:
         words: Its words. Empty if it is a whole line, or could not be read.
-        stars: Positions of words in which `*` matches letters.
-        line: The command as a line, if it has no star.
-        not_read: Where reading stopped. An unreadable pattern matches only its exact text.
     """
 
     text: str
@@ -72,26 +57,16 @@ class CommandPattern:
 
     @property
     def has_star(self) -> bool:
-        """Whether it matches more than one command."""
         return self.has_tail or bool(self.stars)
 
 
 @frozen(kw_only=True)
 class Domain:
-    """A host of `web_fetch`, and all below it."""
-
     host: str
 
 
 @frozen(kw_only=True)
 class Argument:
-    """An argument.
-
-    Attributes:
-        glob: Pattern of its canonical text. `*` matches any text.
-        can_allow: Whether it can allow a call. For a tool that runs code, only a rule with the whole code can.
-    """
-
     pointer: tuple[str, ...]
     glob: str
     can_allow: bool = True
@@ -102,14 +77,11 @@ Pattern: TypeAlias = AnyCall | CommandPattern | PathGlob | Domain | Argument
 
 @frozen(kw_only=True)
 class ReadRule:
-    """A parsed rule."""
-
     tool: str
     pattern: Pattern
 
     @property
     def is_for_many(self) -> bool:
-        """Whether it applies to more tools than the one with this name."""
         return "*" in self.tool or self.tool.startswith("mcp__")
 
 
@@ -121,7 +93,6 @@ class RuleFault(Exception):
     """
 
     def __init__(self, at: int, why: str) -> None:
-        """Store the position and the reason."""
         super().__init__(why)
         self.at = at
         self.why = why
@@ -272,12 +243,7 @@ _MAX_KEPT: Final = 256
 
 @frozen(kw_only=True)
 class OfTool:
-    """The rules of one list for one tool, in order.
-
-    Attributes:
-        by_program: Rules by program name in lower case, each including those of `anywhere`.
-        by_line: Position of the first rule that is a whole line.
-    """
+    """The rules of one list for one tool, in order."""
 
     rules: tuple[IndexedRule, ...]
     anywhere: tuple[IndexedRule, ...] = ()

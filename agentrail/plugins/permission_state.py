@@ -33,15 +33,8 @@ class Permitted:
     """The permissions of a session.
 
     Attributes:
-        scoped: Permissions of each scope. Option updates and an approved plan change those of the session.
-        within: Permissions of the sessions above, which also judge each call.
-        before: The session's mode before it was `plan`.
         home: The directory that `~/` means. Empty if unknown.
         timeout_seconds: Time limit for a call to wait for a user. 0 waits for a decision. None uses the session's limit.
-        may_bypass: Whether the mode may be `bypass`.
-        pure_tools: Tools without effects.
-        skills: Rules that trusted skills allow while they are open, by skill.
-        opened: The open skill.
     """
 
     scoped: tuple[tuple[RuleScope, ScopedRules], ...] = ()
@@ -87,12 +80,10 @@ class Permitted:
 
     @property
     def own(self) -> ScopedRules:
-        """Permissions of the session itself."""
         return dict(self.scoped)["session"]
 
     @property
     def may_end_plan(self) -> bool:
-        """Whether the mode is `plan`, and an approved plan ends it."""
         return _is_planning(self.policy) and self.policy.ends_plan
 
     def without_plan(self) -> "Permitted":
@@ -117,7 +108,6 @@ class Permitted:
         return frozen_json({**now, "within": planning})
 
     def call(self, tool: str, arguments: JsonObject, working_dir: str) -> PermissionCall:
-        """Return a call in the form that is judged."""
         return PermissionCall(tool=tool, arguments=arguments, working_dir=working_dir, home=self.home)
 
     def _after_plan(self, scope: RuleScope, said: ScopedRules) -> ScopedRules:
@@ -153,7 +143,6 @@ def begin(
 
 
 def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
-    """Return the state for new options of a running session."""
     other = sorted(set(options) - {"mode", *LISTS})
     if other:
         message = f"a running session changes mode, {', '.join(LISTS)}; got {', '.join(map(repr, other))}"

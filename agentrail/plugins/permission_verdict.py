@@ -1,7 +1,4 @@
-"""The verdict of a policy on a call: `deny`, then `ask`, then `allow`, then the mode. In each list the first match decides.
-
-A pure function of policy and call. A second form also returns the trail of all compared rules, for users.
-"""
+"""The verdict of a policy on a call: `deny`, then `ask`, then `allow`, then the mode. In each list the first match decides."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, TypeAlias
@@ -46,7 +43,6 @@ class PermissionCall:
 
     Attributes:
         home: The home, absolute. Empty if unknown.
-        leads_to: Absolute target of links on its path, from a caller that can follow them.
     """
 
     tool: str
@@ -58,12 +54,6 @@ class PermissionCall:
 
 @frozen(kw_only=True)
 class AskedRule:
-    """A rule that was compared with a call.
-
-    Attributes:
-        matched: Whether it matches the call, or this command of it.
-    """
-
     name: ListName
     rule: WrittenRule
     matched: bool
@@ -75,12 +65,8 @@ class PermissionVerdict:
     """The verdict of a policy.
 
     Attributes:
-        decision: Whether the call runs, needs approval, or does not run.
         name: The list that decided. None: the mode decided.
-        by: The rules that decided: one, or one for each allowed command of a line.
-        mode: The mode that decided, or that made the answer of a rule stricter.
         reading: The parsed command. None for other calls.
-        uncovered: For each command without an allowing rule, its words and why no star covers it. No words for the whole line.
         asked: The compared rules, in order. Empty unless requested.
     """
 
@@ -100,7 +86,6 @@ def judge(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
 
 
 def explain_call(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
-    """Return the verdict on a call, with each compared rule."""
     return _strictest(policy, call, explains=True)
 
 
@@ -165,7 +150,6 @@ class _Judging:
         self.uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def verdict(self) -> PermissionVerdict:
-        """Apply the three lists, then the mode."""
         is_unread = False
         place: PathPlace | None = None
         if self.call.tool in SHELL_TOOLS:
@@ -346,7 +330,6 @@ class _Judging:
     def _answer(
         self, mode: PolicyMode, found: _Found | None, place: PathPlace | None, *, is_unread: bool
     ) -> tuple[PermissionDecision, str, PolicyMode | None]:
-        """Apply a mode to the result of the lists."""
         tool = self.call.tool
         is_pure = tool in self.policy.pure_tools
         is_held = mode == "plan" and not is_pure and tool not in _PLANS and tool != EXIT_PLAN
@@ -400,7 +383,6 @@ class _Judging:
         return f"the command is not read beyond character {at}: {why}"
 
     def _stopped(self) -> str:
-        """Return why no command rule can match it."""
         if isinstance(self.reading, NotRead):
             return f"no rule can allow it: the command is not read beyond character {self.reading.at}: {self.reading.why}"
         words, why = self.uncovered[0] if self.uncovered else ((), "")

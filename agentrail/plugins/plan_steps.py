@@ -15,11 +15,7 @@ from agentrail.events import (
 
 
 def followed(before: tuple[PlanStep, ...], written: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
-    """Return the steps after the model wrote its list again.
-
-    If the steps are the same, each makes the written move if it is allowed. An ended step keeps its state, even if an older
-    list disagrees, and only gains missing details: outcome, reason of failure, notes. A different list is a new plan.
-    """
+    """Return the steps after the model wrote its list again."""
     if not _is_same_list(before, written):
         return written
     plan = Plan(steps=before)

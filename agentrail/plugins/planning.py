@@ -28,14 +28,7 @@ class Planned:
     """The options, and the current plan.
 
     Attributes:
-        plan_first: Whether a prompt is answered with a plan first.
-        min_prompt_length: Shorter prompts need no plan.
-        directive: Instruction for the model.
-        max_plan_attempts: How often the instruction is given, the first time included.
         attempts: How often it was given. 0 when no plan is awaited.
-        plan: The steps that the model wrote.
-        shows_plan: Whether the plan is shown after the conversation while steps are open.
-        refused: Refused moves of the last written list, with reasons.
     """
 
     plan_first: bool

@@ -1,8 +1,4 @@
-"""`PromptCache`: marks where the vendor's prompt cache should end, for vendors that need marks.
-
-Three points: after the constant part (tools and system prompt), after the first calls, which stay in place until a
-compaction, and after the last message that is not the model's, with which the next request starts.
-"""
+"""`PromptCache`: marks where the vendor's prompt cache should end, for vendors that need marks."""
 
 from collections.abc import Sequence
 
@@ -22,7 +18,6 @@ class Caching:
     """Number and minimum size of cache points.
 
     Attributes:
-        max_cache_points: Maximum number of points.
         min_tokens: Minimum number of tokens before a point in the conversation, at four bytes each.
     """
 

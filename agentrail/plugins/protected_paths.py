@@ -102,7 +102,6 @@ def _covers(pattern: str, parts: Sequence[str]) -> bool:
 
 
 def _parts(path: str, working_dir: str) -> list[str]:
-    """Split a path at its slashes, with `.` and `..` resolved."""
     path = _ANOTHER_ROOT.sub("/", path.strip())
     whole = path if path.startswith(("/", "~", "$HOME", "${HOME}")) else f"{working_dir}/{path}"
     parts: list[str] = []
@@ -154,7 +153,6 @@ def _best(
     below: Sequence[int | None],
     row: Sequence[int | None],
 ) -> int | None:
-    """Fill one cell of the table of `_meets`. Rows are filled from the end."""
     ahead, place = at
     ended = len(theirs) - place
     our, their = (ours[ahead : ahead + 1] or [""])[0], (theirs[place : place + 1] or [""])[0]

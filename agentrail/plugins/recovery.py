@@ -19,12 +19,6 @@ MAX_ERROR_CHARACTERS: Final = 500
 
 @attrs.frozen
 class Failing:
-    """A tool whose last call failed.
-
-    Attributes:
-        failures: Number of consecutive calls that ended in an error.
-    """
-
     tool: str
     failures: int
 
@@ -34,11 +28,7 @@ class Patience:
     """The retry limits, and the failing tools.
 
     Attributes:
-        max_retries: Limit for one call that raises, and for consecutive calls that end in an error.
-        backoff_base_ms: Longest pause before the first retry. Doubles with each retry.
         fallback_model: Model to switch to when a tool keeps failing. None for none.
-        escalation_event: Whether to publish the escalation.
-        failing: Tools whose last call failed.
     """
 
     max_retries: int

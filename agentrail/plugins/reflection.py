@@ -1,8 +1,4 @@
-"""`Reflection`: an answer is reviewed before it is returned, by the model itself, by another one or by an agent.
-
-An agent reviews through a `task` call of the model: the plugin writes its arguments and reads its result. So the session
-needs no new mechanism. The rules for child calls (loan, approvals, abort and recovery) apply to reviews.
-"""
+"""`Reflection`: an answer is reviewed before it is returned, by the model itself, by another one or by an agent."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,8 +1,4 @@
-"""State of `Reflection`, and the requests and replies of its three reviewers: the model itself, another model, an agent.
-
-For an agent, the model calls `task`; the plugin writes the arguments and reads the result. All three approve in the same way
-(`is_approved`).
-"""
+"""State of `Reflection`, and the requests and replies of its three reviewers: the model itself, another model, an agent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -50,15 +46,9 @@ class Reviews:
     """Settings and progress of a review.
 
     Attributes:
-        criteria: Criteria of a good answer.
-        max_reviews: Maximum number of reviews per cycle.
-        pass_signal: Word with which a reviewer approves an answer.
         reviewer_model: The reviewing model. None: the model itself.
-        reviews: Number of reviews of this cycle's answer so far.
-        passed: Whether the answer was approved.
         reviewer_agent: The reviewing agent. None: a model reviews.
         answer: The answer under review, or the last one reviewed. Empty with `reviewer_model`, whose review leaves it unchanged.
-        is_asked_for: Whether the model was asked for a review but has not called the agent yet.
         call_id: The open call in which the agent reviews. None: no call is open.
     """
 
@@ -102,14 +92,12 @@ def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews
 
 
 def write_call(event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Write the arguments of the call in which the agent reviews. Other calls are unchanged."""
     if event.call_id != state.call_id:
         return Continue(state)
     return ReplaceToolArgs(review_arguments(state, ctx.messages), state)
 
 
 def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
-    """Read the result of that call. If the call failed, the answer passes."""
     result = next((one for one in event.results if one.call_id == state.call_id), None)
     if result is None:
         return Continue(state)
@@ -129,7 +117,6 @@ def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Review
 
 
 def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Ask the model to review its answer, and keep the answer in case it passes."""
     state = attrs.evolve(state, answer=candidate_in(ctx.messages), reviews=state.reviews + 1)
     prompt = (
         f"Review your answer by these criteria:\n{criteria_in(state)}\n"
@@ -139,7 +126,6 @@ def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
 
 
 def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
-    """Request a review from another model. The cycle waits for it."""
     question = CallModel(
         prompt=f"Criteria:\n{criteria_in(state)}\n\nAnswer:\n{candidate_in(ctx.messages)}",
         system=f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line; if not, say what is wrong.",
@@ -161,10 +147,6 @@ def read_model(result: object, state: Reviews) -> Action[Reviews]:
 
 
 def asked_review(state: Reviews) -> str:
-    """Return the instruction to have the answer reviewed, with the next step.
-
-    A JSON answer is written again in full: with a response format, vendors allow only that format, and callers read only that.
-    """
     return (
         f"Have your answer reviewed before it is returned: call `{TASK}` once, with subagent_type {state.reviewer_agent!r}. "
         "Your answer and what it is judged by are put into the call for you, whatever the description says.\n"
@@ -189,10 +171,7 @@ def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
 
 
 def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
-    """Return the first call of a response that asks for a review, or None.
-
-    A call without a description is rejected before plugins see it, and the model may repeat it.
-    """
+    """Return the first call of a response that asks for a review, or None."""
     for call in calls:
         arguments = call.arguments or {}
         if call.name == TASK and arguments.get("subagent_type") == agent and arguments.get("description"):
@@ -218,13 +197,11 @@ def is_signal(text: str, pass_signal: str) -> bool:
 
 
 def candidate_in(messages: Sequence[Message]) -> str:
-    """Return the text of the model's last message, or an empty string."""
     said = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
     return next(said, "")
 
 
 def is_same_answer(one: str, other: str) -> bool:
-    """Return whether two answers are equal as text or as JSON."""
     return one == other or _is_same_document(one, other)
 
 
@@ -245,12 +222,10 @@ def document_of(answer: str) -> JsonValue:
 
 
 def criteria_in(state: Reviews) -> str:
-    """Return the criteria as a list, one line each."""
     return "\n".join(f"- {criterion}" for criterion in state.criteria)
 
 
 def _asked(messages: Sequence[Message]) -> str:
-    """Return the prompt being answered and the user's later steering messages."""
     asked: list[str] = []
     for message in reversed(messages):
         if isinstance(message, UserMessage) and message.origin in {"prompt", "steer"}:

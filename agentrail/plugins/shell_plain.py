@@ -74,7 +74,6 @@ class PlainCommand:
     """A simple command that is certain.
 
     Attributes:
-        patterns: Positions of words with `*`, `?` or `[` outside of quotes, which may expand to file names.
         behind: Position of the program that `timeout`, `nice`, `nohup` and `stdbuf` run. 0 without those.
     """
 
@@ -84,19 +83,11 @@ class PlainCommand:
 
     @property
     def run(self) -> tuple[str, ...]:
-        """The words of the program that finally runs."""
         return self.words[self.behind :] if self.behind else self.words
 
 
 @frozen
 class PlainLine:
-    """A line that is certain.
-
-    Attributes:
-        commands: Its simple commands, in order, at least one.
-        joints: The operators between them: `&&`, `||`, `|` or `;` (also for a newline).
-    """
-
     commands: tuple[PlainCommand, ...]
     joints: tuple[str, ...] = ()
 
@@ -118,7 +109,6 @@ PlainReading: TypeAlias = PlainLine | NotRead
 
 @lru_cache(maxsize=512)
 def read_plain(line: str) -> PlainReading:
-    """Parse a line, in linear time."""
     if len(line) > MAX_PLAIN_CHARACTERS:
         return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
     if (at := _unprintable(line)) is not None:
@@ -178,7 +168,6 @@ def _read(line: str) -> PlainReading:
 
 
 def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
-    """Build a command from its words as written."""
     program = raws[0]
     if not _PROGRAM.fullmatch(program):
         why = "an assignment" if "=" in program else "a quoted or unusual name of a program"
@@ -200,7 +189,6 @@ def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
 
 
 def _behind(words: list[str], raws: list[str], patterns: list[int]) -> int:
-    """Return the position of the program that finally runs."""
     behind = 0
     while words[behind] in _SEEN_THROUGH:
         at = _SEEN_THROUGH[words[behind]](words, behind + 1)

@@ -1,8 +1,4 @@
-"""Programs of the shell: which of them run other programs, run code, or destroy data.
-
-Tables only, and how to find a program's subcommand after its options. By its command
-line, a program not listed here runs only itself.
-"""
+"""Programs of the shell: which of them run other programs, run code, or destroy data."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +50,6 @@ GLOBAL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Whether a command starts with these words, whatever options of its program are between them."""
     takes = GLOBAL_OPTIONS.get(prefix[0])
     places = {0}
     for word in prefix:

@@ -31,10 +31,6 @@ class StarRow:
 
     Attributes:
         commands: The program's own commands that a star covers. None for a program without commands.
-        short: Letters of short options that it does not cover, also in a bundle.
-        long: Names of long options that it does not cover, without dashes, nor their prefixes, which getopt accepts.
-        is_single: Whether the program also accepts long options with one dash.
-        is_exact: Whether it accepts no prefixes of long options.
         max_operands: Maximum number of words that are not options. None for any number.
         is_inside: Whether operands must be names below the directory.
     """

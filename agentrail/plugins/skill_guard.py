@@ -29,10 +29,7 @@ class Skills:
 
     Attributes:
         allowed: Rules of tools by skill, None for all tools. Pairs, to keep their order.
-        active: Skills always in use, whichever skill is open.
-        enforce_mode: Whether other tools are refused, or only reported.
         denied: Rules of tools that must not be used with a skill, also as pairs.
-        opened: The skill opened by the model. Closed at the end of the cycle.
     """
 
     allowed: tuple[tuple[str, SkillRules | None], ...]

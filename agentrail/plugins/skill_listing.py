@@ -24,8 +24,6 @@ _HEAD: Final = "Skills. Open one with the tool `skill` before you do what it is 
 
 @attrs.frozen
 class ListedSkill:
-    """A listed skill."""
-
     name: str
     description: str
 
@@ -35,7 +33,6 @@ class Listing:
     """The list of skills.
 
     Attributes:
-        skills: All skills, in order.
         chosen: Names of the skills listed for this prompt. None for all.
     """
 

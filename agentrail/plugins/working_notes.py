@@ -1,7 +1,4 @@
-"""`WorkingNotes`: shows the index of the session's notes after the conversation, one line per topic.
-
-Never in the system prompt: sizes and ages change, and each note would invalidate the vendor's cache of all later content.
-"""
+"""`WorkingNotes`: shows the index of the session's notes after the conversation, one line per topic."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -33,14 +30,6 @@ _INTRODUCTION: Final = "What you noted in this session, by topic; recall(topic=â
 
 @attrs.frozen(kw_only=True)
 class NotesShown:
-    """The known index.
-
-    Attributes:
-        topics: The index, as last read.
-        is_stale: Whether notes may have changed since.
-        is_missing: Whether the absence of notes was already reported.
-    """
-
     topics: tuple[NoteTopic, ...] = ()
     is_stale: bool = False
     is_missing: bool = False

@@ -74,10 +74,7 @@ class _Block:
 
 
 class MessagesStream:
-    """Decodes one response. Feed it the data of each event, then close it."""
-
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider="anthropic", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -201,7 +198,6 @@ class MessagesStream:
         return block
 
     def _whole(self, event: dict[str, Any]) -> list[Chunk]:
-        """Handle a whole message instead of a stream by generating the same events from it."""
         chunks = self._take_usage(event.get("usage"))
         for index, payload in enumerate(pieces_in(event.get("content"))):
             chunks += self._start({"index": index, "content_block": payload})
@@ -213,7 +209,6 @@ class MessagesStream:
     # --- the end
 
     def _take_usage(self, usage: object) -> list[Chunk]:
-        """Update the totals present in an event. A missing total keeps its value."""
         if not isinstance(usage, dict):
             return []
         for name in _COUNTS:
@@ -270,8 +265,6 @@ _WITHOUT_SCHEMAS: Final = (
 
 
 class MessagesFormat:
-    """The wire format of the provider `anthropic`."""
-
     name = NAME
     make_reader: MakeReader = MessagesStream
 
@@ -296,7 +289,6 @@ class MessagesFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Return the address of a request. The model is in the body."""
         return self.endpoint.url
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -336,11 +328,7 @@ class MessagesFormat:
         return joined_object(members, options.extra_body)
 
     def _messages(self, messages: Sequence[Message], marked: frozenset[int]) -> list[bytes]:
-        """Join the blocks of all messages. Consecutive messages of one role become one message, results before text.
-
-        The cached form of a message has no brackets, so that it can be joined to its neighbours. Cache marks are added later
-        and not kept, because the next request has them elsewhere.
-        """
+        """Join the blocks of all messages. Consecutive messages of one role become one message, results before text."""
 
         def wrap(group: Sequence[Placed]) -> Sequence[bytes]:
             blocks = (
@@ -383,7 +371,6 @@ def _marked(request: ModelRequest) -> frozenset[int]:
 
 
 def _cached(blocks: bytes) -> bytes:
-    """Mark the last of some joined objects as the end of a cached prefix."""
     return blocks[:-1] + b',"cache_control":{"type":"ephemeral"}}'
 
 

@@ -1,8 +1,4 @@
-"""`demo:`, a scripted model: newcomers without a key see streaming, tools and errors.
-
-`respond` is a pure function of the request: the same request gives the same chunks. `Demo` only adds the pauses. The names of
-`demo_scenes` play their scenes, and otherwise behave like no name.
-"""
+"""`demo:`, a scripted model: newcomers without a key see streaming, tools and errors."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -49,15 +45,6 @@ _PLAIN_WORD: Final = re.compile(r"[a-z]{3,}")
 
 @frozen(kw_only=True)
 class SceneTurn:
-    """One response.
-
-    Attributes:
-        text: The text. `{number}` is replaced by the number in the prompt.
-        calls: Names and arguments of the tools called after it.
-        pace: Factor for the pauses between words.
-        otherwise: Alternative response if a call of the previous turn failed or was refused.
-    """
-
     text: str
     thinking: str = ""
     calls: tuple[tuple[str, JsonObject], ...] = ()
@@ -71,7 +58,6 @@ class Scene:
 
     Attributes:
         words: Words that the prompt must contain, in any order.
-        number: Default for the number, for a prompt without one.
     """
 
     words: frozenset[str]
@@ -386,8 +372,6 @@ _SAYS_NOTHING: Final = frozenset(_FILLERS.split())
 
 
 class Demo:
-    """The provider `demo`. It contacts no server."""
-
     name = NAME
 
     def __init__(self, *, pause_seconds: float = 0.02) -> None:
@@ -406,7 +390,6 @@ class Demo:
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Open the stream of one response. See `agentrail.abc.Provider.open_stream`."""
         turn = _plan(request)
         pause_seconds = 0.0 if request.model_name == "fast" else self._pause_seconds * turn.pace
         async with aclosing(_paced(_chunks(request, turn), pause_seconds)) as chunks:
@@ -422,7 +405,6 @@ async def _paced(chunks: Sequence[Chunk], pause_seconds: float) -> AsyncGenerato
 
 
 def respond(request: ModelRequest) -> list[Chunk]:
-    """Return the whole response, in word-sized chunks."""
     return _chunks(request, _plan(request))
 
 
@@ -486,7 +468,6 @@ def _plan(request: ModelRequest) -> SceneTurn:
 
 
 def _last_batch(cycle: Sequence[Message]) -> int:
-    """Return the number of calls in the last response, at least one."""
     sizes = [len(message.calls) for message in cycle if isinstance(message, AssistantMessage)]
     return max(sizes[-1], 1) if sizes else 1
 
@@ -501,7 +482,6 @@ def _cycle_start(messages: Sequence[Message]) -> int:
 
 
 def _steered(cycle: Sequence[Message]) -> str:
-    """Quote the steers that have no answer yet."""
     fresh: list[str] = []
     for message in cycle:
         if isinstance(message, AssistantMessage):

@@ -136,10 +136,7 @@ class _Fault:
     """The fault described by a body, in a common shape.
 
     Attributes:
-        codes: Code and type, the more specific one first.
-        status: Status inside the body, as proxies write it.
         retry_after_seconds: Wait named in the body, in seconds, or None.
-        parameter: Invalid member of the request, if the body names it.
     """
 
     codes: tuple[str, ...] = ()
@@ -329,7 +326,6 @@ _RETRY_HEADER: Final = MappingProxyType({"true": True, "false": False})
 
 
 def _kind(status: int | None, fault: _Fault) -> Kind:
-    """Classify by specific codes, then by status, then by vague codes."""
     for code in fault.codes:
         if code in _BY_CODE:
             return _BY_CODE[code]
@@ -588,7 +584,6 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
 
 
 def _delay(text: object) -> float | None:
-    """Parse a duration in Google's form, such as `34.07s`."""
     return read_seconds(text.removesuffix("s")) if isinstance(text, str) else None
 
 

@@ -81,10 +81,7 @@ _COUNTS: Final = (
 
 
 class GeminiStream:
-    """Decodes one response. Feed it the data of each event, then close it."""
-
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider=NAME, model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -245,8 +242,6 @@ PLACEHOLDER: Final = "skip_thought_signature_validator"
 
 
 class GeminiFormat:
-    """The wire format of the provider `google`."""
-
     name = NAME
     make_reader: MakeReader = GeminiStream
 
@@ -266,15 +261,11 @@ class GeminiFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Return the address of a request, which contains its model."""
         model = quote(model_name.removeprefix("models/"), safe="")
         return f"{self.endpoint.url}/{model}:streamGenerateContent?alt=sse"
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Encode the body of a request, joining cached parts. Only new messages are encoded.
-
-        The model is in the address, not in the body.
-        """
+        """Encode the body of a request, joining cached parts. Only new messages are encoded."""
         options = options_for(request, self.options)
         members: dict[str, bytes | list[bytes]] = {"contents": self._contents(request)}
         if request.system:
@@ -288,10 +279,7 @@ class GeminiFormat:
         return joined_object(members, options.extra_body)
 
     def _contents(self, request: ModelRequest) -> list[bytes]:
-        """Join the parts of all messages. Consecutive messages of one role become one content, results before text.
-
-        The cached form of a message has no brackets, so that it can be joined to its neighbours.
-        """
+        """Join the parts of all messages. Consecutive messages of one role become one content, results before text."""
 
         def says(message: Message) -> bytes:
             return self._parts(message, request.model)

@@ -1,9 +1,4 @@
-"""HTTP: the only module that uses the HTTP library. It contains no vendor's wire format.
-
-A change of library changes only this file. `HttpClients` belongs to one supervisor. It has one pooled client per origin,
-because searching a pool takes longer the more streams it holds. All clients share one TLS context, because creating one costs
-milliseconds. Both are created on first use, so that a program that uses only `demo` pays for neither.
-"""
+"""HTTP: the only module that uses the HTTP library. It contains no vendor's wire format."""
 
 import codecs
 import datetime
@@ -400,7 +395,6 @@ def _answer(response: httpx.Response, body: str) -> Answer:
 
 
 async def _read_document(response: httpx.Response) -> str:
-    """Read a whole body. Raise if it is too long."""
     body, max_bytes = bytearray(), min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES)
     async with _open_pieces(response) as pieces:
         async for piece in pieces:
@@ -466,7 +460,6 @@ def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
 
 
 async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") -> AsyncGenerator[bytes, None]:
-    """Decompress in steps of limited size. The reader counts the bytes and stops."""
     try:
         async for piece in pieces:
             left = piece

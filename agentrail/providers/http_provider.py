@@ -1,7 +1,4 @@
-"""`HttpProvider`: a provider that runs a wire format over HTTP. It contains no wire format.
-
-`HttpProvider(ChatFormat(options), http)` is a provider; `OpenAIChat(options, http)` is the same under its vendor's name.
-"""
+"""`HttpProvider`: a provider that runs a wire format over HTTP. It contains no wire format."""
 
 import datetime
 import inspect

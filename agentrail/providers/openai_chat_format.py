@@ -67,7 +67,6 @@ class ThinkTags:
         """Whether everything that follows is text, so that this class is not needed any more."""
 
     def feed(self, piece: str) -> list[tuple[str, bool]]:
-        """Add a piece, and return the parts that are certain."""
         if self.is_over:
             return [(piece, False)] if piece else []
         said: list[tuple[str, bool]] = []
@@ -121,7 +120,6 @@ class ThinkTags:
 
 
 def _split_at_beginning(text: str) -> tuple[str, str]:
-    """Split off a suffix that could be the start of the closing tag."""
     for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):
         if _CLOSE.startswith(text[-length:]):
             return text[:-length], text[-length:]
@@ -145,8 +143,6 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
 
 
 class _Slot:
-    """A call being assembled. It is reported as started when its name is complete."""
-
     __slots__ = ("arguments", "index", "name", "wire_id")
 
     def __init__(self) -> None:
@@ -157,10 +153,7 @@ class _Slot:
 
 
 class ChatStream:
-    """Decodes one response. Feed it the data of each event, then close it."""
-
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Start a response. See `MakeReader`."""
         self.draft: ResponseBuilder = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -343,8 +336,6 @@ _PARAGRAPH: Final = encode_json("\n\n")[1:-1]
 
 
 class ChatFormat:
-    """The wire format of the provider `openai-chat`."""
-
     name = NAME
     make_reader: MakeReader = ChatStream
 
@@ -368,7 +359,6 @@ class ChatFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Return the address of a request. The model is in the body."""
         return f"{self.endpoint.url}/chat/completions"
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -400,7 +390,6 @@ class ChatFormat:
         return joined_object(members, options.extra_body)
 
     def _messages(self, request: ModelRequest) -> list[bytes]:
-        """Join the system prompt and all messages. Consecutive messages of one role become one message."""
         said = self._grouping.pieces_of(request.messages, says=self._unit, wrap=self._wrap)
         if not request.system:
             return said
@@ -418,7 +407,6 @@ class ChatFormat:
         return encoded(message, f"{NAME}:text", self._encode_text)
 
     def _wrap(self, group: Sequence[Placed]) -> Sequence[bytes]:
-        """Merge consecutive messages of one role."""
         messages = [message for _, message in group]
         first = messages[0]
         if isinstance(first, UserMessage):
@@ -489,7 +477,6 @@ def _role_of(message: Message) -> str | None:
 
 
 def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:
-    """Encode one message, or return nothing if the format can express no part of it."""
     text = "".join(block.text for block in message.content if isinstance(block, Text))
     calls = [_call(call) for call in message.calls]
     if not calls and not text.strip():

@@ -72,8 +72,6 @@ _ITEM_PARTS: Final[Mapping[str, str]] = MappingProxyType({"output_text": "text",
 
 
 class ResponsesStream:
-    """Decodes one response. Feed it the data of each event, then close it."""
-
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         self.draft: ResponseBuilder = ResponseBuilder(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
@@ -298,8 +296,6 @@ _NO_STOP: Final = "provider option 'stop': Responses know no texts that end the 
 
 
 class ResponsesFormat:
-    """The wire format of the provider `openai`."""
-
     name = NAME
     make_reader: MakeReader = ResponsesStream
 
@@ -330,7 +326,6 @@ class ResponsesFormat:
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
-        """Return the address of a request. The model is in the body."""
         return f"{self.endpoint.url}/responses"
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -364,7 +359,6 @@ class ResponsesFormat:
         return joined_object(members, options.extra_body)
 
     def _input(self, messages: Sequence[Message]) -> list[bytes]:
-        """Join the items of all messages. Consecutive user messages become one item."""
         return self._grouping.pieces_of(messages, says=self._unit, wrap=self._wrap)
 
     def _unit(self, message: Message) -> bytes:

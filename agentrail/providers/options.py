@@ -1,8 +1,4 @@
-"""The options of a provider: `ProviderOptions`, parsed from the user's mapping. Vendor defaults are defined elsewhere.
-
-Only options that a provider implements are listed here. An option that is accepted and ignored would mislead. Options that
-the session acts on (retries, stalls, prices) are parsed here and passed on as `ModelPolicy`.
-"""
+"""The options of a provider: `ProviderOptions`, parsed from the user's mapping. Vendor defaults are defined elsewhere."""
 
 import difflib
 import importlib.util

@@ -34,13 +34,6 @@ def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
 
 @frozen(kw_only=True)
 class _Known:
-    """Known data of a model.
-
-    Attributes:
-        price: Highest price of each kind of token. Some models charge more for long inputs.
-        context_window: Size in tokens.
-    """
-
     price: Price | None
     context_window: int | None
 

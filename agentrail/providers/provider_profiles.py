@@ -1,8 +1,4 @@
-"""Named profiles: `registry:<profile>:<model>` names a provider with options, looked up for each request.
-
-Sessions, events and journals therefore hold only the name, never the options. Nothing here is written to disk, and the
-environment is not used, because a key in it belongs to another server.
-"""
+"""Named profiles: `registry:<profile>:<model>` names a provider with options, looked up for each request."""
 
 import inspect
 import re
@@ -39,7 +35,6 @@ class _Entry:
 
 class Profiles:
     def __init__(self, make_provider: MakeProvider) -> None:
-        """Store the function that returns a provider for a model string and options."""
         self._make_provider = make_provider
         self._entries: dict[str, _Entry] = {}
 
@@ -65,7 +60,6 @@ class Profiles:
         self._entries[name] = _Entry(profile)
 
     def unregister(self, name: str) -> None:
-        """Remove a name. The next request that uses it fails."""
         self._entry(name)
         del self._entries[name]
 
@@ -122,7 +116,6 @@ class ProfiledProvider:
     name = "registry"
 
     def __init__(self, profiles: Profiles, profile: str, model: str, opts: Mapping[str, Any]) -> None:
-        """Store the names, and the session's options."""
         self._profiles = profiles
         self._profile = profile
         self._model = model
@@ -155,7 +148,6 @@ class ProfiledProvider:
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Open the stream of one response. See `agentrail.abc.Provider.open_stream`."""
         provider = await self._profiles.resolved(self._profile, self._model, self._opts)
         self._last = provider
         async with provider.open_stream(request) as chunks:

@@ -1,7 +1,4 @@
-"""`ResponseBuilder`: a response while it arrives. It creates the chunks and, from the same pieces, the final message.
-
-The message in `Completed` therefore equals the sum of the deltas, in every format. The module contains no wire format.
-"""
+"""`ResponseBuilder`: a response while it arrives. It creates the chunks and, from the same pieces, the final message."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,9 +1,4 @@
-"""Wire formats: the port `WireFormat`, and the shared code of the vendors' formats. Pure.
-
-A format encodes requests and decodes responses. It opens no connection, never waits and needs no key: `HttpProvider` does
-that for all formats. One table classifies refusals for all formats (`failures.py`), with wording from the endpoint's
-`Vendor`.
-"""
+"""Wire formats: the port `WireFormat`, and the shared code of the vendors' formats. Pure."""
 
 import hashlib
 import operator

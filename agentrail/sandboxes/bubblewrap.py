@@ -263,8 +263,6 @@ class Confining:
     """The call of bubblewrap.
 
     Attributes:
-        program: Its path.
-        options: All options except those with descriptors and variables.
         call_filter: The system call filter. None for none.
     """
 
@@ -279,8 +277,6 @@ class View:
     """A confined command's view of the machine.
 
     Attributes:
-        root: The writable directory, also the home directory.
-        directory: The working directory of the command.
         network: `none` or `host`.
         mounts: Paths below the root that must not be written or renamed, the upper ones first.
     """

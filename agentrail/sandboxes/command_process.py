@@ -52,7 +52,6 @@ class OutputWindow:
 
     @property
     def is_over(self) -> bool:
-        """Whether the output exceeds the limit of a command."""
         return self.received_bytes > MAX_OUTPUT_BYTES
 
     def feed(self, piece: bytes) -> bytes:
@@ -144,7 +143,6 @@ class Spool:
 
     @property
     def has_all(self) -> bool:
-        """Whether the file exists and contains everything."""
         return self._descriptor is not None and not self._is_broken
 
     async def take(self, text: bytes) -> None:
@@ -207,8 +205,6 @@ class CommandRun:
     """A command to run to its end.
 
     Attributes:
-        program: The program. If confined, its shell reports the end of the command at its input, and waits for permission to end.
-        output_path: Path of the file with the whole output.
         open_output: Creates that file. Called at most once.
     """
 
@@ -366,7 +362,6 @@ class NotBegun(Exception):
     """
 
     def __init__(self, code: int | None, said: str = "") -> None:
-        """Store the exit code and the message."""
         super().__init__(said)
         self.code = code
         self.said = said
@@ -545,8 +540,6 @@ class _Ending:
 
 
 class _InMemory:
-    """An unnamed file with these bytes, positioned at its beginning."""
-
     def __init__(self, content: bytes) -> None:
         self.descriptor = os.memfd_create("agentrail")
         with open(self.descriptor, "wb", closefd=False) as file:
@@ -561,7 +554,6 @@ class _InMemory:
 
 
 def _join_options(options: Iterable[str]) -> bytes:
-    """Encode options in the form that bubblewrap reads from a file."""
     encoded = [os.fsencode(option) for option in options]
     if any(b"\0" in option for option in encoded):
         message = "embedded null byte"  # the message of subprocess

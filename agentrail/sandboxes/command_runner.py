@@ -105,8 +105,6 @@ _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
 
 @frozen(kw_only=True)
 class CommandRules:
-    """The owner's rules for commands; see `LocalSandbox`."""
-
     shell_fallback: ShellFallback
     network: Network
     readable: tuple[str, ...]
@@ -115,8 +113,6 @@ class CommandRules:
 
 
 class Commands:
-    """Runs commands that start in a directory, or below it."""
-
     def __init__(self, root: int, path: Path, files: Files, rules: CommandRules, programs: Programs) -> None:
         """Create a runner without running a command."""
         self._root = root
@@ -203,7 +199,6 @@ class Commands:
     async def open_process(
         self, argv: tuple[str, ...], directory: int, options: ProcessOptions
     ) -> AsyncIterator[ToolProcess]:
-        """Open a process in a directory that the caller has opened and keeps open."""
         confinement = await self.confinement()
         refusal = _refuse(confinement)
         if refusal is not None:
@@ -226,7 +221,6 @@ class Commands:
     async def _preparing(
         self, argv: tuple[str, ...], directory: int, workdir: str, guarded: Guarded, confinement: Confinement
     ) -> AsyncIterator[Program]:
-        """Decide how a program is started, and keep its resources open."""
         mounts: list[Mount] = []
         if confinement.mode == "bubblewrap":
             mounts = await outside.offload(self._files.open_mounts, guarded)

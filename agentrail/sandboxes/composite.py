@@ -54,7 +54,6 @@ class _Place:
         return "/".join(self.names) or "."
 
     def outside(self, path: str) -> str:
-        """Return the path here for a path of that sandbox."""
         return "/".join((*self.prefix, path))
 
 

@@ -48,10 +48,7 @@ class Confinement:
     """How commands run.
 
     Attributes:
-        mode: `bubblewrap`, `unconfined` or `refused`. Or `failed`, if the trial failed this time: then no command
-            runs, and the next caller tries again.
         why: Why bubblewrap is not used. Empty if it is.
-        lacks: Options of bubblewrap that this machine lacks, and that would confine even more.
     """
 
     mode: Literal["bubblewrap", "unconfined", "refused", "failed"]
@@ -65,7 +62,6 @@ class Trial:
 
     Attributes:
         why: Why it does not work. None if it does.
-        is_for_good: Whether this is permanent: it is missing or forbidden. Other faults may be temporary.
     """
 
     why: str | None
@@ -179,7 +175,6 @@ def _may_make_none() -> bool:
 
 
 def _find_missing(said: str) -> frozenset[str]:
-    """Return the option that failed, according to bubblewrap's message."""
     unknown = _SAYS_UNKNOWN_OPTION.search(said)
     if unknown is not None:
         return frozenset({unknown[1]})

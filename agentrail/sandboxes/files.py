@@ -1,8 +1,4 @@
-"""Blocking file operations below one directory, all of them through descriptors.
-
-`paths.py` checks paths, `safe_open.py` opens them, `protected_names.py` lists the names that are never written.
-All of this runs in worker threads, without any await.
-"""
+"""Blocking file operations below one directory, all of them through descriptors."""
 
 import contextlib
 import errno
@@ -68,10 +64,7 @@ _DIRECTORIES: Final = {"objects": "objects", "refs": "refs"}
 
 
 class Repositories:
-    """Judges a write by the existing files around it."""
-
     def __init__(self, root: int, opener: Opener, protected: ProtectedNames) -> None:
-        """Judge paths below the directory of this descriptor, which the caller keeps open."""
         self._root = root
         self._open = opener
         self._protected = protected
@@ -97,7 +90,6 @@ class Repositories:
                 raise refuse_repository("/".join(names))
 
     def _find(self, names: Names) -> list[int]:
-        """Return the positions of a repository's names outside of `.git`, which has its own rules."""
         if not self._parts:  # the creator of the sandbox does not protect git
             return []
         folded = [fold_name(name) if not name.isascii() else name.lower() for name in names]
@@ -121,10 +113,7 @@ _MODE_BITS: Final = 0o777
 
 
 def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], None]) -> None:
-    """Copy the content of a directory: files with modes and times, directories, and links as links.
-
-    Pipes, sockets and devices are left out. A file that changes meanwhile is copied in its state at its turn.
-    """
+    """Copy the content of a directory: files with modes and times, directories, and links as links."""
     temporary = directory.parent / f".agentrail-{outside.ids(8)}.tmp"
     try:
         _check_place(root, directory)
@@ -222,8 +211,6 @@ HardLinks: TypeAlias = Literal["read", "refuse", "allow"]
 
 
 class Files:
-    """The operations on the files below a directory."""
-
     def __init__(  # noqa: PLR0913 - all but two by name
         self,
         root: int,
@@ -244,7 +231,6 @@ class Files:
         self._repositories = Repositories(root, opener, protected)
 
     def refusing(self, what: str, names: Names, work: Callable[[], T]) -> T | Refusal:
-        """Run an operation on these names, and return its exceptions as refusals."""
         try:
             return work()
         except PathRefused as refused:
@@ -274,7 +260,6 @@ class Files:
             os.close(descriptor)
 
     def exists(self, names: Names) -> bool:
-        """Return whether a readable file or directory exists."""
         try:
             os.close(self.open_directory(names))
         except (OSError, PathRefused):
@@ -285,7 +270,6 @@ class Files:
         return True
 
     def is_file(self, names: Names) -> bool:
-        """Return whether it is a file. Refuse what is neither file nor directory."""
         try:
             os.close(self._open_file(names)[0])
         except PathRefused as refused:
@@ -304,7 +288,6 @@ class Files:
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     def open_directory(self, names: Names) -> int:
-        """Open a readable directory. The caller closes it."""
         with _Held(self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)) as held:
             self._refuse_unreadable(self._where(held.descriptor, names))
             return held.keep()
@@ -339,7 +322,6 @@ class Files:
     # --- writing
 
     def write(self, names: Names, data: bytes) -> WriteResult:
-        """Replace a file or create it, with the directories above it."""
         with self._repositories.hold(names):
             return self._write(names, data)
 
@@ -358,7 +340,6 @@ class Files:
         )
 
     def write_text(self, names: Names, content: str) -> WriteResult:
-        """Replace a file by a text."""
         data = encode_text(content, show_names(names))
         written = self.write(names, data)
         return evolve(written, total_lines=count_lines(content))
@@ -423,7 +404,6 @@ class Files:
         return self._guard.open_mounts(guarded)
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
-        """Return the protected names that a command has written, like `Guard.find_written`."""
         return self._guard.find_written(before, output)
 
     def _refuse_names(self, names: Names) -> None:
@@ -435,7 +415,6 @@ class Files:
         self._repositories.check(names)
 
     def _make_parent(self, names: Names) -> int:
-        """Open the directory of a file, and create its missing parts."""
         existing, depth = self._open_existing(names[:-1])
         with _Held(existing) as held:
             # The real location rather than the path: a link inside may point at a protected name.
@@ -448,7 +427,6 @@ class Files:
             return held.keep()
 
     def _open_existing(self, names: Names) -> tuple[int, int]:
-        """Open the deepest existing directory of a path, and return its depth."""
         depth = len(names)
         while True:
             try:
@@ -539,14 +517,12 @@ def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[b
 
 
 def hash_bytes(data: bytes) -> str:
-    """Return a short hash of a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
 def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     data: bytes, old: str, new: str, *, replace_all: bool, shown: str, check: Callable[[], None]
 ) -> tuple[bytes, int, str]:
-    """Replace the one occurrence of a text, or all."""
     decoded = decode_text(data, shown)
     if isinstance(decoded, Refusal):
         raise PathRefused(code=decoded.code, message=decoded.message)

@@ -140,7 +140,6 @@ class _Helper:
         self._received = bytearray()
 
     async def ask(self, question: bytes) -> dict[str, Any]:
-        """Send a question, then read the line of JSON that answers it."""
         await self._asking.send_all(question)
         while b"\n" not in self._received:
             piece = await self._answering.receive_some()
@@ -226,10 +225,7 @@ class RipgrepSearch:
     """A search.
 
     Attributes:
-        program: Path of ripgrep.
-        root: The root of the sandbox, as a path, in which ripgrep starts.
         include: The only files to search, or None.
-        rules: Lines like those of a `.gitignore` at the root, for the directories above `start`.
     """
 
     program: str
@@ -319,7 +315,6 @@ async def _grep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
 async def _collect(
     collected: Collected, paths: Sequence[str], numbers: Mapping[str, list[int]], read: ReadDocuments
 ) -> bool:
-    """Add the matches in these files. Return whether the limit is reached."""
     for begin in range(0, len(paths), _READ_AT_A_TIME):
         some = paths[begin : begin + _READ_AT_A_TIME]
         for path, document in zip(some, await read(some), strict=True):

@@ -12,7 +12,6 @@ import sys
 
 
 def main() -> None:
-    """Answer until the input ends."""
     asked, answers = sys.stdin.buffer, sys.stdout
     job = json.loads(asked.readline())
     try:

@@ -30,8 +30,6 @@ _LED_OUT: Final = frozenset({errno.EXDEV, errno.ELOOP})
 
 
 class FilesAbove:
-    """The agent files that apply to one working directory; see `InstructionFiles`."""
-
     def __init__(self, working_dir: Path, home: Path | None) -> None:
         """Create a lookup without reading."""
         self._working_dir = working_dir
@@ -41,7 +39,6 @@ class FilesAbove:
         return f"FilesAbove({str(self._working_dir)!r})"
 
     def read(self, names: tuple[str, ...]) -> InstructionsFound:
-        """Read them; see `InstructionFiles.read`."""
         strange = [name for name in names if name not in INSTRUCTION_NAMES]
         if strange:
             message = f"{strange[0]!r} is not an instruction file; only {', '.join(INSTRUCTION_NAMES)} are read here"
@@ -108,7 +105,6 @@ class _Found:
                 return
 
     def with_fault(self, path: str, error: OSError) -> InstructionsFound:
-        """Add an unreadable file, and return the result."""
         reason = (
             "it is a link that leads out of the repository, and those are not followed"
             if error.errno in _LED_OUT

@@ -1,8 +1,4 @@
-"""`LocalSandbox`: a directory of this machine. Files are confined to it. `command_process.py` confines commands.
-
-`paths.py` checks paths, `files.py` operates on files, `walk.py` and `grep.py` search them, and `command_process.py` runs
-commands. This module connects them to the port.
-"""
+"""`LocalSandbox`: a directory of this machine. Files are confined to it. `command_process.py` confines commands."""
 
 import copy
 import functools
@@ -545,7 +541,6 @@ class LocalSandbox:
     async def _write_kept(
         self, path: str, plan: Callable[[Names], PlannedWrite], *, attempts: int = MAX_WRITE_ATTEMPTS
     ) -> WriteResult | EditResult | Refusal:
-        """Plan, announce and write. Repeat if another program wrote the file meanwhile."""
         async with self._locks.hold(path):
             while True:
                 attempts -= 1

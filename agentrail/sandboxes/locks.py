@@ -7,13 +7,10 @@ import trio
 
 
 class KeyedLocks:
-    """A lock per key, which exists while a task holds it or waits for it."""
-
     def __init__(self) -> None:
         self._locks: dict[Hashable, tuple[trio.Lock, int]] = {}
 
     def __len__(self) -> int:
-        """Return the number of keys that a task holds or waits for."""
         return len(self._locks)
 
     @asynccontextmanager

@@ -40,7 +40,6 @@ class PathPattern:
     is_directory_only: bool
 
     def matches(self, names: Sequence[str], *, is_directory: bool) -> bool:
-        """Return whether the whole path matches."""
         if self.is_directory_only and not is_directory:
             return False
         return any(_fits(segments, names) for segments in self.alternatives)
@@ -155,7 +154,6 @@ def _character_class(members: str) -> str:
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Expand `{a,b}`. Unclosed braces, and `{a}`, stay literal."""
     done: list[str] = []
     waiting = [(pattern, 0)]
     characters = 0
@@ -214,13 +212,6 @@ class _Rule:
 
 @frozen(kw_only=True)
 class IgnoreFile:
-    """The rules of one file.
-
-    Attributes:
-        directory: Names of its directory.
-        rules: In order. The last matching rule decides.
-    """
-
     directory: tuple[str, ...]
     rules: tuple[_Rule, ...]
 

@@ -13,7 +13,6 @@ _WAY_OUT: Final = 'Paths are relative to the working directory, such as "src/app
 
 
 def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...] | Refusal:
-    """Split a path into the names that lead from the root to its target."""
     fault = _fault(path) or _fault_of_virtual(path)
     if fault is not None:
         return _refuse(path, fault)
@@ -58,10 +57,7 @@ def escape(text: str) -> str:
 
 
 def fault_of_path(text: str, max_characters: int) -> str | None:
-    """Return why a text cannot be a path, or a pattern of paths. None if it can.
-
-    The length comes first: a text that is too long is not examined further.
-    """
+    """Return why a text cannot be a path, or a pattern of paths. None if it can."""
     if len(text) > max_characters:
         return f"it has {len(text):,} characters, at most {max_characters:,} are taken"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in text):

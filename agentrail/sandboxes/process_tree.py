@@ -52,7 +52,6 @@ class ProcessTree:
     """The processes of one command.
 
     Attributes:
-        group: The process group, which is also the pid of the shell.
         token: Value of the marker variable, unique on the machine.
     """
 
@@ -75,10 +74,7 @@ class ProcessTree:
         return StoppedTree(found=found, left=left)
 
     async def count_below(self) -> int:
-        """Count the descendants of the first process.
-
-        In a process namespace this is every process: an orphan becomes a child of the first process.
-        """
+        """Count the descendants of the first process."""
         return await outside.offload(self._count_below_sync, limiter=trio.CapacityLimiter(1))
 
     def _count_below_sync(self) -> int:
@@ -183,7 +179,6 @@ def _is_alive(pid: int) -> bool:
 
 
 def has_proc() -> bool:
-    """Return whether this machine shows its processes as files."""
     return PROC.joinpath("self", "stat").exists()
 
 

@@ -54,15 +54,11 @@ def safe_search_path(root: Path | None = None) -> str:
 
 
 def find_interpreter() -> str:
-    """Return the interpreter itself rather than the link to it in an environment."""
     return os.path.realpath(sys.executable)
 
 
 def is_out_of_reach(path: Path, root: Path) -> bool:
-    """Return whether the whole way to a path, its directories and links, lies outside of the root.
-
-    The root is identified by its inode rather than its name, so a second mount of it is found as well.
-    """
+    """Return whether the whole way to a path, its directories and links, lies outside of the root."""
     try:
         return not any(_is_same(step, root) for step in _walk(path))
     except OSError:
@@ -79,7 +75,6 @@ def find_links(path: Path, root: Path) -> tuple[Path, ...]:
 
 
 def _walk(path: Path) -> list[Path]:
-    """Return each directory on the way to a file, through all links, and the file."""
     here, waiting = Path("/"), list(path.parts[1:])
     walked = [here]
     links = 0

@@ -41,26 +41,13 @@ _WITHOUT_REPOSITORIES: Final = frozenset({"objects", "refs", "logs", "lfs"})
 
 @frozen(kw_only=True)
 class Guarded:
-    """The existing protected paths.
-
-    Attributes:
-        found: Protected paths that exist, the most important first.
-        links: Those that are links, on which nothing can be mounted.
-        repositories: Directories that git accepts as a repository, including those called `.git`.
-    """
-
     own_code: tuple[Names, ...] = ()
     found: Mapping[Names, Identity] = field(factory=dict)
     links: frozenset[Names] = frozenset()
     repositories: frozenset[Names] = frozenset()
 
     def decide_mounts(self) -> Mapping[Names, bool]:
-        """Return the paths that must be mounts for a command, each with whether it is writable.
-
-        Protected paths are read-only. A mount moves with a renamed directory above it, and another file could then take its place.
-        So all directories above the code of this process become writable mounts, and for the content of a repository those up to
-        the repository. Other paths are not mounted, because nothing can be renamed between mounts: changes are reported afterwards.
-        """
+        """Return the paths that must be mounts for a command, each with whether it is writable."""
         mounts: dict[Names, bool] = {}
         for names in self.own_code:
             for depth in range(1, len(names)):
@@ -98,22 +85,16 @@ class Mount:
 
 
 class Guard:
-    """Searches a directory for protected paths."""
-
     def __init__(
         self, root: int, opener: Opener, protected: ProtectedNames, own_code: tuple[Names, ...]
     ) -> None:
-        """Search the directory of this descriptor, which the caller keeps open."""
         self._root = root
         self._open = opener
         self._protected = protected
         self._own = own_code
 
     def look(self, known: Iterable[Names] = ()) -> Guarded:
-        """Return the existing protected paths: first by name in the root, then in all directories, the upper ones first.
-
-        If there are very many names, deep ones are not searched. The root's own, and the known ones, are always found.
-        """
+        """Return the existing protected paths: first by name in the root, then in all directories, the upper ones first."""
         seen = _Seen()
         self._look_by_name(self._protected.top_names, seen)
         self._look_into_repository((GIT,), seen)
@@ -143,7 +124,6 @@ class Guard:
         return opened
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
-        """Return the protected paths that a command has written."""
         after = self.look(before.found)
         written = {names for names in after.found if after.found[names] != before.found.get(names)}
         written |= {
@@ -309,7 +289,6 @@ _PLACES: Final = _list_places()
 
 
 def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
-    """Return the paths below a root, as names, that contain the code of this process."""
     if root == Path("/"):  # explicitly requested, without any confinement
         return ()
     found: set[tuple[str, ...]] = set()

@@ -112,7 +112,6 @@ class ProtectedNames:
 
     @property
     def top_names(self) -> tuple[tuple[str, ...], ...]:
-        """Names to look up directly in a root, however many other names it has."""
         return ((GIT,), *(head for head, tail in self._entries if tail is None and head[:1] != (GIT,)))
 
     @property
@@ -190,7 +189,6 @@ def _find_end(folded: tuple[str, ...], entry: _Entry) -> int | None:
 
 
 def fold_name(name: str) -> str:
-    """Return the normal form of a name, in which all names are compared."""
     # Some file systems ignore case, and some ignore invisible characters.
     seen = (character for character in name if unicodedata.category(character) != "Cf")
     return unicodedata.normalize("NFKC", "".join(seen)).casefold()

@@ -1,8 +1,4 @@
-"""Refusals of a sandbox: codes and sentences, the same for all sandboxes. Pure.
-
-Inside this package a refusal is raised, and becomes a value at the port: it must propagate through loops and generators
-that have descriptors to close.
-"""
+"""Refusals of a sandbox: codes and sentences, the same for all sandboxes. Pure."""
 
 import difflib
 import errno
@@ -24,8 +20,6 @@ _MAX_NAME_COMPARED: Final = 32
 
 
 class PathRefused(Exception):
-    """Ends an operation with a refusal."""
-
     def __init__(self, *, code: str, message: str) -> None:
         super().__init__(message)
         self.refusal: Refusal = Refusal(code=code, message=message)
@@ -77,7 +71,6 @@ def encode_text(content: str, shown: str) -> bytes:
 
 
 def check_read_size(size_bytes: int, shown: str) -> None:
-    """Refuse a file that is too large to be read."""
     if size_bytes > MAX_READ_BYTES:
         message = f"{shown} has {size_bytes:,} bytes, at most {MAX_READ_BYTES:,} are read. Look at a part with a command."
         raise PathRefused(code="too_large", message=message)
@@ -91,17 +84,14 @@ def check_written_size(size_bytes: int, shown: str) -> None:
 
 
 def refuse_missing(what: str, names: Names, neighbours: str) -> PathRefused:
-    """Return the refusal of a missing path, with the names that exist."""
     return PathRefused(code="file_not_found", message=f"No such {what}: {show_names(names)}.{neighbours}")
 
 
 def refuse_directory(shown: str) -> PathRefused:
-    """Return the refusal of a directory in place of a file."""
     return PathRefused(code="is_directory", message=f'{shown} is a directory. Use list_dir("{shown}").')
 
 
 def refuse_protected(found: str) -> PathRefused:
-    """Return the refusal of a name that no tool writes."""
     message = f"{escape(found)} is protected: programs trust its contents, so tools must not write it."
     return PathRefused(code="permission_denied", message=message)
 
@@ -116,7 +106,6 @@ def refuse_repository(shown: str) -> PathRefused:
 
 
 def refuse_unreadable(found: str) -> PathRefused:
-    """Return the refusal to read agentrail's own state."""
     return PathRefused(
         code="permission_denied", message=f"{escape(found)} is agentrail's own state, which no tool reads."
     )

@@ -32,8 +32,6 @@ _MAX_ATTEMPTS: Final = 4
 
 
 class _OpenHow(ctypes.Structure):
-    """`struct open_how` of openat2(2)."""
-
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 

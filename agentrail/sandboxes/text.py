@@ -20,7 +20,6 @@ class Decoded:
     """A text, and its encoding.
 
     Attributes:
-        text: The whole text, without a byte order mark.
         mark: The byte order mark of the file, or empty.
     """
 

@@ -1,8 +1,4 @@
-"""Replacements of a text within a text: the positions, the result and the difference.
-
-Lines are compared as if all ended in a line feed, and keep their actual ends. Untouched parts stay the same byte for byte,
-even in a file with mixed line ends.
-"""
+"""Replacements of a text within a text: the positions, the result and the difference."""
 
 import bisect
 import difflib

@@ -46,8 +46,6 @@ class PlannedWrite:
 
     Attributes:
         replaced: State of the file when it was planned. None if there was none.
-        contents: Old and new content, by SHA-256, if it is kept.
-        result: The result for the caller, once it is written.
     """
 
     names: Names
@@ -60,8 +58,6 @@ class PlannedWrite:
 
 @define(kw_only=True, eq=False)
 class _Staged:
-    """A file written next to its place, or a file to remove."""
-
     number: int
     names: Names
     change: FileWrite
@@ -77,7 +73,6 @@ class StagedFiles:
 
     Attributes:
         outcomes: Outcomes known so far, by position. The others are known once they are in place.
-        contents: Overwritten contents that may not be kept yet, by SHA-256.
     """
 
     def __init__(self) -> None:
@@ -136,7 +131,6 @@ class VersionedFiles(Files):
     def plan_edit(
         self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
     ) -> PlannedWrite:
-        """Plan the replacement of a text in a file, like `Files.edit`."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -426,7 +420,6 @@ def _is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
 
 
 def _same_content(one: FileState | None, other: FileState | None) -> bool:
-    """Return whether two states have the same content. False if one is unknown."""
     if one is None or other is None:
         return one is other
     return bool(one.sha256) and one.sha256 == other.sha256

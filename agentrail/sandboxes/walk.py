@@ -1,7 +1,4 @@
-"""Walks through a tree of directories, for `grep` and `glob`.
-
-The caller provides the directories. This module opens nothing.
-"""
+"""Walks through a tree of directories, for `grep` and `glob`."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +38,6 @@ class DirectoryTree:
     Attributes:
         list_dir: Returns the entries of a directory. Empty if it cannot be read.
         read_text: Returns the text of a file. None if there is none.
-        check: Called at each directory. Raises when no caller wants the rest any more.
     """
 
     list_dir: Callable[[Names], Sequence[DirectoryEntry]]
@@ -79,11 +75,6 @@ def compile_include(include: str | None) -> PathPattern | Refusal | None:
 
 
 def glob_tree(tree: DirectoryTree, pattern: str, start: Names) -> GlobResult:
-    """Return the paths below a directory that match a pattern.
-
-    Directories of generated files are skipped, unless the pattern names them. `.gitignore` is not applied: new build results
-    are often ignored, and users search for them nevertheless.
-    """
     compiled = _compile(pattern, pattern)
     if isinstance(compiled, Refusal):
         return GlobResult(error=compiled)

@@ -142,8 +142,6 @@ def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | No
 
 
 class _Fates:
-    """The fates of the messages that a session accepted."""
-
     def __init__(self) -> None:
         self.accepted: set[str] = set()
         self.started: list[str] = []
@@ -216,7 +214,6 @@ class _Nesting:
         self._spared: set[CallId] = set()
 
     def takes(self, event: Event) -> bool:
-        """Process an event, and return whether it is allowed at this point."""
         match event:
             case AgentStart():
                 self._in_cycle = True

@@ -199,7 +199,6 @@ def _read(line: str) -> _Exchange:
 
 
 def _plain(request: ModelRequest) -> dict[str, Any]:
-    """Return a request as JSON values, with everything that a model sees of it."""
     # In the stable form of messages in events, without the ids of this particular session.
     messages = tuple(
         msgspec.structs.replace(message, ref=None) if isinstance(message, UserMessage) else message

@@ -1,12 +1,7 @@
 """`check_dialects`: checks that every vendor accepts a request, so that the session can switch to any model.
 
-Each format has rules that no type describes: alternating turns, no empty content, and exactly the results of the calls
-directly after them. For one broken rule, a vendor refuses the whole conversation permanently.
-
-    check_dialects(model.requests[-1])  # in all formats that agentrail speaks
-    check_dialect("openai-chat", MyProvider().encode(request))  # one body, of a provider of your own
-
-No connection is opened: bodies are encoded and read.
+check_dialects(model.requests[-1])  # in all formats that agentrail speaks
+check_dialect("openai-chat", MyProvider().encode(request))  # one body, of a provider of your own
 """
 
 import functools

@@ -9,8 +9,6 @@ or one rule at a time, for a report with a line for each:
     @pytest.mark.parametrize("rule", KNOWLEDGE_RULES, ids=knowledge_rule_name)
     def test_mine(rule):
         check_knowledge(MyKnowledge, rules=[rule])
-
-It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.knowledge`.
 """
 
 import hashlib

@@ -9,8 +9,6 @@ or one rule at a time, for a report with a line for each:
     @pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
     def test_mine(rule):
         check_memory(MyRecall, rules=[rule])
-
-It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.recall`.
 """
 
 import threading

@@ -1,10 +1,8 @@
 """`check_notes`: tests the rules of every store of working notes through the port alone, for our stores and yours.
 
-    def test_mine(tmp_path):
-        numbers = itertools.count()
-        check_notes(lambda: MyNotes(tmp_path / str(next(numbers))))
-
-It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.notes`.
+def test_mine(tmp_path):
+    numbers = itertools.count()
+    check_notes(lambda: MyNotes(tmp_path / str(next(numbers))))
 """
 
 import threading

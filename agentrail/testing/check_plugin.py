@@ -1,7 +1,4 @@
-"""`check_plugin`: the contract of a plugin, as a test for any plugin.
-
-Calls a plugin for every hook, several times, as a session would: each returned state is passed to the next call.
-"""
+"""`check_plugin`: the contract of a plugin, as a test for any plugin."""
 
 import builtins
 import contextlib

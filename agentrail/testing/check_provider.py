@@ -9,9 +9,6 @@ or one demand at a time, for a report with a line for each:
     async def test_my_provider(demand):
         await demand(CASE)
 
-With `answer`, a recorded answer of your vendor, a local server plays the vendor. It cuts, stalls and trickles that answer
-at each border between two events. It needs real time: no virtual clock.
-
 Source: docs/how-to/write-a-provider.md.
 """
 
@@ -603,8 +600,6 @@ _ON_A_WIRE: Final[tuple[Demand, ...]] = (
 
 @frozen(kw_only=True)
 class _Heard:
-    """The outcome of one request."""
-
     chunks: tuple[Chunk, ...]
     error: ProviderError | None
 

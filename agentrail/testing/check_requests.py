@@ -1,11 +1,8 @@
 """`check_requests_extend`: each request of a quiet session extends the one before it, byte for byte.
 
-A vendor's cache keeps the beginning of a request. A clock in a system prompt, a counter in a tool's description, or a
-rewritten message makes the vendor read, and the user pay for, everything again with every turn. The check names the cause.
-
-    model = ScriptedModel([calls(("add", {"a": 1})), says("1"), says("Bye.")])
-    ...  # a session that talks to it
-    check_requests_extend(model.requests, [AnthropicMessages(ProviderOptions(), HttpClients())])
+model = ScriptedModel([calls(("add", {"a": 1})), says("1"), says("Bye.")])
+...  # a session that talks to it
+check_requests_extend(model.requests, [AnthropicMessages(ProviderOptions(), HttpClients())])
 """
 
 import itertools

@@ -79,8 +79,6 @@ async def _read_to_end(process: ToolProcess) -> bytes:
 
 
 class _Notes:
-    """Records the planned writes, and refuses them on request."""
-
     def __init__(self) -> None:
         self.writes: list[FileWrite] = []
         self.contents: dict[str, bytes] = {}

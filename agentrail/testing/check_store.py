@@ -14,8 +14,6 @@ or one rule at a time, for a report with a line for each:
     @pytest.mark.parametrize("rule", STORE_RULES, ids=store_rule_name)
     def test_mine(rule):
         check_store(MyStore, pass_lease=wait, rules=[rule])
-
-It needs no event loop. The docstring of each rule is a promise of the store. The port is `agentrail.abc.store`.
 """
 
 from collections.abc import Callable, Sequence

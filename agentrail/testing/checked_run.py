@@ -365,16 +365,6 @@ class CounterExample(AssertionError):
 
 
 class Run:
-    """A session whose every step is checked.
-
-    Attributes:
-        state: Its current state.
-        script: Its signals.
-        drawn: The same signals, with positions in place of ids, so that they fit another state as well.
-        seen: Every step.
-        coverage: Number of plugin calls on each hook, by the name of the returned action.
-    """
-
     def __init__(self, setup: Setup, invariants: Sequence[Invariant] = ()) -> None:
         """Load a new stack, so that runs are independent of each other."""
         self.setup = setup
@@ -396,7 +386,6 @@ class Run:
         return machine.new_session(self.setup.config, self.setup.tools, stack, states)
 
     def say(self, drawn: Signal) -> None:
-        """Step with a generated signal, and check every promise."""
         self.hear(self._fitting(fit(drawn, self.state, len(self.script) + 1)), drawn)
 
     def hear(self, signal: Signal, drawn: Signal | None = None) -> None:
@@ -408,7 +397,6 @@ class Run:
         self._hold(Seen(self.state, signal, after, effects), self.script)
 
     def rest(self) -> None:
-        """Answer all open effects, and check the promises about a whole run."""
         script, turns = list(self.script), 0
         with self._telling("a quiet session comes to rest", self.script):
             steps = come_to_rest(self.state)

@@ -59,7 +59,6 @@ class Twins(Run):
         super().__init__(setup)
 
     def compared(self, seen: Seen) -> None:
-        """Send the same signal to the other session, and compare."""
         other, effects = machine.step(self._other, seen.signal)
         self._other = other
         difference = _state_differs(seen.after, other) or _effects_differ(seen.effects, effects)

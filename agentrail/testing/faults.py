@@ -1,17 +1,14 @@
 """`FaultPlan(seed)`: models that fail, tools that crash, subscribers that lag. The same seed repeats the same run.
 
-    plan = FaultPlan(7)
+plan = FaultPlan(7)
 
-    async def main():
-        async with agentrail.open_supervisor() as supervisor:
-            session = await supervisor.start_session(model=plan.model(model), tools=[plan.tool(tool)])
-            ...
+async def main():
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(model=plan.model(model), tools=[plan.tool(tool)])
+        ...
 
-    plan.run(main)
-    print(plan.faults)
-
-The fate of a model's n-th request depends only on the seed, the name and n. `run` draws all other chance from the seed: the
-order of ready tasks, the jitter of retries, and new ids.
+plan.run(main)
+print(plan.faults)
 """
 
 import random

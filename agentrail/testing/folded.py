@@ -151,7 +151,6 @@ class _Life:
         raise NotImplementedError
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:
-        """Return its journal, and the source of large values."""
         raise NotImplementedError
 
     def fault(self, coming: Mapping[SignalId, Plugin]) -> str | None:
@@ -177,7 +176,6 @@ class _Life:
         return self._fault_of_events(events) or self._fault_of_state(state)
 
     def _fault_of_events(self, events: Mapping[int, Event]) -> str | None:
-        """Compare the published events that were kept with those of the fold."""
         first = min(events, default=self._last_event + 1)
         for event in self._kept:
             assert event.meta is not None
@@ -218,7 +216,6 @@ class _Noted(_Life):
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> None:
-        """Record a step. Errors are reported at the end rather than in the watched session."""
         super().note(before, signal, after, effects)
         if self._refusal is not None or self._trouble is not None:
             return
@@ -239,7 +236,6 @@ class _Noted(_Life):
         return self._refusal
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:
-        """Return its journal, with the values stored separately."""
         if self._trouble is not None:
             raise self._trouble
         self._keep(self._recorder.flush())
@@ -247,8 +243,6 @@ class _Noted(_Life):
 
 
 class _Kept(_Life):
-    """A session with a store, which holds its journal."""
-
     def __init__(self, cell: SessionCell, journal: SessionJournal) -> None:
         super().__init__(cell)
         store = journal.writer.store
@@ -286,7 +280,6 @@ class _Kept(_Life):
         return None
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:
-        """Return its journal, with the values stored separately."""
         rest, _ = sealed(self._aside, self._tail, scope=self.scope, session=self.session_id)
         return (*self._records, *rest), self._store.blob
 
@@ -322,8 +315,6 @@ def folded_sessions() -> Iterator[FoldedSessions]:
 
 
 def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
-    """The points where sessions start, and where all of their signals pass."""
-
     def runs(before: Any) -> Any:
         async def run(cell: SessionCell, *args: Any) -> Any:
             watched.follow(cell)

@@ -1,9 +1,7 @@
 """Calls plugins by hand as a session would: without a session or Trio, one call per hook.
 
-    stack, states = load_stack([SecurityGuard])
-    outcome = run_hook(stack, p.BeforePrompt(text="hello"), states, ctx)
-
-`check_plugin` tests a plugin against its contract. This module shows the plugin's actions.
+stack, states = load_stack([SecurityGuard])
+outcome = run_hook(stack, p.BeforePrompt(text="hello"), states, ctx)
 """
 
 from agentrail.core.stack.loaded_stack import load_stack

@@ -1,8 +1,4 @@
-"""`no_orphans()`: checks that everything started in a block has ended: tasks, threads, child processes, files and sockets.
-
-A census can be taken at any time (`decide_left` compares two). The context manager only adds waiting, because a thread or
-a process that was asked to end takes a moment.
-"""
+"""`no_orphans()`: checks that everything started in a block has ended: tasks, threads, child processes, files and sockets."""
 
 import ctypes
 import gc
@@ -108,7 +104,6 @@ def _left_since(before: Census) -> tuple[str, ...]:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Make this process the parent of orphaned descendants, if the system supports it."""
     if sys.platform != "linux":
         yield
         return
@@ -124,10 +119,7 @@ def _adopting() -> Iterator[None]:
 
 
 def _bury_adopted(before: Census) -> None:
-    """Reap ended processes that no code here will wait for: init would have done so.
-
-    The owner of a `Popen` must wait for its process, and is reported if it does not.
-    """
+    """Reap ended processes that no code here will wait for: init would have done so."""
     waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
     for pid, name in _children(os.getpid()).items():
         if pid not in before.processes and pid not in waited_for and _ENDED in name:
@@ -219,7 +211,6 @@ def _below_by_scan(root: int) -> Mapping[int, str]:
 
 
 def _read_process(entry: str) -> tuple[int, int, str]:
-    """Return the number of a process, its parent's number, and its description."""
     with open(f"{_PROC}/{entry}/stat", errors="replace") as file:  # noqa: PTH123 - see above
         # The name is in parentheses and may contain anything, parentheses too. The parent is the second word after it.
         number_and_name, _, rest = file.read().rpartition(")")

@@ -1,8 +1,4 @@
-"""Promises about plugins in a session, each as a function of one `PluginMoment`.
-
-The promises of `promises` hold for every session, whatever its plugins do: they are about our code. These are about
-plugins, individually and as a stack. A broken one concerns the plugin author, or the operator who chose the order.
-"""
+"""Promises about plugins in a session, each as a function of one `PluginMoment`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -44,15 +40,6 @@ E = TypeVar("E")
 
 @frozen(kw_only=True)
 class PluginMoment:
-    """One step, and the plugin calls in it.
-
-    Attributes:
-        seen: The step, from both sides.
-        askings: The plugin calls in it, in order.
-        earlier: Earlier plugin calls about open tool calls.
-        faults: Rules of a pure function that were broken in it.
-    """
-
     seen: Seen
     askings: tuple[AskedPlugin, ...] = ()
     earlier: tuple[AskedPlugin, ...] = ()

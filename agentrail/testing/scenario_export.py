@@ -1,12 +1,8 @@
 """A journal as a scenario: a recorded session becomes a text test that replays to the same events. Works without a store.
 
-    text = scenario_of_journal(records, sources)
-    Path("tests/scenarios/what_happened.txt").write_text(text)
-    run_scenario("tests/scenarios/what_happened.txt")
-
-A scenario contains only signals and their output. Each signal is written with the output that the journal recorded, and then
-the whole text is played. A text with a different output is refused, and the error names the first record that a scenario
-cannot express. Deltas are left out, because a journal does not keep them.
+text = scenario_of_journal(records, sources)
+Path("tests/scenarios/what_happened.txt").write_text(text)
+run_scenario("tests/scenarios/what_happened.txt")
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +46,6 @@ _SKIPPED: Final = frozenset({OPENED, TAKEN, CLOSED})
 
 
 def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES, *, remark: str = "") -> str:
-    """Return a journal as a scenario, which `run_scenario` plays."""
     start = state_at(records, 1, sources)
     _check_start(records[0], start)
     head = [f"# {remark or f'session {records[0].session}, {len(records)} records'}"]

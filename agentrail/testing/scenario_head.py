@@ -1,7 +1,4 @@
-"""The head of a scenario: options of the session, its tools and its plugins.
-
-`scenario_signals` reads the initial messages of a session.
-"""
+"""The head of a scenario: options of the session, its tools and its plugins."""
 
 import json
 import re
@@ -50,7 +47,6 @@ _STEP: Final = re.compile(r"(?P<name>\w+)|\[(?P<index>\d+)\]|\.")
 
 
 def read_plugin(text: str) -> Any:
-    """Parse the rest of a `plugin` line. The names of puppets are in lower case."""
     name, *words = split_words(text)
     if not isinstance(name, str):
         message = f"expected the name of a plugin, got {name!r}"
@@ -88,7 +84,6 @@ def import_path(path: str) -> Any:
 
 
 def print_plugin(entry: PluginEntry, origin: StackOrigin | None = None) -> str:
-    """Return the line that `read_plugin` parses, or a remark if no import reaches the plugin."""
     if origin is not None:
         path, stack = origin
         for position, there in enumerate(stack):
@@ -332,5 +327,4 @@ def read_tool(text: str) -> ToolSpec:
 
 
 def print_tool(spec: ToolSpec) -> str:
-    """Return the line that `read_tool` parses. Descriptions are left out, and simple schemas are shortened."""
     return " ".join(("tool", *_TOOL.write(spec)))

@@ -1,9 +1,4 @@
-"""Signals as lines of a scenario: one table defines how the line of each signal is read and written.
-
-This module is about single lines. Whole files are in `scenario`, their heads in `scenario_head`, and the syntax of a line in
-`scenario_syntax`. `c1:list_dir={"path": "."}` is a tool call. Its arguments are an object, or a quoted text if the model
-wrote something else.
-"""
+"""Signals as lines of a scenario: one table defines how the line of each signal is read and written."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -171,7 +166,6 @@ _GRAMMAR: Final = """
 
 
 def read_signal(text: str, at_ms: int) -> Signal:
-    """Parse the line of a signal, as written by `print_signal`."""
     kind, _, _ = text.partition(" ")
     line = _LINES.get(kind)
     if line is None:

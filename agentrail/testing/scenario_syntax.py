@@ -31,8 +31,6 @@ class Said:
 
 @frozen
 class Pair:
-    """`key=value`. The value is a bare word, a text, or a JSON object."""
-
     key: str
     value: Any
     quoted: bool = False
@@ -106,18 +104,15 @@ class LineWords:
         return cls(text, list(split_words(text)), grammar)
 
     def take_name(self) -> str | None:
-        """Consume the next bare word, if there is one."""
         return next(self.take_all(lambda word: isinstance(word, str), 1), None)
 
     def take_text(self) -> str | None:
-        """Consume the next quoted text, if there is one."""
         return next((word.text for word in self.take_all(lambda word: isinstance(word, Said), 1)), None)
 
     def take_option(self, key: str) -> Pair | None:
         return next(self.take_all(lambda word: isinstance(word, Pair) and word.key == key, 1), None)
 
     def take_flag(self, flag: str) -> bool:
-        """Consume a bare word at any position, and return whether it was present."""
         return any(self.take_all(lambda word: word == flag, 1))
 
     def take_all(self, wanted: Callable[[ScenarioWord], bool], limit: int | None = None) -> Iterator[Any]:
@@ -169,14 +164,6 @@ _MISSING: Final = inspect.Parameter.empty
 
 @frozen
 class WordForm:
-    """The notation of one value.
-
-    Attributes:
-        expected: Description of the expected word, for error messages.
-        decode: Converts the word to the value. A `ValueError`, `LookupError` or `TypeError` rejects it.
-        empty: Value of an omitted field without a default.
-    """
-
     expected: str
     decode: Callable[[Any], Any]
     encode: Callable[[Any], str]
@@ -248,12 +235,7 @@ def _made_defaults(kind: type[Any]) -> Mapping[str, Callable[[], Any]]:
 
 @frozen
 class Part:
-    """One part of a line: a field, or several that belong together.
-
-    Attributes:
-        read: Consumes words and adds their fields to the given ones. Raises `ScenarioError`.
-        write: Yields the words for a value with these fields.
-    """
+    """One part of a line: a field, or several that belong together."""
 
     read: Callable[[LineWords, dict[str, Any]], None]
     write: Callable[[Any], Iterator[str]]
@@ -262,14 +244,6 @@ class Part:
 
 @frozen
 class Line:
-    """A kind of value, with the parts that read and write its words.
-
-    Attributes:
-        grammar: The places of its fields, in the order of writing. Options and flags are read at any position.
-        special: Definitions of the names with an `@`: a part, or a line for the field of that name, or a line per kind.
-        forms: The notation of some types.
-    """
-
     kind: type[Any]
     grammar: str = ""
     special: Mapping[str, "Part | Line | Mapping[str, Line]"] = field(factory=dict)
@@ -282,7 +256,6 @@ class Line:
         object.__setattr__(self, "parts", tuple(map(self._part, tokens)))
 
     def read(self, words: LineWords, **fields: Any) -> Any:
-        """Return the value of the words that the parts consume."""
         for part in self.parts:
             part.read(words, fields)
         return self.kind(**self.fixed, **fields)
@@ -293,7 +266,6 @@ class Line:
 
     @property
     def usage(self) -> str:
-        """The syntax of such a line, for error messages."""
         return " ".join(part.usage for part in self.parts)
 
     def _part(self, token: Mapping[str, str]) -> Part:
@@ -311,7 +283,6 @@ class Line:
                 return _name(token["name"], self._kind_of(token["name"])[0], token["also"])
 
     def _kind_of(self, name: str) -> tuple[WordForm, Any]:
-        """Return the notation and the default of a field."""
         parameter = inspect.signature(self.kind).parameters[name]
         made = _made_defaults(self.kind).get(name)
         return _form_of(parameter.annotation, self.forms), parameter.default if made is None else made()

@@ -10,10 +10,7 @@ Seam: TypeAlias = tuple[Any, str, Callable[[Any], Any]]
 
 @contextmanager
 def wrapped(seams: Iterable[Seam]) -> Iterator[None]:
-    """Wrap each member in order, and restore the originals in reverse order.
-
-    Not for two threads at once: the wrapped members belong to the whole process.
-    """
+    """Wrap each member in order, and restore the originals in reverse order."""
     with ExitStack() as stack:
         for owner, name, wrap in seams:
             before = getattr(owner, name)

@@ -1,11 +1,8 @@
 """Seeds for programs: ids, clocks, chance and threads (`SeededMachine`), and the order of tasks in Trio.
 
-    machine = SeededMachine(7)
-    with seeded_order(7), outside.installed(machine):
-        trio.run(main, clock=FakeClock())
-
-It replaces the machine as a whole, and starts no thread or process. Models and tools belong to the user: their own access
-to the machine is not seeded.
+machine = SeededMachine(7)
+with seeded_order(7), outside.installed(machine):
+    trio.run(main, clock=FakeClock())
 """
 
 import contextvars

@@ -1,8 +1,4 @@
-"""A session as a Hypothesis state machine over the pure core: signals in any order, and all promises checked after each.
-
-Users, the outside world and a supervisor send arbitrary signals. Each rule below draws its signals from the entry of
-`strategies` with its name. A caller with other tools or texts replaces the strategies and writes no rules.
-"""
+"""A session as a Hypothesis state machine over the pure core: signals in any order, and all promises checked after each."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

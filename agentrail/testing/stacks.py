@@ -1,12 +1,8 @@
 """Property tests of plugin stacks: in which order of events does a stack break?
 
-    class TestMyStack(stacks.stack_machine(plugins=[SecurityGuard, CostGuard, MyPlugin], tools=[my_tool])):
-        @stacks.invariant
-        def never_over_budget(self, session): assert session.cost_usd <= 1.00
-
-The class is itself a test, for pytest and for unittest. The rules of every stack are checked automatically: `PROMISES`
-about the session, `PLUGIN_PROMISES` about the plugins. `agentrail check-plugins` does the same from the shell.
-Needs hypothesis.
+class TestMyStack(stacks.stack_machine(plugins=[SecurityGuard, CostGuard, MyPlugin], tools=[my_tool])):
+    @stacks.invariant
+    def never_over_budget(self, session): assert session.cost_usd <= 1.00
 """
 
 import inspect
@@ -153,7 +149,6 @@ def updates_of(plugin: Plugin, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_arguments(spec: ToolSpec) -> dict[str, Any]:
-    """Return the shortest arguments that a plain schema takes."""
     schema: Mapping[str, Any] = spec.parameters
     properties: Mapping[str, Any] = schema.get("properties", {})
     needed: Sequence[str] = schema.get("required", ())
@@ -236,24 +231,14 @@ COMMON_TOOLS: Final = (
 
 @frozen(kw_only=True)
 class Vocabulary:
-    """The content of generated conversations.
-
-    Attributes:
-        tools: Tools that a model may call.
-        words: Words that matter to a plugin.
-        numbers: Numbers that matter to a plugin.
-    """
-
     tools: Toolbox
     words: tuple[str, ...] = _PLAIN_WORDS
     numbers: tuple[float, ...] = ()
 
     def texts(self) -> SearchStrategy[str]:
-        """Generate texts of users, models and tools."""
         return st.sampled_from(("Go on.", *self.words))
 
     def arguments(self, spec: ToolSpec) -> SearchStrategy[JsonObject]:
-        """Generate arguments that fit a schema, for plain schemas."""
         value = self._value(spec.parameters)
         return value if spec.parameters.get("properties") else st.just({})
 
@@ -294,7 +279,6 @@ class Vocabulary:
 
 
 def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -> Vocabulary:
-    """Collect the vocabulary that matters to some plugins."""
     constants = list(dict.fromkeys(chain.from_iterable(map(_constants_of, plugins))))
     words = [word for word in constants if isinstance(word, str) and 0 < len(word) <= _MAX_CHARACTERS]
     numbers = [
@@ -313,7 +297,6 @@ def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -
 
 
 def _constants_of(plugin: Plugin) -> Iterator[object]:
-    """Yield the texts and numbers in a plugin's code and values."""
     yield from _flat(list(getattr(plugin, "__dict__", {}).values()))
     for cls in type(plugin).__mro__:
         if cls.__module__.startswith(
@@ -599,7 +582,6 @@ def _saying(signal: Signal, text: str) -> Signal:
 
 
 def _finding(signal: PluginRequestFinished, text: str) -> PluginRequestFinished:
-    """Return a file's content. `Run` converts it into the kind of answer that was requested."""
     match signal.result:
         case FileText(text=str()) as found:
             return msgspec.structs.replace(signal, result=msgspec.structs.replace(found, text=text))
@@ -722,7 +704,6 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
 
 
 def _tour(counted: type[SessionMachine], tally: Tally) -> bool:
-    """Make the short runs, and return whether one failed."""
     guide = counted()
     if not isinstance(guide, StackMachine):
         return False

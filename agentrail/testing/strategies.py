@@ -1,10 +1,4 @@
-"""Hypothesis strategies for the signals of a session, and for its plugins.
-
-An outcome is meaningful only if its effect is open, and the open ids depend on all earlier signals. Therefore `signals`
-draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` replaces it with the id at
-that place in a given state. The same holds for decisions of users, and for the calls that they stop. A script thus stays a
-plain list, which Hypothesis shrinks well.
-"""
+"""Hypothesis strategies for the signals of a session, and for its plugins."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,4 @@
-"""Tools for tests, with one behaviour each: record, hang, crash, ignore a stop, or count effects.
-
-Each is a complete `agentrail.abc.Tool`, accepts any arguments, and can be renamed: `HangingTool(name="wait")`.
-"""
+"""Tools for tests, with one behaviour each: record, hang, crash, ignore a stop, or count effects."""
 
 from collections.abc import Callable
 from typing import Final, Literal

@@ -106,16 +106,6 @@ def _line_of(frame: FrameType | None) -> str | None:
 
 @frozen(kw_only=True)
 class AskedPlugin:
-    """One call of one plugin's handler.
-
-    Attributes:
-        member: The plugin as a member of the stack.
-        event: The hook event.
-        state: The plugin's state.
-        ctx: The context.
-        answer: The answer.
-    """
-
     member: Member
     event: HookEvent
     state: Any
@@ -124,10 +114,7 @@ class AskedPlugin:
 
 
 class StackWatch:
-    """Calls and records handlers. Pass it to `load_stack(entries, ask=watch)`."""
-
     def __init__(self) -> None:
-        """Start with no recorded calls."""
         self.askings: list[AskedPlugin] = []
         self.faults: list[str] = []
 
@@ -154,7 +141,6 @@ class StackWatch:
         return puppet_of(record)
 
     def take(self) -> tuple[tuple[AskedPlugin, ...], tuple[str, ...]]:
-        """Return the calls and faults since the last time, and clear them."""
         seen = (tuple(self.askings), tuple(self.faults))
         self.askings.clear()
         self.faults.clear()
@@ -162,7 +148,6 @@ class StackWatch:
 
 
 def ask_again(member: Member, event: HookEvent, state: Any, ctx: Context) -> Any:
-    """Call a plugin's handler outside the session. The answer has no effect."""
     handle: Callable[..., object] = member.plugin.handle
     ctx.random.begin(member.salt)
     return attempt(handle, event, state, ctx)

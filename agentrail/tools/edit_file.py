@@ -14,7 +14,6 @@ def _label(arguments: JsonObject) -> str:
 
 
 async def reconcile(_operation_id: str, ctx: ToolContext) -> Reconciled:
-    """Check in the file whether an earlier attempt replaced the text."""
     path = str(ctx.arguments["path"])
     found = await ctx.sandbox.read(path)
     if found.error is not None:

@@ -233,13 +233,7 @@ def _hints_of(holder: object, scope: dict[str, Any] | None = None) -> Mapping[st
 
 
 def _fault_of(hint: Any, seen: set[Any], *, is_inside: bool = False) -> tuple[Any, str] | None:
-    """Return the type that cannot be encoded, and what to return instead. None if there is no visible fault.
-
-    Args:
-        hint: The annotation, or a part of it.
-        seen: Classes whose fields were already checked. They may be recursive.
-        is_inside: Whether it is a part.
-    """
+    """Return the type that cannot be encoded, and what to return instead. None if there is no visible fault."""
     origin = typing.get_origin(hint)
     kind = hint if origin is None else origin
     if origin is Annotated or hasattr(hint, "__supertype__"):
@@ -308,15 +302,6 @@ _Texts: TypeAlias = tuple[tuple[str, str], ...]
 
 @frozen(kw_only=True)
 class Signature:
-    """The parameters of a function, for the model and back.
-
-    Attributes:
-        schema: JSON Schema, draft 2020-12, of one object. Named types are under `$defs`.
-        context_names: The parameters that receive the `ToolContext`. Not part of the schema.
-        adapted: The parameters of types unknown to msgspec. The struct accepts anything for them.
-        wants_deps: Type of the session's `deps`, if the context states it: the `Pool` of `ToolContext[Pool]`.
-    """
-
     schema: JsonObject
     struct: type[msgspec.Struct]
     context_names: tuple[str, ...]
@@ -537,13 +522,7 @@ def _is_shareable(field: _Field) -> bool:
 def _describe_once(
     name: str, fields: tuple[_Field, ...], texts: _Texts
 ) -> tuple[type[msgspec.Struct], JsonObject]:
-    """Describe parameters that many functions share, such as a tool that is made for each session.
-
-    Args:
-        name: Name of the function.
-        fields: Shareable fields. Equal ones have defaults of the same class, that of the annotation.
-        texts: Parameter texts of its docstring.
-    """
+    """Describe parameters that many functions share, such as a tool that is made for each session."""
     struct = _define(name, fields)
     return struct, _schema(struct, fields, {}, texts)
 
@@ -626,8 +605,6 @@ _QUIET_SECONDS: Final = 60.0
 
 @define
 class _Slow:
-    """Time of the last report about a tool."""
-
     reported_at: float = -math.inf
 
 
@@ -672,7 +649,6 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def parameters(self) -> JsonObject:
-        """JSON Schema of the arguments, derived from the signature."""
         return self._signature.schema
 
     @property
@@ -892,6 +868,5 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 
 
 def _path_first(fault: str) -> str:
-    """Format a fault like the runner's validator. msgspec puts the path at the end."""
     reason, _, path = fault.rpartition(" - at ")
     return f"{path.strip('`')}: {reason}" if reason else f"$: {fault}"

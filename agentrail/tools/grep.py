@@ -46,13 +46,7 @@ async def grep(  # noqa: PLR0913 - one parameter for each thing that a model may
 
 
 def render_matches(found: GrepResult, *, pattern: str, path: str) -> str:
-    """Format the matches by file: `12:` before a match, `12-` before a context line.
-
-    Args:
-        found: The matches. Lines beyond 50 KB are omitted.
-        pattern: The regular expression.
-        path: The searched directory or file.
-    """
+    """Format the matches by file: `12:` before a match, `12-` before a context line."""
     if not any(line.is_match for line in found.lines):
         files = counted(found.searched_files, "file")
         return f'No matches for "{printable(pattern)}" in {printable(path)} ({files}).'

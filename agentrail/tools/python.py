@@ -155,12 +155,7 @@ def _fault_of(code: str) -> str | None:
 
 
 def decide_python_command(code: str, mark: str) -> str:
-    """Return the command that runs the code. Without Python, it prints an error.
-
-    Args:
-        code: The code, without NUL.
-        mark: Prefix of the line with the new pictures.
-    """
+    """Return the command that runs the code. Without Python, it prints an error."""
     call = f"-u -c {shlex.quote(RUNNER)} {shlex.quote(mark)} {shlex.quote(code)}"
     return (
         f"if command -v python3 >/dev/null 2>&1; then exec python3 {call}; "
@@ -170,22 +165,12 @@ def decide_python_command(code: str, mark: str) -> str:
 
 @frozen
 class NewPicture:
-    """A picture written by the code."""
-
     name: str
     size_bytes: int
 
 
 def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]]:
-    """Remove the line with the new pictures from the output. A program that forges it only gets what it may read anyway.
-
-    Args:
-        output: The output.
-        mark: Prefix of the line.
-
-    Returns:
-        The remaining output, and the pictures. Names that contain a directory are ignored.
-    """
+    """Remove the line with the new pictures from the output. A program that forges it only gets what it may read anyway."""
     at = output.rfind(mark)
     if at < 0:
         return output, ()

@@ -34,15 +34,6 @@ async def read_file(
 
 
 def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
-    """Number the lines of one page.
-
-    Args:
-        found: The lines. Lines beyond 50 KB are omitted.
-        offset: Number of the first line, from 1.
-
-    Returns:
-        The page, whose last line gives the start of the next page if there is one. An `Error` past the end.
-    """
     total = found.total_lines
     if not total:
         return Ok(text="[The file is empty.]")

@@ -38,14 +38,6 @@ _CHOOSE_SHELL: Final = 'command -v bash >/dev/null 2>&1 && exec bash -c "$1"; ex
 async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok | Error:
     """Start a command, answer the call with its id, and follow it until it ends.
 
-    Args:
-        command: The shell command.
-        workdir: Working directory.
-        ctx: Context of the call, which is answered as soon as the command runs.
-
-    Returns:
-        Why it was not started, or how it ended, which the model reads as a note.
-
     Cancellation: The runner of the call stops the command and all processes that it started.
     """
     if ctx.tools and "shell_output" not in ctx.tools:
@@ -173,15 +165,6 @@ async def shell(
 
 
 def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error:
-    """Format the output, then the exit status.
-
-    Args:
-        result: Result of the command.
-        within_seconds: Its time limit, in seconds.
-
-    Returns:
-        `Ok` if the command ended by itself, with any exit code, because that is information. `Error` if it was stopped.
-    """
     parts = [result.output.rstrip("\n")] if result.output.strip("\n") else []
     count = result.stopped_processes
     if count:

@@ -114,10 +114,7 @@ class SkillTool:
 def _tools_of_child(
     skill: Skill, mode: ToolsMode, ctx: ToolContext, agent: str | None = None
 ) -> tuple[str, ...] | None:
-    """Return the tools of a sub-agent. None: all of its agent's or session's tools.
-
-    A rule with a pattern yields no tool, because the pattern would not be enforced.
-    """
+    """Return the tools of a sub-agent. None: all of its agent's or session's tools."""
     text = skill.text
     refused = {rule for rule in text.disallowed if "(" not in rule}
     is_held = text.allowed is not None and (
@@ -133,8 +130,6 @@ def _tools_of_child(
 
 @frozen(kw_only=True, eq=False)
 class SkillSearch:
-    """Finds skills by words of their names and descriptions."""
-
     skills: SkillSet
     name: str = field(default="skill_search", init=False)
     description: str = field(
@@ -205,7 +200,6 @@ class MountedReadFile:
 
     @property
     def description(self) -> Any:
-        """The wrapped tool's description with a sentence about skills."""
         own = "Read a text file of a skill." if self.inner is None else self.inner.description
         if callable(own):
             return lambda listing: _with_mount(own(listing))
@@ -221,7 +215,6 @@ class MountedReadFile:
         return str(own(arguments)) if own is not None and not _is_mounted(path) else f"Read {path:.200}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Read a file of a skill, or pass the call to the wrapped tool."""
         await trio.lowlevel.checkpoint()
         path = str(arguments["path"])
         if _is_mounted(path):
@@ -278,10 +271,7 @@ def without_skills(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
-    """Return tools whose `read_file` also reads the files of skills. Without one, add one that reads nothing else.
-
-    A tool whose calls the client or user answers is unchanged, because it does not run here.
-    """
+    """Return tools whose `read_file` also reads the files of skills. Without one, add one that reads nothing else."""
     own = next((tool for tool in tools if tool.name == "read_file"), None)
     if not any(one.files for one in skills.skills) or getattr(own, "answered_by", "code") != "code":
         return tools
@@ -291,16 +281,7 @@ def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
 
 
 def prompt_of_skill(skill: Skill, arguments: str) -> str:
-    """Return the prompt for a skill that a user names as `/name`, followed by text.
-
-    Args:
-        skill: A skill that the user may open: `text.for_user` is set.
-        arguments: The text after the name.
-
-    Returns:
-        A request that the model open the skill, so that its tool rules apply from then on. If the model may not open
-        it, its instructions.
-    """
+    """Return the prompt for a skill that a user names as `/name`, followed by text."""
     if not skill.text.for_model:
         return "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill), arguments.strip())))
     said = f"Open the skill {skill.name!r} with the tool `skill`, and do what it says."

@@ -37,7 +37,6 @@ class FoundSkillFile:
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
         return self.mark[0]
 
 
@@ -98,11 +97,6 @@ def hash_skill_file(directory: str, found: FoundSkillFile) -> SkillFile:
 
 def read_skill_file(directory: str, path: str, *, most: int) -> bytes:
     """Read a file inside a directory. Links are never followed, even if created concurrently.
-
-    Args:
-        directory: Absolute path, not a link itself.
-        path: Path relative to it, with `/`.
-        most: Size limit in bytes.
 
     Raises:
         SkillFileFault: It is not inside the directory, is not a regular file, is too large, or cannot be read.

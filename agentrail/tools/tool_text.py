@@ -28,7 +28,6 @@ def cut_line(line: str) -> str:
 
 
 def size_in_text(line: str) -> int:
-    """Return the size of a line in bytes, including its end."""
     return len(line.encode("utf-8", "surrogatepass")) + 1
 
 

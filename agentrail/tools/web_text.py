@@ -11,14 +11,7 @@ _MARKS: Final = ("page", "hit")
 
 
 def fenced_page(url: str, title: str, text: str, left_out: int) -> str:
-    """Format a page between markers that its content cannot close.
-
-    Args:
-        url: Address of the page.
-        title: Title of the page. May be empty.
-        text: Text of the page.
-        left_out: Number of omitted characters.
-    """
+    """Format a page between markers that its content cannot close."""
     named = f' title="{_inside(title)}"' if title else ""
     cut = f"\n[{left_out:,} more characters are not shown]" if left_out else ""
     said = fenced_in(text, *_MARKS)

@@ -62,7 +62,6 @@ class Dialogue:
 
 
 def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
-    """Draw the call, its changes, and the choices, which are always visible."""
     approval = dialogue.approval
     more = f"  (1 of {len(dialogue.waiting)})" if len(dialogue.waiting) > 1 else ""
     diff = diff_of_call(approval.tool, approval.arguments)

@@ -35,8 +35,6 @@ class Working:
 
     Attributes:
         since: Start of its cycle in seconds of the drawing clock, or None while it is idle.
-        read: Input tokens of this cycle.
-        written: Output tokens of this cycle.
         cost_usd: The cost of the cycle, or None if a price is missing.
         spent_usd: The cost of the session in this chat, or None if a price is missing.
     """
@@ -138,7 +136,6 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_count(count: int) -> str:
-    """Format a number of tokens, large ones in thousands."""
     return f"{count:,}" if count < _MANY else f"{count / 1000:.1f}k"
 
 
@@ -167,7 +164,6 @@ class Picture:
     """The screen of a chat, as a value that events update.
 
     Attributes:
-        ink: The capabilities of the terminal, replaced when its size changes.
         dialogue: The dialogue about pending calls, or None.
     """
 
@@ -256,12 +252,10 @@ class Picture:
         )
 
     def note(self, text: str, style: str = "dim") -> Rows:
-        """Return the rows of a notice. An answer that is being written continues below them."""
         self._is_apart = False
         return draw_text(on_one_line(text), self.ink, style)
 
     def say(self, lines: Iterable[str]) -> Rows:
-        """Return the rows of a command's output, with its own columns."""
         rows = tuple(row for line in lines for row in draw_text(line, self.ink, "dim"))
         self._is_apart = self._is_apart and not rows
         return rows
@@ -297,7 +291,6 @@ class Picture:
         self.dialogue = Dialogue(waiting=(*before, approval), rules=tuple(rules.items()), chosen=chosen)
 
     def end_words(self) -> Rows:
-        """Return the rows of the model's unfinished text."""
         return (*self._end_thoughts(), *self._blocks(self._words.finish()))
 
     def below(self, now: float, height: int) -> Rows:

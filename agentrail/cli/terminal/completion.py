@@ -10,8 +10,6 @@ MAX_CANDIDATES: Final = 100
 
 @frozen
 class Candidate:
-    """A completion of a word."""
-
     text: str
     replaces: int
     meaning: str = ""
@@ -27,13 +25,6 @@ FindWords: TypeAlias = Callable[[], Awaitable[Words]]
 
 @frozen(kw_only=True)
 class KnownNames:
-    """Everything that can be completed.
-
-    Attributes:
-        arguments: Functions that return the arguments of a command, called each time, by its name.
-        files: Lists a directory below the working directory; `""` is the working directory.
-    """
-
     commands: Words = ()
     arguments: dict[str, Callable[[], Words]] = field(factory=dict)
     files: ListFiles = lambda _: ()

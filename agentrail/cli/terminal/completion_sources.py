@@ -24,11 +24,6 @@ _DEMO_MODELS: Final = ("demo:", "demo:fast", "demo:coder", "demo:support", "demo
 
 @define(eq=False)
 class AskedWords:
-    """Arguments of a command from a journal, a store or a server.
-
-    They are fetched when the command is typed, and cached for all of its keys.
-    """
-
     _find: FindWords
     _token: trio.lowlevel.TrioToken
     _known: Words | None = None
@@ -78,7 +73,6 @@ async def introduce(
     directory: Path,
     others: FindWords = _no_others,
 ) -> None:
-    """Connect the screen to a session. From then on typed lines are read."""
     status = await session.status()
     token = trio.lowlevel.current_trio_token()
     turns, sessions = AskedWords(partial(turns_of, session), token), AskedWords(others, token)

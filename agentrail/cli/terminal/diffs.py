@@ -12,10 +12,7 @@ _MAX_LINES: Final = 2_000
 
 
 def diff_of_call(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the changes of a call of `edit_file` or `write_file`, as lines of a unified diff without its header.
-
-    For a file that is written whole, only the new lines are known. Empty for other tools, and for invalid arguments.
-    """
+    """Return the changes of a call of `edit_file` or `write_file`, as lines of a unified diff without its header."""
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if tool == "edit_file" and isinstance(old, str) and isinstance(new, str):
         before, after = _lines(old), _lines(new)

@@ -1,7 +1,4 @@
-"""The editor of a chat: prompt_toolkit reads keys in a thread, and Trio sends it the rows to draw.
-
-Printed rows and the area below them are handed over together, so that no row is shown twice or lost.
-"""
+"""The editor of a chat: prompt_toolkit reads keys in a thread, and Trio sends it the rows to draw."""
 
 import contextlib
 import json
@@ -80,8 +77,6 @@ FromTerminal: TypeAlias = KeyPress | SentLine | Chosen
 
 @frozen
 class Moved:
-    """A move of the mark in a dialogue, by this many choices."""
-
     by: int
 
 
@@ -96,7 +91,6 @@ class Typing:
     def __init__(
         self, ink: Ink, known: KnownNames, history: Path | None, interrupt: Callable[[], None]
     ) -> None:
-        """Create the editor. Reads no keys yet."""
         self.known: KnownNames = known
         self.interrupt: Callable[[], None] | None = interrupt
         self._token = trio.lowlevel.current_trio_token()
@@ -121,7 +115,6 @@ class Typing:
     # --- called in Trio
 
     def _take(self, typed: FromTerminal | Moved) -> None:
-        """Queue input for the reader of lines. Until there is a reader, Ctrl-C interrupts directly."""
         if typed is KeyPress.CTRL_C and self.interrupt is not None:
             self.interrupt()
         else:
@@ -147,10 +140,7 @@ class Typing:
 
     @property
     def _draft_is_to_move(self) -> bool:
-        """Whether a draft blocks the keys of a dialogue, or is set aside although the dialogue is over.
-
-        While the user is typing, keys go into the draft: it is set aside at the first pause.
-        """
+        """Whether a draft blocks the keys of a dialogue, or is set aside although the dialogue is over."""
         if self._dialogue is None:
             return bool(self._aside)
         is_quiet = outside.monotonic() - max(self._typed_at, self._dialogue_since) >= UNSEEN_SECONDS
@@ -408,7 +398,6 @@ class Typing:
             self._give(KeyPress.CTRL_D)
 
     def _without_burst(self, keys: "list[PressedKey]") -> "list[PressedKey]":
-        """Hold back the keys of a paste until it ends, and return all others."""
         loop = self._session.app.loop
         if not keys or loop is None:
             return keys

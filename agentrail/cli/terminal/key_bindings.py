@@ -33,8 +33,6 @@ def decide_ctrl_c(*, has_text: bool, is_idle: bool, is_stopping: bool, since_war
 
 
 class KeyPress(enum.Enum):
-    """A key that can replace a line."""
-
     CTRL_C = "interrupt"
     CTRL_D = "end"  # also the end of a pipe
     HANG_UP = "hang up"  # the terminal was closed: running work is left as it is, to be resumed
@@ -42,20 +40,12 @@ class KeyPress(enum.Enum):
 
 @frozen(kw_only=True)
 class SentLine:
-    """A text sent with Enter.
-
-    Attributes:
-        is_pasted: Whether it contains pasted lines. It is then a prompt, whatever it starts with.
-    """
-
     text: str
     is_pasted: bool = False
 
 
 @define(eq=False)
 class Pastes:
-    """The pastes in the current input line."""
-
     _kept: list[str] = field(factory=list)
     _has_lines: bool = False
 
@@ -70,8 +60,6 @@ class Pastes:
         return f"[pasted text {len(self._kept)}, {size}]"
 
     def shown(self, typed: str) -> str:
-        """Replace the marks by their pastes, and keep editing."""
-
         def original(found: re.Match[str]) -> str:
             number = int(found[1])
             return self._kept[number - 1] if 1 <= number <= len(self._kept) else found[0]
@@ -102,11 +90,7 @@ MIN_BURST: Final = 64
 
 @define(eq=False)
 class Burst:
-    """Keys that arrive faster than typing: a paste from a terminal without bracketed paste.
-
-    They are held until the paste ends and then inserted as one text. Inserted one by one, the cost of each would grow
-    with the text before it.
-    """
+    """Keys that arrive faster than typing: a paste from a terminal without bracketed paste."""
 
     _held: list[str] = field(factory=list)
 
@@ -135,12 +119,6 @@ def _is_pasted(keys: Sequence[str | None]) -> bool:
 
 @frozen(kw_only=True)
 class Chosen:
-    """The user's choice about a pending call.
-
-    Attributes:
-        words: The reason of a rejection, or the edited arguments as JSON.
-    """
-
     choice: DialogueChoice
     approval: Approval
     words: str = ""

@@ -88,7 +88,6 @@ class HeldErrors(io.TextIOBase):
         return bool(self._lines) or self._gone > 0
 
     def rest(self) -> str:
-        """Remove and return all held text, including unfinished lines."""
         with self._lock:
             left = [f"{line}\n" for line in (*self._said_of_gone(), *self._lines, *self._open.values())]
             self._lines.clear()
@@ -97,7 +96,6 @@ class HeldErrors(io.TextIOBase):
         return "".join(left)
 
     def fileno(self) -> int:
-        """Return the descriptor of the real stderr, for subprocesses."""
         return _STDERR
 
     def isatty(self) -> bool:
@@ -168,10 +166,7 @@ def ink_of_process() -> Ink:
 
 
 class TerminalView:
-    """A `ChatView` and `Lines` on one terminal. Created by `open_terminal_view`."""
-
     def __init__(self, picture: Picture, typing: Typing) -> None:
-        """Create the view. Draws nothing yet."""
         self._on_event: Callable[[Event], None] = lambda _: None
         self._picture = picture
         self._typing = typing
@@ -256,7 +251,6 @@ class TerminalView:
             self._over.set()
 
     async def wait_ready(self) -> None:
-        """Wait until the line is visible and keys are read, or the editor has ended."""
         await self._typing.ready.wait()
 
     async def aclose(self) -> None:

@@ -1,7 +1,4 @@
-"""Rendering for a terminal, through rich. The only place that makes escape sequences: those in a model's text are removed.
-
-Styles are names of ANSI colours, so that they follow the terminal's own light or dark theme.
-"""
+"""Rendering for a terminal, through rich. The only place that makes escape sequences: those in a model's text are removed."""
 
 import io
 import unicodedata
@@ -84,8 +81,6 @@ class _Paper(io.StringIO):
 
 
 class _AsciiPaper(io.StringIO):
-    """The same for an ASCII terminal."""
-
     encoding = "ascii"
 
 
@@ -108,7 +103,6 @@ def draw_log_line(line: str, ink: Ink) -> Rows:
 
 
 def draw_line(parts: Iterable[tuple[str, str]], ink: Ink) -> str:
-    """Draw styled texts on one row, truncated to the terminal's width."""
     text = Text(no_wrap=True, overflow="ellipsis" if ink.is_unicode else "crop")
     for said, style in parts:
         text.append(without_controls(" ".join(said.splitlines())), style=style)

@@ -1,8 +1,4 @@
-"""`RemoteSandbox`: the files and commands of another place, as a local `Sandbox`.
-
-The server checks paths, with the same guard as a local sandbox. The client checks only whether they fit into UTF-8. The
-server keeps a workspace while it hears from the client: each request counts, and a beat in times without requests.
-"""
+"""`RemoteSandbox`: the files and commands of another place, as a local `Sandbox`."""
 
 import contextvars
 import ssl
@@ -593,7 +589,6 @@ class RemoteSandbox:
 
 
 async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope) -> None:
-    """Renew the lease until the sandbox is closed or garbage-collected."""
     with scope:
         while True:
             await trio.sleep(BEAT_SECONDS)
@@ -663,7 +658,6 @@ def _fault_of_upload(file: FileBytes) -> Refusal | None:
 
 
 def _batches(files: Sequence[tuple[int, FileBytes]]) -> list[list[tuple[int, FileBytes]]]:
-    """Split files into requests, as many as fit into each."""
     batches: list[list[tuple[int, FileBytes]]] = []
     size = 0
     for number, file in files:

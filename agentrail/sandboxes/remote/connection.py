@@ -55,13 +55,6 @@ _SAID: Final[Mapping[int, str]] = MappingProxyType(
 
 
 class NoAnswer(Exception):
-    """There is no usable answer.
-
-    Attributes:
-        refusal: The refusal for the caller of the port. It is about the connection, and suitable for a model.
-        is_lost: Whether the server no longer knows the workspace: all later requests will fail too.
-    """
-
     def __init__(self, refusal: Refusal, *, is_lost: bool = False) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
@@ -280,7 +273,6 @@ class RemoteProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id on the remote machine."""
         return self._pid
 
     @property
@@ -312,7 +304,6 @@ class RemoteProcess:
                     self._has_ended.set()
 
     async def listen(self) -> None:
-        """Receive messages until the connection ends."""
         try:
             with suppress(*_failures(), UnreadableWire):
                 while True:

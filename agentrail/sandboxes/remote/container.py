@@ -1,8 +1,4 @@
-"""`container:IMAGE`: a sandbox server in its own container, started by the local `docker` or `podman`.
-
-The container has no network: the server listens on a Unix socket in a shared directory. It ends with its one workspace, so
-a program that was killed here leaves a container for the duration of a lease.
-"""
+"""`container:IMAGE`: a sandbox server in its own container, started by the local `docker` or `podman`."""
 
 import os
 import re
@@ -98,12 +94,7 @@ CONTAINER_LIMITS: Final = ContainerLimits()
 
 
 class ContainerSandbox(RemoteSandbox):
-    """A workspace in its own container, started with the first call. It ends when this is closed, or after 30 idle minutes.
-
-    It has one GiB of memory, one processor, no network, and no Linux capability. Of this machine it sees only the skills,
-    read-only, at `/skills`. Commands are not confined a second time inside: the container confines them. Its image must have
-    agentrail with the extra `gateway` on its `PATH`.
-    """
+    """A workspace in its own container, started with the first call. It ends when this is closed, or after 30 idle minutes."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""Multipart bodies (RFC 2046): the bytes of several files in one body.
-
-Only our own code writes and reads them, so parsing is strict. Each part states its length, contents are never searched, and
-any other form is refused. No base64: that would add a third to the size, and a copy.
-"""
+"""Multipart bodies (RFC 2046): the bytes of several files in one body."""
 
 import re
 from collections.abc import Sequence
@@ -45,7 +41,6 @@ def _part(kind: bytes, content: bytes, boundary: str) -> tuple[bytes, bytes]:
 
 
 def size_of_part(content_bytes: int) -> int:
-    """Return the size of a file's part in a body, including its header lines."""
     return content_bytes + len(_part(_FILE_KIND, b"", "0" * 32)[0]) + 16
 
 

@@ -1,8 +1,4 @@
-"""Operations of a remote sandbox, with their arguments and answers, as encoded by client and server.
-
-Results of the port are sent as JSON in UTF-8. A refusal of the sandbox is a result too. Contents of files are sent as bytes,
-see `multipart.py`. This module neither connects nor executes.
-"""
+"""Operations of a remote sandbox, with their arguments and answers, as encoded by client and server."""
 
 import re
 from collections.abc import Mapping
@@ -72,12 +68,6 @@ MAX_NUMBER: Final = 2**53
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's description of itself, in each answer.
-
-    Attributes:
-        is_unconfined: Whether its commands run with the rights of the server's user.
-    """
-
     can: tuple[str, ...] = ()
     is_unconfined: bool = False
 
@@ -97,29 +87,21 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PathRequest(_Request, frozen=True):
-    """`exists`, `list_dir`, `leads_to`."""
-
     path: str
 
 
 class ReadRequest(_Request, frozen=True):
-    """`read`; see the port."""
-
     path: str
     offset: int = 1
     limit: int | None = None
 
 
 class WriteRequest(_Request, frozen=True):
-    """`write`; see the port."""
-
     path: str
     content: str
 
 
 class EditRequest(_Request, frozen=True):
-    """`edit`; see the port."""
-
     path: str
     old: str
     new: str
@@ -127,16 +109,12 @@ class EditRequest(_Request, frozen=True):
 
 
 class GrepRequest(_Request, frozen=True):
-    """`grep`; see the port."""
-
     pattern: str
     path: str
     options: GrepOptions
 
 
 class GlobRequest(_Request, frozen=True):
-    """`glob`; see the port."""
-
     pattern: str
     path: str
 
@@ -148,14 +126,10 @@ class UploadRequest(_Request, frozen=True):
 
 
 class DownloadRequest(_Request, frozen=True):
-    """`download`."""
-
     paths: tuple[str, ...]
 
 
 class ExecuteRequest(_Request, frozen=True):
-    """`execute`; see the port."""
-
     command: str
     options: ExecuteOptions
 
@@ -165,19 +139,11 @@ class SnapshotRequest(_Request, frozen=True):
 
 
 class RestoreRequest(_Request, frozen=True):
-    """`restore`; see the port."""
-
     snapshot_id: str
 
 
 class OpenRequest(_Request, frozen=True):
-    """`open_process`, as the first message of its WebSocket.
-
-    Attributes:
-        workdir: Its working directory.
-        env: Its variables in addition to the usual ones.
-        errors: Destination of its standard error.
-    """
+    """`open_process`, as the first message of its WebSocket."""
 
     argv: tuple[str, ...]
     workdir: str
@@ -206,7 +172,6 @@ class FileHead(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one file of an upload or a download.
 
     Attributes:
-        has_content: For a download: whether a part with its content follows.
         error: Why the file was not transferred, otherwise None.
     """
 
@@ -250,8 +215,6 @@ SANDBOX_OPERATIONS: Final[Mapping[str, SandboxOperation]] = MappingProxyType(
 
 
 class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a stop."""
-
     is_gone: bool
 
 
@@ -259,21 +222,15 @@ class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessOpened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
-    """It is running."""
-
     pid: int
 
 
 class ProcessRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """It was refused."""
-
     code: str
     message: str
 
 
 class Exited(msgspec.Struct, frozen=True, kw_only=True, tag="exited"):
-    """It has ended."""
-
     code: int
 
 
@@ -332,7 +289,6 @@ def encode_request(request: WireRequest) -> bytes:
 
 
 def decode_as(kind: type[T] | Any, text: bytes) -> T:
-    """Decode JSON strictly into a known type."""
     try:
         read: T = decoder_of(kind).decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:

@@ -26,8 +26,6 @@ from agentrail.messages import CallId, Message
 
 @frozen
 class Seen:
-    """One step, from both sides."""
-
     before: SessionState
     signal: Signal
     after: SessionState

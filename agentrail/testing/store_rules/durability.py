@@ -352,7 +352,6 @@ def what_was_said_is_erased(trial: StoreTrial) -> None:
 
 
 def _without_content(was: Record) -> Record:
-    """Return the expected replacement of a record, from its body."""
     body = b'{"number":%d,"hash":"%b","why":"user forgotten","kind":"%b","length":%d,"version":%d}' % (
         was.seq,
         was.hash.hex().encode(),

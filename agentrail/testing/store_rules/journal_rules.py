@@ -260,8 +260,6 @@ class _CutOnce:
 
 @frozen
 class _CutByChance:
-    """Cuts about half of all calls, up to a maximum number of calls."""
-
     chance: random.Random
     seen: list[str]
 
@@ -318,7 +316,6 @@ def _append(store: Store, author: Author, *bodies: str, title: str = "") -> None
 
 
 def _live(store: Store) -> None:
-    """Run a life in which each writing call is made."""
     root, child, gone = Author("root"), Author("child"), Author("gone")
     openings = (
         root.opening("a", blobs={blob_name(_BLOB): _BLOB}),

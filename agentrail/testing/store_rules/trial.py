@@ -22,13 +22,6 @@ AT_MS: Final = 1_790_000_000_000
 
 
 class Author:
-    """Writes one journal, and tracks its end like the node that owns a session.
-
-    Attributes:
-        records: All its records so far, durable or not.
-        tail: The end of its journal after them.
-    """
-
     def __init__(self, session: str = "s", *, scope: str = "", tail: Tail | None = None) -> None:
         """Write a journal from its beginning, or continue after a tail."""
         self.session: SessionId = SessionId(session)
@@ -37,7 +30,6 @@ class Author:
         self.records: list[Record] = []
 
     def seal(self, *drafts: Draft) -> tuple[Record, ...]:
-        """Return the records that follow."""
         records, self.tail = sealed(drafts, self.tail, scope=self.scope, session=self.session)
         self.records += records
         return records
@@ -49,7 +41,6 @@ class Author:
         return Opening(records=records, root=SessionId(root or self.session), node=node, **rest)
 
     def write(self, *bodies: str, events: int = 0, **rest: Any) -> Append:
-        """Return an append with a record for each body. Further fields are those of `Append`."""
         return Append(records=self.seal(*(_draft(body, events) for body in bodies)), **rest)
 
 
@@ -62,11 +53,7 @@ class StoreTrial:
     """A new, empty store, with the other needs of a rule.
 
     Attributes:
-        store: The store.
-        make: Creates another one, which is closed after the rule.
-        pass_lease: Lets the lease expire, on the clock of the store.
         reopen: Closes a store and opens its stored data again. None if it stores nothing.
-        cut: Wraps a store with a connection that is cut.
     """
 
     store: Store
@@ -76,7 +63,6 @@ class StoreTrial:
     cut: OpenCut = field(default=LOCAL_CUT)
 
     def begin(self, session: str = "s", *bodies: str, scope: str = "", **rest: Any) -> Author:
-        """Store the beginning of a journal, and return its author."""
         author = Author(session, scope=scope)
         self.store.create(author.opening(*bodies, **rest))
         return author
@@ -122,7 +108,6 @@ def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot
 
 
 def blob_name(content: bytes) -> str:
-    """Return the name of a blob."""
     return hashlib.sha256(content).hexdigest()
 
 
