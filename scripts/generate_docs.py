@@ -441,6 +441,10 @@ def actor_lines(thing: Any) -> Iterator[str]:
         return
     yield from (summary(thing), "")
     described = fields_in(thing) if inspect.isclass(thing) else arguments_of(thing)
+    base = base_of(thing)
+    if base is not None:
+        described = described[len(fields_in(base)) :]
+        yield from (f"All attributes of [`{base.__name__}`](#{base.__name__.lower()}), and:", "")
     lines = [f"- `{name}`: {meaning}" for name, meaning in described]
     if inspect.isclass(thing):
         for name, member in vars(thing).items():
@@ -448,6 +452,15 @@ def actor_lines(thing: Any) -> Iterator[str]:
                 lines.append(f"- `{name}()`: {summary(member).splitlines()[0]}")
     if lines:
         yield from (*lines, "")
+
+
+def base_of(thing: Any) -> type | None:
+    """Return the public base class whose attributes a class inherits and extends, or None."""
+    bases = thing.__mro__[1:] if inspect.isclass(thing) else ()
+    return next(
+        (one for one in bases if one.__name__ in vars(actors) and 0 < len(fields_in(one)) < len(fields_in(thing))),
+        None,
+    )
 
 
 def one_of(alias: Any) -> str:

@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -30,6 +30,9 @@ USER_HEADER: Final = "X-Agentrail-User"
 MIN_USUAL: Final = 3
 """Objects with the same description of a field from which on the page describes it once."""
 
+MIN_BASE: Final = 4
+"""Fields of an object from which on another one with the same fields refers to it."""
+
 MANY: Final = 1 << 31
 """A bound above this one is none to a reader."""
 
@@ -48,6 +51,9 @@ ON_THE_PAGE_OF_EVENTS: Final = frozenset(
     }
 )
 """Schemas that the page of events describes."""
+
+ON_THE_PAGE_OF_THE_INTERFACE: Final = frozenset({"ConsoleInfo"})
+"""Schemas for the console alone, which only `openapi.json` describes."""
 
 _REFS: Final = "#/components/schemas/"
 
@@ -94,7 +100,8 @@ def routes_page() -> str:
     for method, path, operation in operations:
         lines += [*operation_lines(method, path, operation, common, groups)]
     taken = below({name for _, _, operation in operations for name in bodies_of(operation)}, schemas)
-    given = below({name for _, _, operation in operations for name in replies_of(operation)}, schemas)
+    replies = {name for _, _, operation in operations for name in replies_of(operation)}
+    given = below(replies - ON_THE_PAGE_OF_THE_INTERFACE, schemas)
     lines += ["## Request bodies", ""]
     for name in sorted(taken):
         lines += [f"### {name}", "", *schema_lines(schemas[name])]
@@ -104,7 +111,8 @@ def routes_page() -> str:
     lines += [f"| `{field}` | {in_json(meaning)} |" for field, meaning in sorted(usual.items())]
     lines.append("")
     for name in sorted(given - taken):
-        lines += [f"### {name}", "", *schema_lines(schemas[name], usual)]
+        base = base_of(name, given - taken, schemas)
+        lines += [f"### {name}", "", *schema_lines(schemas[name], usual, base and (base, schemas[base]))]
     return "\n".join([*lines, *error_lines()])
 
 
@@ -245,7 +253,24 @@ def usual_meanings(schemas: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return usual
 
 
-def schema_lines(schema: Mapping[str, Any], usual: Mapping[str, str] | None = None) -> Iterator[str]:
+def base_of(name: str, given: Collection[str], schemas: Mapping[str, Any]) -> str | None:
+    """Return the largest other response all of whose fields this one has, or None."""
+    fields = types_of(schemas[name])
+    bases = [other for other in sorted(given) if MIN_BASE <= len(types_of(schemas[other])) < len(fields)]
+    bases = [other for other in bases if types_of(schemas[other]).items() <= fields.items()]
+    return max(bases, key=lambda other: len(types_of(schemas[other])), default=None)
+
+
+def types_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Return the type of each field of an object."""
+    return {field: type_text(rules) for field, rules in schema.get("properties", {}).items()}
+
+
+def schema_lines(
+    schema: Mapping[str, Any],
+    usual: Mapping[str, str] | None = None,
+    base: tuple[str, Mapping[str, Any]] | None = None,
+) -> Iterator[str]:
     """The fields of an object, as rows; of anything else its type. A response has the usual meanings of its page."""
     is_given = usual is not None
     if schema.get("description"):
@@ -253,9 +278,13 @@ def schema_lines(schema: Mapping[str, Any], usual: Mapping[str, str] | None = No
     if "properties" not in schema:
         yield from (f"{capital(type_text(schema))}.", "")
         return
+    if base:
+        yield from (f"All fields of {link(base[0])}, and:", "")
     yield from ("| field | type | meaning |", "|---|---|---|")
     required = schema.get("required", ())
     for name, rules in schema["properties"].items():
+        if base and name in base[1]["properties"]:
+            continue
         optional = "" if is_given or name in required else f", {default_text(rules)}"
         said = rules.get("description", "")
         said = "" if usual is not None and usual.get(name) == said else said
@@ -297,6 +326,8 @@ def type_text(rules: Mapping[str, Any]) -> str:
 
 def link(name: str) -> str:
     """Link to a schema."""
+    if name in ON_THE_PAGE_OF_THE_INTERFACE:
+        return f"`{name}` for the console, in [openapi.json](openapi.json)"
     return f"[{name}]({'events.md' * (name in ON_THE_PAGE_OF_EVENTS)}#{name.lower()})"
 
 
@@ -327,14 +358,15 @@ def error_lines() -> Iterator[str]:
         'Every error is `{"error": {"code": "…", "message": "…", "hint": "…"}}`: a stable `code` for programs, a `message` with the expected and the given value, and a `hint` with the',
         "remedy, or null. Some also have `request_id`, `field` or `index`. Host plugins can use their own codes. [Exceptions](errors.md) without a row are reported like their class.",
         "",
-        "| status | code | what to do |",
+        "| status | codes | what to do |",
         "|---|---|---|",
     )
-    rows: dict[tuple[int, str], str] = {}
-    for code, row in ERROR_ANSWERS.items():
-        rows.setdefault((row.status, row.code or code), row.hint or "")
+    rows = {(row.status, row.code or code): row.hint or "" for code, row in reversed(ERROR_ANSWERS.items())}
+    alike: dict[tuple[int, str], list[str]] = {}
     for (status, code), hint in sorted(rows.items()):
-        yield f"| {status} | `{code}` | {hint} |"
+        alike.setdefault((status, hint), []).append(code)
+    for (status, hint), codes in alike.items():
+        yield f"| {status} | {code_list(codes)} | {hint} |"
     yield ""
 
 
