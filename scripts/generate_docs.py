@@ -50,6 +50,7 @@ REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 MAX_EVENT_WIDTH: Final = 110
+MIN_SHARED_BY_EVENTS: Final = 3
 MIN_SHARED: Final = 10
 """Classes with the same field from which on a page describes it once."""
 
@@ -89,7 +90,7 @@ def session_page() -> str:
             "",
             *verdicts,
             "",
-            "An arrow precedes the other phases in which the step can end, including the effects of the next prompt.",
+            "The phases after an arrow are those to which the step can lead. They include the start of the next queued prompt.",
             "",
             "An outcome of a closed effect is dropped in every phase.",
             "",
@@ -151,6 +152,9 @@ def events_page() -> str:
     ]
     for title, scenario in SEQUENCES:
         lines += [f"### {title}", "", "```text", *sequence_lines(scenario), "```", ""]
+    shared = shared_fields(get_args(events.Event), MIN_SHARED_BY_EVENTS)
+    lines += ["## Usual fields", "", "Events list these without a description, unless it differs:", ""]
+    lines += [*(f"- `{name}`: {meaning}" for name, meaning in shared.items()), ""]
     for title, union in events.SECTIONS.items():
         lines += [
             f"## {title}",
@@ -161,7 +165,9 @@ def events_page() -> str:
             "",
         ]
         for event in get_args(union):
-            lines += [f"**`{event.__name__}`**", "", *field_lines(event)]
+            usual = [f"`{name}`" for name, meaning in fields_in(event) if shared.get(name) == meaning]
+            own = field_lines(event, shared.items())[:-1]
+            lines += [f"**`{event.__name__}`**", "", *([f"- {', '.join(usual)}"] if usual else []), *own, ""]
     lines += ["## Values in events and snapshots", ""]
     for value in CARRIED:
         lines += [f"### `{value.__name__}`", "", summary(value), "", *field_lines(value)]
@@ -313,7 +319,7 @@ def error_field_lines(error: type) -> Iterator[str]:
     base = error.__base__ or error
     inherited = [field for field in fields_in(base) if field[0] != "code"]
     if len(inherited) > 1:
-        yield f"It also has the fields of [`{base.__name__}`](#{base.__name__.lower()})."
+        yield f"Inherits the fields of [`{base.__name__}`](#{base.__name__.lower()})."
         yield ""
     known = {*fields_in(base)} if len(inherited) > 1 else ()
     yield from (line for line in field_lines(error, known) if not line.startswith("- `code`: snake_case"))
@@ -433,7 +439,7 @@ def actor_lines(thing: Any) -> Iterator[str]:
     """One name of the door: a class, a function, or an alias of some."""
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
         yield from (
-            f"`{getattr(thing, '__name__', thing)}`: one of its kind."
+            f"`{getattr(thing, '__name__', thing)}`, the only instance of its class."
             if not get_args(thing)
             else one_of(thing),
             "",
@@ -458,7 +464,11 @@ def base_of(thing: Any) -> type | None:
     """Return the public base class whose attributes a class inherits and extends, or None."""
     bases = thing.__mro__[1:] if inspect.isclass(thing) else ()
     return next(
-        (one for one in bases if one.__name__ in vars(actors) and 0 < len(fields_in(one)) < len(fields_in(thing))),
+        (
+            one
+            for one in bases
+            if one.__name__ in vars(actors) and 0 < len(fields_in(one)) < len(fields_in(thing))
+        ),
         None,
     )
 
@@ -536,10 +546,14 @@ def field_lines(thing: type, known: Collection[tuple[str, str]] = ()) -> list[st
     return [*lines, ""] if lines else []
 
 
-def shared_fields(things: Iterable[type]) -> dict[str, str]:
-    """Return the fields that at least `MIN_SHARED` of several classes describe in the same words."""
+def shared_fields(things: Iterable[type], least: int = MIN_SHARED) -> dict[str, str]:
+    """Return the fields that at least `least` of several classes describe in the same words."""
     counts = Counter(field for thing in things for field in fields_in(thing))
-    return {name: meaning for (name, meaning), count in counts.items() if count >= MIN_SHARED}
+    shared: dict[str, str] = {}
+    for (name, meaning), count in counts.most_common():
+        if count >= least:
+            shared.setdefault(name, meaning)
+    return shared
 
 
 def enum_doc(member: enum.Enum) -> str:

@@ -97,8 +97,13 @@ def routes_page() -> str:
         *(f"- *{title}*: {code_list(codes)}" for title, codes in groups.items()),
         "",
     ]
+    first_with: dict[tuple[str, ...], str] = {}
     for method, path, operation in operations:
-        lines += [*operation_lines(method, path, operation, common, groups)]
+        parameters = tuple(parameter_lines(operation))
+        first = first_with.setdefault(parameters, f"{method} {path}")
+        if len(parameters) >= MIN_BASE and first != f"{method} {path}":
+            parameters = (f"- query: the same as for [`{first}`](#{anchor(*first.split(' '))})",)
+        lines += [f"### `{method} {path}`", "", *operation_lines(operation, parameters, common, groups)]
     taken = below({name for _, _, operation in operations for name in bodies_of(operation)}, schemas)
     replies = {name for _, _, operation in operations for name in replies_of(operation)}
     given = below(replies - ON_THE_PAGE_OF_THE_INTERFACE, schemas)
@@ -117,18 +122,13 @@ def routes_page() -> str:
 
 
 def operation_lines(
-    method: str,
-    path: str,
     operation: Mapping[str, Any],
+    parameters: Iterable[str],
     common: frozenset[str],
     groups: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
     """One route. Its action is in the table at the top of the page."""
-    yield from (f"### `{method} {path}`", "")
-    for one in operation.get("parameters", ()):
-        if one["in"] in {"query", "header"} and one["name"] != USER_HEADER:
-            said = f": {in_json(one['description'])}" if one.get("description") else ""
-            yield f"- {one['in']} `{one['name']}`, {bounded(one['schema'])}{said}"
+    yield from parameters
     for name in bodies_of(operation):
         yield f"- body: {link(name)}"
     statuses: dict[str, list[str]] = {}
@@ -145,6 +145,14 @@ def operation_lines(
     if titles or own:
         yield f"- [errors](#errors): {', '.join([*titles, *(f'`{code}`' for code in own)])}"
     yield ""
+
+
+def parameter_lines(operation: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each query parameter and header of a route."""
+    for one in operation.get("parameters", ()):
+        if one["in"] in {"query", "header"} and one["name"] != USER_HEADER:
+            said = f": {in_json(one['description'])}" if one.get("description") else ""
+            yield f"- {one['in']} `{one['name']}`, {bounded(one['schema'])}{said}"
 
 
 def code_groups(
