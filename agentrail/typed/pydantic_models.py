@@ -1,4 +1,7 @@
-"""Support for pydantic models. pydantic is detected among the imported modules and never imported here. A model provides its own schema and validation."""
+"""Support for pydantic models. pydantic is detected among the imported modules and never imported here.
+
+A model provides its own schema and validation.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence

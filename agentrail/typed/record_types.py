@@ -1,4 +1,7 @@
-"""Classes with fields: msgspec Structs, attrs classes, dataclasses, `TypedDict`s and `NamedTuple`s. All of them are objects in JSON, even a `NamedTuple`, because names tell a model more than positions."""
+"""Classes with fields: msgspec Structs, attrs classes, dataclasses, `TypedDict`s and `NamedTuple`s.
+
+All of them are objects in JSON, even a `NamedTuple`, because names tell a model more than positions.
+"""
 
 import dataclasses
 import inspect

@@ -1,4 +1,8 @@
-"""The operations of a session, one entry each, as shared by handles, sockets and routes. Entries are independent of HTTP: `OFFERS` in `agentrail.gateway.session_routes` defines how a server offers an operation."""
+"""The operations of a session, one entry each, as shared by handles, sockets and routes.
+
+Entries are independent of HTTP: `OFFERS` in `agentrail.gateway.session_routes` defines how a server offers an
+operation.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Literal, TypeVar

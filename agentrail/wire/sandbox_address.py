@@ -1,4 +1,4 @@
-"""Addresses of remote sandboxes, with their declared capabilities: `http://host:port?can=execute`, `container:IMAGE`. Plain functions."""
+"""Addresses of remote sandboxes, with their declared capabilities: `http://host:port?can=execute`, `container:IMAGE`."""
 
 import ipaddress
 import re

@@ -1,4 +1,4 @@
-"""The frames and close codes that a server sends over a WebSocket with the subprotocol `agentrail.v1`. Pure values."""
+"""The frames and close codes that a server sends over a WebSocket with the subprotocol `agentrail.v1`."""
 
 from collections.abc import Mapping
 from enum import IntEnum

@@ -1,4 +1,7 @@
-"""Records and their bodies. A record is one line of a session's journal, numbered without gaps and chained by hashes."""
+"""Records and their bodies.
+
+A record is one line of a session's journal, numbered without gaps and chained by hashes.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,7 @@
-"""The budget of a session and its children: a ledger that reserves before it books. Before a request its upper bound is reserved, and afterwards its actual usage is booked."""
+"""The budget of a session and its children: a ledger that reserves before it books.
+
+Before a request its upper bound is reserved, and afterwards its actual usage is booked.
+"""
 
 import math
 from typing import Final, Literal, NewType

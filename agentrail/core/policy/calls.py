@@ -1,4 +1,8 @@
-"""Rules for tool calls that need no plugin: lookup, parsing, validation, and the detection of loops. Each refusal is a text for the model. docs/explanation/tools.md lists the gates after these (plugins, approvals) in order."""
+"""Rules for tool calls that need no plugin: lookup, parsing, validation, and the detection of loops.
+
+Each refusal is a text for the model. docs/explanation/tools.md lists the gates after these (plugins, approvals) in
+order.
+"""
 
 import difflib
 import hashlib

@@ -1,4 +1,7 @@
-"""Decisions of a session about its model requests: `ModelPolicy`. This module contains no logic and no wire format."""
+"""Decisions of a session about its model requests: `ModelPolicy`.
+
+This module contains no logic and no wire format.
+"""
 
 from attrs import frozen
 

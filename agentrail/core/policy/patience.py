@@ -1,4 +1,4 @@
-"""Decisions after a failed request or tool, and about a silent stream: retry, another model, compaction, or an error. Functions from values to values."""
+"""Decisions after a failed request or tool, and about a silent stream: retry, another model, compaction, or an error."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

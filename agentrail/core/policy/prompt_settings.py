@@ -1,4 +1,7 @@
-"""A caller's model settings for one cycle alone, in addition to those of the session and its provider. They travel with the prompt into the journal, through the queue and into the cycle, and end with it."""
+"""A caller's model settings for one cycle alone, in addition to those of the session and its provider.
+
+They travel with the prompt into the journal, through the queue and into the cycle, and end with it.
+"""
 
 import difflib
 import math

@@ -1,4 +1,4 @@
-"""The model's context: token estimates, compaction, and the conversation that is sent. Compaction replaces the beginning of a conversation with a summary."""
+"""The model's context: token estimates, compaction, and the conversation that is sent."""
 
 from collections.abc import Collection, Sequence
 from operator import is_

@@ -1,4 +1,7 @@
-"""Structured answers: the final text of a cycle is JSON that matches the session's `response_format`. A vendor's JSON mode helps but is not trusted: the session always validates."""
+"""Structured answers: the final text of a cycle is JSON that matches the session's `response_format`.
+
+A vendor's JSON mode helps but is not trusted: the session always validates.
+"""
 
 import re
 from typing import Any, Final, TypeAlias

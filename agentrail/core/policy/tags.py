@@ -1,4 +1,4 @@
-"""Inline tags: `<status>…</status>` and `<title>…</title>` are removed from a model's visible text. The text comes in chunks that may end anywhere, even in the middle of a tag."""
+"""Inline tags: `<status>…</status>` and `<title>…</title>` are removed from a model's visible text."""
 
 import re
 from collections.abc import Mapping

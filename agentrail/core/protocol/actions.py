@@ -1,4 +1,4 @@
-"""The actions that a plugin may return, the requests it may make, and which hook accepts which action, as data. Values only."""
+"""The actions that a plugin may return, the requests it may make, and which hook accepts which action, as data."""
 
 import enum
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Effects: requests of a session to the shell. One closed union, and the order in which its members are carried out."""
+"""Effects: requests of a session to the shell.
+
+One closed union, and the order in which its members are carried out.
+"""
 
 from collections.abc import Sequence
 from typing import TypeAlias

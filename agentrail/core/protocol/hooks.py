@@ -1,4 +1,4 @@
-"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that made a request. Values only."""
+"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that made a request."""
 
 from typing import Final, Literal, TypeAlias, get_args
 

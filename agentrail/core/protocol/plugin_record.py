@@ -1,4 +1,4 @@
-"""A stored plugin: its name, its version, the origin of its code, and its options, without the code. Signals and stored states contain this."""
+"""A stored plugin: its name, its version, the origin of its code, and its options, without the code."""
 
 from msgspec.structs import force_setattr
 

@@ -1,4 +1,4 @@
-"""Requests to a provider and its responses: `ModelRequest` and the closed union `Chunk`. The core makes requests and reads chunks."""
+"""Requests to a provider and its responses: `ModelRequest` and the closed union `Chunk`."""
 
 from collections.abc import Sequence
 from typing import Literal, NewType, TypeAlias

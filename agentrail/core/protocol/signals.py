@@ -1,4 +1,7 @@
-"""Signals: everything that can arrive in a session's mailbox, calls from outside and outcomes of effects. One closed union."""
+"""Signals: everything that can arrive in a session's mailbox, calls from outside and outcomes of effects.
+
+One closed union.
+"""
 
 from typing import Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Changes that a tool may make in its own session: a closed set of values, applied when the session records the result. Values only."""
+"""Changes that a tool may make in its own session: a closed set of values, applied when the session records the result."""
 
 from collections import Counter
 from collections.abc import Sequence

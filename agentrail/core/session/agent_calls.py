@@ -1,4 +1,7 @@
-"""Calls that the session answers itself: start, prompt, await and close an agent, hand the session over, sleep. Each function takes a call that has passed all gates, and returns it answered, or `awaiting`."""
+"""Calls that the session answers itself: start, prompt, await and close an agent, hand the session over, sleep.
+
+Each function takes a call that has passed all gates, and returns it answered, or `awaiting`.
+"""
 
 import re
 from typing import Final, assert_never

@@ -1,4 +1,7 @@
-"""Agents in the background: started by a call and outliving it, prompted, awaited as data, closed. They outlive the cycle that starts them, but never the session."""
+"""Agents in the background: started by a call and outliving it, prompted, awaited as data, closed.
+
+They outlive the cycle that starts them, but never the session.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Agents, as data: the agents that a session may use, and the state of those in the background. `agent_pool` makes the decisions about them."""
+"""Agents, as data: the agents that a session may use, and the state of those in the background."""
 
 from typing import Final, Literal, TypeAlias
 

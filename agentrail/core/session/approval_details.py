@@ -1,4 +1,7 @@
-"""The view of a pending call for the user, in addition to its `Approval`, and the user's rules. Read-only, without decisions."""
+"""The view of a pending call for the user, in addition to its `Approval`, and the user's rules.
+
+Read-only, without decisions.
+"""
 
 import hashlib
 import json

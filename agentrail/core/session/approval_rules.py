@@ -1,4 +1,7 @@
-"""Rules of the user about calls that are always allowed: how a decision makes one, and how one is revoked. A rule is a tool and the very words of a command."""
+"""Rules of the user about calls that are always allowed: how a decision makes one, and how one is revoked.
+
+A rule is a tool and the very words of a command.
+"""
 
 import re
 from itertools import islice

@@ -1,4 +1,7 @@
-"""The gates between a call's arguments and its slot: the plugins, the host, the user, and the final report to the host. The order is that of docs/explanation/tools.md."""
+"""The gates between a call's arguments and its slot: the plugins, the host, the user, and the final report to the host.
+
+The order is that of docs/explanation/tools.md.
+"""
 
 from typing import Final
 

@@ -1,4 +1,8 @@
-"""One call of a batch: how it is answered, by its tool or otherwise, and how it is stopped. Every call publishes exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, even if it is refused or stopped."""
+"""One call of a batch: how it is answered, by its tool or otherwise, and how it is stopped.
+
+Every call publishes exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, even if it is refused or
+stopped.
+"""
 
 from typing import Final
 

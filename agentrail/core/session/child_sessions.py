@@ -1,4 +1,8 @@
-"""Child sessions of a call, or of its running tool: their start, and their events in this session. Both are started by one effect, `SpawnChild`, get a share of the remaining budget, and return the rest with their one outcome."""
+"""Child sessions of a call, or of its running tool: their start, and their events in this session.
+
+Both are started by one effect, `SpawnChild`, get a share of the remaining budget, and return the rest with their one
+outcome.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Execution of a compaction: request the summary, save the full text, continue with the summary. `policy.context` decides when to compact, where to cut and whether to accept a summary."""
+"""Execution of a compaction: request the summary, save the full text, continue with the summary.
+
+`policy.context` decides when to compact, where to cut and whether to accept a summary.
+"""
 
 from collections.abc import Sequence
 from typing import Final

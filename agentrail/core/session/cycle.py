@@ -1,4 +1,7 @@
-"""The frame of a cycle: start a prompt, begin a turn, end the cycle. Each function writes its decisions to the step in progress and returns the next phase."""
+"""The frame of a cycle: start a prompt, begin a turn, end the cycle.
+
+Each function writes its decisions to the step in progress and returns the next phase.
+"""
 
 from typing import Final, Literal, assert_never
 

@@ -1,4 +1,7 @@
-"""Decisions about pending interactions: by the user, or in place of the user by a rule, the clock or the next prompt. Each function returns the next phase."""
+"""Decisions about pending interactions: by the user, or in place of the user by a rule, the clock or the next prompt.
+
+Each function returns the next phase.
+"""
 
 from collections.abc import Mapping
 from typing import Final, Literal, cast

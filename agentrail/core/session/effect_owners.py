@@ -1,4 +1,8 @@
-"""Owners of open effects: data, one owner for each id whose outcome still matters. `SessionData.open` holds exactly these ids: requested effects whose outcome has not arrived, that were not cancelled or abandoned."""
+"""Owners of open effects: data, one owner for each id whose outcome still matters.
+
+`SessionData.open` holds exactly these ids: requested effects whose outcome has not arrived, that were not cancelled
+or abandoned.
+"""
 
 from collections.abc import Iterator
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""The streaming text of a response: the visible text for users, and the tags that are removed from it. The history keeps the model's text with its tags."""
+"""The streaming text of a response: the visible text for users, and the tags that are removed from it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Pending interactions with the user: approvals and questions. Waiting is data, so it costs nothing and survives a restart."""
+"""Pending interactions with the user: approvals and questions."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Calls that took effect although they had been stopped: their tools swallowed the cancellation and returned a value. The call was answered in the step that stopped it, so its result reports that it was stopped."""
+"""Calls that took effect although they had been stopped: their tools swallowed the cancellation and returned a value."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The open calls of one response: the stage of each, in order, as one frozen value. A model may request thousands of calls in one response, and each changes its stage four or five times."""
+"""The open calls of one response: the stage of each, in order, as one frozen value."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, overload

@@ -1,4 +1,4 @@
-"""Calls of the session to its plugins, and the effects of their answers. The pipeline itself is in `pipeline`."""
+"""Calls of the session to its plugins, and the effects of their answers."""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType

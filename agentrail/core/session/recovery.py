@@ -1,4 +1,8 @@
-"""Recovery in another process: the fate of each open effect is decided once and published. `_decision` is the table of decisions, one arm for each owner: the type checker makes the author of a new owner decide."""
+"""Recovery in another process: the fate of each open effect is decided once and published.
+
+`_decision` is the table of decisions, one arm for each owner: the type checker makes the author of a new owner
+decide.
+"""
 
 from collections.abc import Iterator
 from typing import Final, assert_never

@@ -1,4 +1,7 @@
-"""Spending of a session: each request is reserved before it is sent, and settled however it ends. `policy.budget` defines limits and sums."""
+"""Spending of a session: each request is reserved before it is sent, and settled however it ends.
+
+`policy.budget` defines limits and sums.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""The state of a session. Each invariant is documented next to the field it binds, and the property tests check exactly those."""
+"""The state of a session.
+
+Each invariant is documented next to the field it binds, and the property tests check exactly those.
+"""
 
 import enum
 from collections.abc import Callable, Mapping

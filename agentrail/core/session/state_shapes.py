@@ -1,4 +1,7 @@
-"""Values of a session with a special JSON form: histories, toolboxes, stacks, decisions. Shared values are written once."""
+"""Values of a session with a special JSON form: histories, toolboxes, stacks, decisions.
+
+Shared values are written once.
+"""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 

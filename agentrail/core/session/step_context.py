@@ -1,4 +1,7 @@
-"""One step in progress: a draft of the session's data, and the effects so far, in order. A `StepContext` lives only within one step, so it may be mutable: from outside, a step is a function."""
+"""One step in progress: a draft of the session's data, and the effects so far, in order.
+
+A `StepContext` lives only within one step, so it may be mutable: from outside, a step is a function.
+"""
 
 import hashlib
 from collections.abc import Iterable

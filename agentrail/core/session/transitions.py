@@ -1,4 +1,7 @@
-"""The transition table of a session: for each phase and signal, the verdict and the possible next phases. The table is total."""
+"""The transition table of a session: for each phase and signal, the verdict and the possible next phases.
+
+The table is total.
+"""
 
 import enum
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A hook that waits: the session is held, as data in its state, until the answer arrives or is no longer needed. Only three hooks can wait (`CAN_WAIT`)."""
+"""A hook that waits: the session is held, as data in its state, until the answer arrives or is no longer needed."""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""The outcome of a run of the pipeline: values that the machine carries out, without decisions. An outcome is frozen and complete, so a waiting one can be kept in the state of its session."""
+"""The outcome of a run of the pipeline: values that the machine carries out, without decisions.
+
+An outcome is frozen and complete, so a waiting one can be kept in the state of its session.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""The stack of a child session, and of a session that continues as another agent: its guards stay, and it is never allowed more. A plugin may have three more methods."""
+"""The stack of a child session, and of a session that continues as another agent: its guards stay, and it is never allowed more."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,8 @@
-"""A compiled stack of plugins: the listeners of each hook, in order, and all faults of the stack, reported at once. Compiled once per change, so that a hook without a listener costs one lookup in a mapping, and nothing is sorted while a session runs."""
+"""A compiled stack of plugins: the listeners of each hook, in order, and all faults of the stack, reported at once.
+
+Compiled once per change, so that a hook without a listener costs one lookup in a mapping, and nothing is sorted while
+a session runs.
+"""
 
 import functools
 import inspect

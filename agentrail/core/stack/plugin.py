@@ -1,4 +1,7 @@
-"""The core's view of a plugin: its protocol, and the context that it gets. Authors use the base class in `agentrail.plugins`, which fills in all defaults."""
+"""The core's view of a plugin: its protocol, and the context that it gets.
+
+Authors use the base class in `agentrail.plugins`, which fills in all defaults.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable

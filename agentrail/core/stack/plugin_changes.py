@@ -1,4 +1,4 @@
-"""Changes of a stack in a live session: new options, and plugins that are attached, detached and replaced. Plain functions."""
+"""Changes of a stack in a live session: new options, and plugins that are attached, detached and replaced."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The code of plugins and their records: a record is made from a plugin, and finds it again. A session changes its plugins by signals, and a signal is data."""
+"""The code of plugins and their records: a record is made from a plugin, and finds it again."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,4 +1,7 @@
-"""States of plugins: frozen values that the codec can store. Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such values."""
+"""States of plugins: frozen values that the codec can store.
+
+Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such values.
+"""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 

@@ -1,4 +1,4 @@
-"""Hook events for the conversation so far: the dry run that new plugin code has to pass before it is loaded. Made from the messages, because the session keeps those."""
+"""Hook events for the conversation so far: the dry run that new plugin code has to pass before it is loaded."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias, assert_never

@@ -1,4 +1,4 @@
-"""Calls of foreign code: its exceptions become data of the core. A plugin is foreign code inside `step`."""
+"""Calls of foreign code: its exceptions become data of the core."""
 
 from collections.abc import Callable
 from typing import Any, Final

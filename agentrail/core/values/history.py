@@ -1,4 +1,7 @@
-"""The conversation, as a type that cannot contain an unanswered call after a turn. No repair is needed anywhere: a history that a provider would refuse cannot be created."""
+"""The conversation, as a type that cannot contain an unanswered call after a turn.
+
+No repair is needed anywhere: a history that a provider would refuse cannot be created.
+"""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice

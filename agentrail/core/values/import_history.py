@@ -1,4 +1,7 @@
-"""Import of conversations from outside: any messages in, a valid `History` out, with each repair reported. Inside, validity is an invariant of `History` and nothing is ever repaired."""
+"""Import of conversations from outside: any messages in, a valid `History` out, with each repair reported.
+
+Inside, validity is an invariant of `History` and nothing is ever repaired.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, pairwise

@@ -1,4 +1,4 @@
-"""Working notes: the format of `NOTES.md`. Plain Markdown, which the user may edit in between."""
+"""Working notes: the format of `NOTES.md`."""
 
 import datetime
 import re

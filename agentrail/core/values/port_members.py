@@ -1,4 +1,7 @@
-"""Whether a value offers the methods of a port: checked on the value itself, the same in each Python version. `isinstance` with a port checks the value in Python 3.11, and its class from 3.12 on."""
+"""Whether a value offers the methods of a port: checked on the value itself, the same in each Python version.
+
+`isinstance` with a port checks the value in Python 3.11, and its class from 3.12 on.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar

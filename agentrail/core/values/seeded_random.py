@@ -1,4 +1,7 @@
-"""Pseudo-random numbers as a function of a seed: SplitMix64. The core has no randomness, so that a replay gives the same result."""
+"""Pseudo-random numbers as a function of a seed: SplitMix64.
+
+The core has no randomness, so that a replay gives the same result.
+"""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The sources of a result: where its facts were written. Tools put them into the details of their results, under `sources`."""
+"""The sources of a result: where its facts were written.
+
+Tools put them into the details of their results, under `sources`.
+"""
 
 from collections.abc import Mapping
 from typing import Final

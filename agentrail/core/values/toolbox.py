@@ -1,4 +1,7 @@
-"""A session's view of its tools: names, schemas, and the validation of arguments. A `ToolSpec` is the pure half of a tool."""
+"""A session's view of its tools: names, schemas, and the validation of arguments.
+
+A `ToolSpec` is the pure half of a tool.
+"""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Decoding of hook events from JSON, for users who write one to test a stack. Nothing is journaled in this form."""
+"""Decoding of hook events from JSON, for users who write one to test a stack."""
 
 from typing import Final
 

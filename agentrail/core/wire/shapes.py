@@ -1,4 +1,7 @@
-"""Shapes: the JSON form of annotated types, for encoding and decoding. Derived from annotations, so no field is forgotten."""
+"""Shapes: the JSON form of annotated types, for encoding and decoding.
+
+Derived from annotations, so no field is forgotten.
+"""
 
 # not compiled: it recurses as deep as its input, and only interpreted functions end with a RecursionError
 
