@@ -27,8 +27,7 @@ export const lastFailure = (hook, ago) => `Last in ${hook}, ${ago} ago`;
 export const sessions = (count) => (count === 1 ? "in 1 session" : `in ${count.toLocaleString("en-US")} sessions`);
 /** @param {number} count */
 export const calls = (count) => (count === 1 ? "1 call" : `${count.toLocaleString("en-US")} calls`);
-export const hint =
-  "p50 and p99 are percentiles of the duration, rounded up by at most 9 %.";
+export const hint = "p50 and p99 are percentiles of the duration, rounded up by at most 9 %.";
 /** @param {string} name */
 export const tableOf = (name) => `Hooks of ${name}`;
 

@@ -104,7 +104,9 @@ export const receipt = {
       : "Their calls have ended, but their threads run until they finish.",
   /** @param {number} count */
   committed: (count) =>
-    count === 1 ? "It had already finished, and its result counts." : "They had already finished, and their results count.",
+    count === 1
+      ? "It had already finished, and its result counts."
+      : "They had already finished, and their results count.",
   /** @param {number} count */
   ended: (count) => `${counted(count, "task", "tasks")} ended.`,
   /** @param {number} count */
@@ -212,7 +214,8 @@ export const blockedBy = (by, reason) => (by ? `${by}: ${reason}` : reason);
 /** @param {number} attempts */
 export const attempts = (attempts) => `${attempts} attempts`;
 /** @param {string} path @param {string} size */
-export const offloaded = (path, size) => `The result was too large for the model. The full text (${size}) is in ${path}.`;
+export const offloaded = (path, size) =>
+  `The result was too large for the model. The full text (${size}) is in ${path}.`;
 export const offloadedOpen = "Show the file";
 export const offloadedSave = "Download";
 /** @param {string} size */
@@ -285,11 +288,13 @@ export const ruleOf = (tool, family, isExact) =>
 /** @param {string} tool */
 export const clientCallOf = (tool) => `${tool} runs in the client program. The session waits for its result.`;
 /** @param {string} asked @param {string} decided @param {string} later */
-export const askedAndDecided = (asked, decided, later) => `Requested at ${asked}, decided at ${decided}, ${later} later.`;
+export const askedAndDecided = (asked, decided, later) =>
+  `Requested at ${asked}, decided at ${decided}, ${later} later.`;
 /** @param {string} reason */
 export const askedBecause = (reason) => `Reason for the approval: ${reason}`;
 /** @param {number} left */
-export const nextWaiting = (left) => (left === 1 ? "Review the last pending request" : `Next of ${left} pending requests`);
+export const nextWaiting = (left) =>
+  left === 1 ? "Review the last pending request" : `Next of ${left} pending requests`;
 export const review = "Review";
 export const answerIt = "Answer";
 
@@ -306,7 +311,8 @@ export const cycleReasons = {
 /** @param {number} count */
 export const callCount = (count) => counted(count, "call", "calls");
 /** @param {number} from @param {number} to */
-export const gap = (from, to) => (from === to ? `Event ${from} is no longer stored` : `Events ${from}–${to} are no longer stored`);
+export const gap = (from, to) =>
+  from === to ? `Event ${from} is no longer stored` : `Events ${from}–${to} are no longer stored`;
 export const older = "Load earlier items";
 export const olderLoading = "Loading earlier items…";
 export const olderStart = "Start of the session.";
@@ -325,8 +331,7 @@ export const hideJson = "Hide JSON";
 export const notices = {
   session_start: "Session started",
   /** @param {number} incarnation @param {string} reason */
-  session_restarted: (incarnation, reason) =>
-    `The session crashed and was restarted (start ${incarnation}): ${reason}`,
+  session_restarted: (incarnation, reason) => `The session crashed and was restarted (start ${incarnation}): ${reason}`,
   /** @param {number} count */
   session_recovered: (count) =>
     count === 0

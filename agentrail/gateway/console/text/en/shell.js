@@ -73,9 +73,7 @@ export const connection = {
   back: "Connected again",
   /** @param {number} count */
   caughtUp: (count) =>
-    count === 0
-      ? "Connected again"
-      : `Connected again: ${count === 1 ? "one event" : `${count} events`} received`,
+    count === 0 ? "Connected again" : `Connected again: ${count === 1 ? "one event" : `${count} events`} received`,
   server: "Server",
   protocol: "Protocol",
   features: "Features",

@@ -125,7 +125,13 @@ export const context = {
   stale: "The session has continued since this was loaded.",
   columns: { name: "Part", tokens: "Tokens", share: "Share" },
   /** @type {Record<string, string>} */
-  kinds: { system: "System prompt", tools: "Tools", summary: "Summary", message: "Conversation", provider: "Context providers" },
+  kinds: {
+    system: "System prompt",
+    tools: "Tools",
+    summary: "Summary",
+    message: "Conversation",
+    provider: "Context providers",
+  },
   /** @type {Record<string, string>} */
   names: {
     system_prompt: "own text",

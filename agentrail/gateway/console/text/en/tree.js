@@ -41,7 +41,8 @@ export const whys = {
   letters: "queued messages",
 };
 /** @param {number} count */
-export const letters = (count) => (count === 1 ? "1 queued message" : `${count.toLocaleString("en-US")} queued messages`);
+export const letters = (count) =>
+  count === 1 ? "1 queued message" : `${count.toLocaleString("en-US")} queued messages`;
 /** @param {string} ago @param {number | null} used @param {number | null} allowed @param {string | null} within */
 export const restarted = (ago, used, allowed, within) =>
   used === null || allowed === null || within === null
