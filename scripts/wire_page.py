@@ -242,7 +242,7 @@ SOCKET: Final = f"""
 
 - **Authentication**: `Authorization` in the upgrade, or `hello` as the first frame, within {HELLO_SECONDS:g} s. Without a token, the `Origin` must be this server's or a listed one.
 - **Heartbeat**: the client chooses {MIN_HEARTBEAT_SECONDS:g} to {MAX_HEARTBEAT_SECONDS:g} s. After twice that time without a frame, the socket is closed.
-- **Refused commands** get a `reply` with `ok: false` and the error of the HTTP route. The socket stays open. Malformed frame number {MAX_MALFORMED} closes it.
+- **Refused commands** get a `reply` with `ok: false` and the error of the HTTP route. The socket stays open. It is closed after {MAX_MALFORMED} malformed frames.
 - **Slow clients** miss deltas first, counted in `lag`. If a committed event does not fit, the socket closes, and `closing` has a number per session to resume from.
 - **Repeated commands** with the same `client_id` return the receipt of the first."""
 
@@ -256,7 +256,9 @@ def struct_rows(struct: type) -> Iterator[str]:
     for field in msgspec.structs.fields(struct):
         default = (
             ""
-            if field.required or field.default in (None, msgspec.UNSET, msgspec.NODEFAULT)
+            if field.required
+            or field.default in (None, msgspec.UNSET, msgspec.NODEFAULT)
+            or isinstance(field.default, msgspec.Struct)
             else f" Default: `{field.default!r}`."
         )
         optional = "" if field.required else ", optional"
