@@ -35,6 +35,8 @@ def test_every_patch_applies_to_one_place():
         file, _, test = mutant.killed_by.partition("::")
         if mutated in {None, source} or test.partition("[")[0] not in (ROOT / file).read_text():
             faults.append(name)
+        else:
+            compile(mutated, name, "exec")  # a syntax error would be noticed by any test
     assert faults == []
 
 
