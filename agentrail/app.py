@@ -399,7 +399,7 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
     known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
     if not colon:
         guess = _guess_for_model(model)
-        message = f"{model!r} is no model string, expected provider:name.{guess} {known}"
+        message = f"{model!r} is not a model string, expected provider:name.{guess} {known}"
         raise ModelNotFound(message)
     if name not in PROVIDERS:
         guess = _guess_for_provider(name, rest)
@@ -407,7 +407,7 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
         raise ModelNotFound(message)
     if not rest and name != "demo":
         example = DEFAULT_MODELS.get(name, "NAME" if name == "scripted" else "PROFILE:MODEL")
-        message = f"{model!r} names no model: write one behind the colon, such as '{name}:{example}'"
+        message = f"{model!r} names no model: write one after the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
 

@@ -65,7 +65,7 @@ class NamedModules(MetaPathFinder):
                 waiting += _imports(one)
             if len(found) > MAX_MODULE_FILES or sum(len(one.data) for one in found.values()) > MAX_BYTES:
                 message = (
-                    f"module {module!r} imports more than {MAX_MODULE_FILES} files or {MAX_BYTES >> 20} MiB beside it: "
+                    f"module {module!r} imports more than {MAX_MODULE_FILES} files or {MAX_BYTES >> 20} MiB next to it: "
                     "name a module that imports less"
                 )
                 raise OptionError([message])
@@ -127,7 +127,7 @@ class NamedModules(MetaPathFinder):
             message = f"{error}: {own.path} does not count, because {other} has its name; rename your module"
         elif own is None and files and error.name:
             message = (
-                f"{error}: a module beside {files[-1].path.name} is found if an import statement names it"
+                f"{error}: a module next to {files[-1].path.name} is found if an import statement names it"
             )
         else:
             return error

@@ -105,7 +105,7 @@ class ProcessList:
             os.write(descriptor, b"".join(map(_line_of, self._alive.values())))
             new.replace(self._path)
         except OSError as error:
-            LOGGER.warning("%s cannot be written anew: %s", self._path, error)
+            LOGGER.warning("%s cannot be rewritten: %s", self._path, error)
             return
         os.close(self._descriptor)
         self._descriptor, self._ended = descriptor, 0
@@ -150,7 +150,7 @@ def end_left_processes(store: Path) -> int:
         with contextlib.suppress(OSError):
             path.unlink()
     if killed:
-        LOGGER.warning("killed %d processes that a run which died had left behind", killed)
+        LOGGER.warning("killed %d orphaned processes of a crashed run", killed)
     return killed
 
 
@@ -174,7 +174,7 @@ def _read(path: Path) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        LOGGER.warning("%s is no list of processes, and is left as it is: %s", path, error)
+        LOGGER.warning("%s is not a list of processes and is left unchanged: %s", path, error)
         return None
     try:
         about = os.fstat(descriptor)

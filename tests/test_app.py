@@ -57,7 +57,7 @@ def test_the_provider_stands_before_the_first_colon(name):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("", "is no model string, expected provider:name"),
+        ("", "is not a model string, expected provider:name"),
         ("anthropic/claude", "Did you mean 'anthropic:claude'?"),
         ("demo", "Did you mean 'demo:'?"),
         (
@@ -69,8 +69,8 @@ def test_the_provider_stands_before_the_first_colon(name):
             "scrypted:x",
             "there is no provider 'scrypted'. Did you mean 'scripted:x'? Providers are anthropic, demo, google, openai, openai-chat",
         ),
-        ("registry:", "names no model: write one behind the colon, such as 'registry:PROFILE:MODEL'"),
-        ("openai-chat:", "names no model: write one behind the colon, such as 'openai-chat:"),
+        ("registry:", "names no model: write one after the colon, such as 'registry:PROFILE:MODEL'"),
+        ("openai-chat:", "names no model: write one after the colon, such as 'openai-chat:"),
     ],
 )
 def test_a_model_string_that_names_nothing_gets_the_nearest_and_all_there_are(model, words):

@@ -99,7 +99,7 @@ def test_two_files_of_one_name_are_refused(tmp_path):
 def test_a_module_that_is_imported_by_no_statement_is_said(tmp_path):
     """The advice is in the message: an import statement."""
     write(tmp_path, nm_dynamic="import importlib\nimportlib.import_module('nm_beside')\n", nm_beside="")
-    with pytest.raises(ImportError, match=r"a module beside nm_dynamic\.py is found if an import statement"):
+    with pytest.raises(ImportError, match=r"a module next to nm_dynamic\.py is found if an import statement"):
         NamedModules().load("nm_dynamic", str(tmp_path))
 
 

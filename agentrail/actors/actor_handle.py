@@ -507,5 +507,5 @@ def refuse_self(cell: ActorCell, what: str) -> None:
 
 
 def late(handle: ActorHandle, what: str, seconds: float | None) -> CallTimeout:
-    message = f"{what} of {handle!r} was not answered within {seconds} s; the work goes on"
+    message = f"{what} of {handle!r} was not answered within {seconds} s; the work continues"
     return CallTimeout(message)

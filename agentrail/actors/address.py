@@ -111,7 +111,7 @@ class Address:
                 self._send(event)
                 return await to.wait()
         except trio.TooSlowError:
-            message = f"call of {self!r} was not answered within {timeout_seconds} s; the work goes on"
+            message = f"call of {self!r} was not answered within {timeout_seconds} s; the work continues"
             raise CallTimeout(message) from None
         finally:
             if to.is_open:

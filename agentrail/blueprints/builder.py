@@ -297,7 +297,7 @@ class Builder:
         except OptionError as error:
             self._fault(said, error.faults[0])
         except UnicodeDecodeError:
-            self._fault(said, f"{path} is no UTF-8: save it in that encoding")
+            self._fault(said, f"{path} is not UTF-8: save it in that encoding")
         else:
             if len(data) <= MAX_CONFIG_BYTES:
                 return text

@@ -111,12 +111,12 @@ def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
     faults: list[str] = []
     for entry in plugins:
         if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair
-            faults.append(f"{entry!r:.80} is no plugin: expected (Plugin, {{options}})")
+            faults.append(f"{entry!r:.80} is not a plugin: expected (Plugin, {{options}})")
             continue
         try:
             name_of_plugin(entry)
         except PluginError as error:
             faults += error.faults
         except (TooDeep, TypeError, ValueError) as error:
-            faults.append(f"{entry!r:.80} is no plugin: {error}")
+            faults.append(f"{entry!r:.80} is not a plugin: {error}")
     return faults

@@ -196,7 +196,7 @@ def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES)
     try:
         with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OptionError([f"{path} is no ordinary file: write one, or take it away"])
+                raise OptionError([f"{path} is not a regular file: replace it with one, or remove it"])
             pieces = []
             while most >= 0 and (piece := file.read(most + 1)):
                 pieces.append(piece)

@@ -83,7 +83,7 @@ def _text_of(place: PermissionFile, files: FoundFiles) -> str:
     try:
         return b"".join(found).decode()
     except UnicodeDecodeError as error:
-        raise OptionError([f"{place.shown} is no UTF-8: save it in that encoding"]) from error
+        raise OptionError([f"{place.shown} is not UTF-8: save it in that encoding"]) from error
 
 
 def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:

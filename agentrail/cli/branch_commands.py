@@ -114,8 +114,8 @@ def export(
         Literal["jsonl", "scenario", "markdown", "otlp"],
         Parameter(
             name="--format",
-            help="jsonl can be imported; scenario is a text test that plays and comes to the same events; markdown is the conversation, "
-            "for people; otlp is spans of cycles, requests, calls and sub-agents, as OpenTelemetry writes them to a file.",
+            help="jsonl can be imported; scenario is a text test that replays to the same events; markdown is the conversation, "
+            "for reading; otlp is spans of cycles, requests, calls and sub-agents, as OpenTelemetry writes them to a file.",
         ),
     ] = "jsonl",
     no_content: Annotated[

@@ -113,7 +113,7 @@ def _read_object(text: str, what: str) -> dict[str, Any]:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"these {what} are no JSON: {error}"
+        message = f"these {what} are not JSON: {error}"
         raise InteractionError(message) from None
     if not isinstance(read, dict):
         message = f'{what} are a JSON object, as in {{"path": "notes.md"}}; got {text}'

@@ -100,9 +100,7 @@ def find_stack(name: str) -> Sequence[PluginEntry]:
         missing = ", ".join(map(repr, unknown)) or "nothing"
         near = difflib.get_close_matches(unknown[0], known, n=1) if unknown else []
         hint = f". Did you mean {near[0]!r}? There" if near else "; there"
-        message = (
-            f"{missing} is no built-in plugin{hint} are {', '.join(known)}; your own are package.module:NAME"
-        )
+        message = f"{missing} is not a built-in plugin{hint} are {', '.join(known)}; your own are package.module:NAME"
         raise OptionError([message])
     return [known[word] for word in wanted]
 

@@ -62,7 +62,7 @@ class Choices:
         str | None,
         Parameter(
             help=f"Tools that the model may call, comma-separated, or none: {ALL_TOOLS}. "
-            f"Tools that change files or run commands must be named. Without it: those of the configuration, else {DEFAULT_TOOLS}.",
+            f"Tools that change files or run commands must be named. Default: those of the configuration, otherwise {DEFAULT_TOOLS}.",
             show_default=False,
         ),
     ] = None

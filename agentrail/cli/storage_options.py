@@ -15,7 +15,7 @@ DataDirectory = Annotated[
     Path | None,
     Parameter(
         name="--data-dir",
-        help=f"The data directory. Without it: {DATA_VARIABLE}, else agentrail in your directory for data.",
+        help=f"The data directory. Default: {DATA_VARIABLE}, otherwise agentrail in your data directory.",
     ),
 ]
 

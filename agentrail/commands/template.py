@@ -35,7 +35,7 @@ def expand_prompt(template: str, text: str, *, name: str = "command") -> str:
     # Checked before joining: a prompt with 10,000 times $ARGUMENTS would have gigabytes.
     length = len(template) + sum(len(value) - len(one[0]) for value, one in zip(put_in, found, strict=True))
     if length > MAX_PROMPT_CHARACTERS:
-        message = f"/{name} would become a prompt of {length:,} characters: at most {MAX_PROMPT_CHARACTERS:,}, type less behind it"
+        message = f"/{name} would become a prompt of {length:,} characters: at most {MAX_PROMPT_CHARACTERS:,}, type less after it"
         raise CommandError(message)
     values = iter(put_in)
     return _PLACE.sub(lambda _: next(values), template)
@@ -54,5 +54,5 @@ def _words_of(text: str, name: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        message = f"/{name} splits what is behind it as a shell does, and this cannot be split ({error}): close the quote, or write \\' for one"
+        message = f"/{name} splits its arguments as a shell does, and these cannot be split ({error}): close the quote, or write \\' for one"
         raise CommandError(message) from None

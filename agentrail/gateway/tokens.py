@@ -185,7 +185,7 @@ def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
     except ValueError as error:  # also raised by Python for a number of thousands of digits
         # Only the place, because the message may repeat contents of the file.
         place = _PLACE.search(str(error))
-        message = f"{name} is no TOML{f', at {place[1]}' if place else ''}: `agentrail token new` prints the lines of an entry"
+        message = f"{name} is not TOML{f', at {place[1]}' if place else ''}: `agentrail token new` prints the lines of an entry"
         raise OptionError([message]) from None
     except RecursionError:
         raise OptionError([f"{name} is nested too deeply to be a token file"]) from None

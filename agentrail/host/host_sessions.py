@@ -444,9 +444,9 @@ def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> Non
         LOGGER.warning("profile %s: %s", profile, error)
         return
     missing = ", ".join(error.missing)
-    advice = "give it to the profile again, and the session goes on as it was"
+    advice = "give it to the profile again, and the session continues"
     LOGGER.warning(
-        "session %r cannot go on: profile %r has no %s any more; %s",
+        "session %r cannot continue: profile %r no longer has %s; %s",
         error.session_id,
         profile,
         missing,

@@ -331,7 +331,7 @@ def _check_significant(spec: ChildSpec, flags: SupervisorFlags | None) -> None:
         return
     if spec.restart == "permanent":
         message = (
-            f"child {show(spec.id)} has significant=True with restart='permanent', and so never ends by itself: "
+            f"child {show(spec.id)} has significant=True with restart='permanent', and so never ends on its own: "
             f"make it 'transient' or 'temporary'"
         )
         raise InvalidSpec(message, code="bad_significant", field="significant")

@@ -58,7 +58,7 @@ class ContentPolicy(Plugin[Policy]):
             message = f"judge_model {judge_model!r} needs a rubric to judge by"
             raise ValueError(message)
         if not all(word.strip() for word in (*brand_keywords, *competitor_keywords)):
-            message = "a keyword needs letters: an empty one would stand in every prompt"
+            message = "a keyword must not be blank: a blank one would match every prompt"
             raise ValueError(message)
         return Policy(
             brand_keywords=tuple(brand_keywords),

@@ -67,7 +67,7 @@ class HumanApproval(Plugin[Asking]):
             message = f"confirm_prefix needs words that a prompt can begin with, got {confirm_prefix!r}"
             raise ValueError(message)
         if timeout_seconds is not None and timeout_seconds < 0:
-            message = f"timeout_seconds is 0, for ever, or more; got {timeout_seconds!r}"
+            message = f"timeout_seconds must be 0 (no limit) or more; got {timeout_seconds!r}"
             raise ValueError(message)
         options: tuple[Any, ...] = (  # a single word in place of a list must not be read as a list of letters
             (permission_options,) if isinstance(permission_options, str) else tuple(permission_options)

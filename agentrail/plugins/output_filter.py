@@ -58,7 +58,7 @@ class OutputFilter(Plugin[Filter]):
             )
             raise ValueError(message)
         if not all(word.strip() for word in keywords):
-            message = "a keyword needs letters: an empty one would stand in every response"
+            message = "a keyword must not be blank: a blank one would match every response"
             raise ValueError(message)
         for pattern in patterns:
             _check(pattern)
@@ -91,7 +91,7 @@ def _check(pattern: str) -> None:
     try:
         matches_nothing = re.compile(pattern).search("") is not None
     except re.error as error:
-        message = f"pattern {pattern!r} is no regular expression: {error}"
+        message = f"pattern {pattern!r} is not a regular expression: {error}"
         raise ValueError(message) from error
     if matches_nothing:
         message = f"pattern {pattern!r} matches an empty text, so it would match everywhere"

@@ -179,7 +179,7 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
     if not _POINTER.fullmatch(name):
         raise RuleFault(
             begun,
-            "expected the name of an argument, or a JSON pointer such as '/options/mode', in front of '='",
+            "expected the name of an argument, or a JSON pointer such as '/options/mode', before '='",
         )
     pointer = tuple(part.replace("~1", "/").replace("~0", "~") for part in name.lstrip("/").split("/"))
     return _argument(tool, pointer if name.startswith("/") else (name,), glob)

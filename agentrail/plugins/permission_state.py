@@ -133,7 +133,7 @@ def begin(
     if unknown:
         raise OptionError([f"scopes are {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"])
     if rest.timeout_seconds is not None and rest.timeout_seconds < 0:
-        raise OptionError([f"timeout_seconds is 0, for ever, or more; got {rest.timeout_seconds!r}"])
+        raise OptionError([f"timeout_seconds must be 0 (no limit) or more; got {rest.timeout_seconds!r}"])
     others = tuple((scope, read_scope(scope, table)) for scope, table in scopes.items())
     named = {key: value for key, value in own.items() if key != "mode" or value is not None}
     above = tuple(read_scope("session", table) for table in within)

@@ -186,7 +186,7 @@ def _check_input(given: Mapping[str, Any]) -> None:
         raise ValueError(message)
     fault = not_json(given)
     if fault is not None:
-        message = f"before_tool wants to run an input that is no JSON: {fault}"
+        message = f"before_tool wants to run an input that is not JSON: {fault}"
         raise TypeError(message)
 
 

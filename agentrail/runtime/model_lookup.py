@@ -49,7 +49,7 @@ def string_of(model: str | Provider) -> str:
     name: object = call_guarded(lambda _: None, getattr, model, "name")
     if not isinstance(name, str) or not name:
         raise OptionError(
-            [f"model is a provider of type {type(model).__name__} whose name is no text: name it"]
+            [f"model is a provider of type {type(model).__name__} whose name is not a text: name it"]
         )
     return f"{name}:object"
 
@@ -195,7 +195,7 @@ def readable(response: ResponseCompleted, model: str) -> ResponseCompleted:
     try:
         read = decode_signal(encode_signal(said))
     except CodecError as error:
-        message = f"the provider of {model} gave a response that is none: {error}"
+        message = f"the provider of {model} returned an invalid response: {error}"
         raise ProtocolError(message) from None
     assert isinstance(read, ResponseCompleted)  # noqa: S101 - it was written as one
     return said if read == said else read

@@ -296,7 +296,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         await trio.lowlevel.checkpoint_if_cancelled()
         with trio.move_on_after(timeout_seconds):
             return await wait.run()
-        message = f"no {meant.name} within {timeout_seconds:g} s; the cycle goes on"
+        message = f"no {meant.name} within {timeout_seconds:g} s; the cycle continues"
         raise ReplyTimeout(message)
 
     async def collect_reply(

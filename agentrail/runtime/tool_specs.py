@@ -176,7 +176,7 @@ def _check_types(spec: Any) -> None:
         raise ToolDefinitionError(message)
     fault = not_json(spec.parameters)
     if fault is not None:
-        message = f"the schema of tool {spec.name!r} is no JSON: {fault}"
+        message = f"the schema of tool {spec.name!r} is not JSON: {fault}"
         raise ToolDefinitionError(message)
     seconds, retries = spec.timeout_seconds, spec.max_retries
     _check(spec, "killable", isinstance(spec.killable, bool), "True or False")

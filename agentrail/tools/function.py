@@ -849,7 +849,7 @@ def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
     elif made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
         message = f"{where} has max_retries={made.max_retries!r}, expected a whole number from 0, or None"
     elif made.abandonable and not made.threaded:
-        message = f"{where} is abandonable and runs in no thread: only a worker thread can be left behind"
+        message = f"{where} is abandonable but runs in no thread: only a worker thread can be abandoned"
     if message is not None:
         raise ToolDefinitionError(message)
     if made.answered_by == "code":  # otherwise it is never called

@@ -192,7 +192,7 @@ def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
     try:
         found = _RULES.decode(text).rules
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"these are no rules: {error}"
+        message = f"these are not rules: {error}"
         raise CodecError(message, path="$") from error
     return tuple(
         [

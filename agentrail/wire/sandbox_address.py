@@ -70,7 +70,7 @@ def fault_of_remote(name: str) -> str | None:
 def image_of(name: str) -> str:
     image = name.removeprefix(CONTAINER)
     if not _IMAGE.fullmatch(image):
-        message = "expected the name of an image behind 'container:', such as container:ghcr.io/acme/tools:1"
+        message = "expected the name of an image after 'container:', such as container:ghcr.io/acme/tools:1"
         raise NoAddress(message)
     return image
 
@@ -107,7 +107,7 @@ def read_sandbox_address(text: str) -> RemoteAddress:
 def _read_query(query: list[tuple[str, str]]) -> tuple[frozenset[str] | None, bool]:
     known = dict(query)
     if len(known) < len(query) or not known.keys() <= {"can", "insecure"}:
-        message = "expected ?can=… and insecure=…, each once, and nothing else behind the question mark"
+        message = "expected ?can=… and insecure=…, each once, and nothing else after the question mark"
         raise NoAddress(message)
     can = frozenset(filter(None, known["can"].split(","))) if "can" in known else None
     if can is not None and not can <= WIRE_CAPABILITIES:

@@ -103,7 +103,7 @@ def test_a_file_that_is_named_comes_first(home):
 def test_what_is_no_ordinary_file_is_not_read(home):
     """A pipe would never end, a link may lead anywhere, and a long file is read no further than needed."""
     os.mkfifo(home / "pipe")
-    with pytest.raises(OptionError, match="is no ordinary file"):
+    with pytest.raises(OptionError, match="is not a regular file"):
         read_bytes(home / "pipe")
     (home / "link").symlink_to(write(home / "f", "x" * 50))
     assert read_bytes(home / "link") == b"x" * 50
@@ -310,12 +310,12 @@ async def test_the_same_content_starts_equal_sessions(home):
         ('[agents.a]\nplugins = [{ use = "HumanApproval", options = { x = 1 } }]', "agents.a.plugins[0]: plugin 'HumanApproval': init"),
         ('[agents.a]\ncapabilities = ["shel"]', "no capability that is built in is named 'shel': did you mean 'shell'?"),
         ('[agents.a]\nmodel = "anthropc:x"', "agentrail.toml:2: agents.a.model: there is no provider 'anthropc'"),
-        ('[agents.a]\nfallback_models = [\n"demo"]', "agentrail.toml:3: agents.a.fallback_models[0]: 'demo' is no model string"),
+        ('[agents.a]\nfallback_models = [\n"demo"]', "agentrail.toml:3: agents.a.fallback_models[0]: 'demo' is not a model string"),
         ("[agents.a]\nmax_turns = 0", "agentrail.toml:2: agents.a.max_turns: max_turns is 0: expected a whole number from 1"),
         ("[agents.a]\nbudget = {}", "agentrail.toml:2: agents.a.budget: budget limits nothing"),
         ("[agents.a]\nbudget = { max_cost_usd = -1 }", "agentrail.toml:2: agents.a.budget: budget.max_cost_usd is -1"),
         ('[agents.a]\nprompt = { file = "no.md" }', "agentrail.toml:2: agents.a.prompt: "),
-        ('[agents.a]\nprompt = { file = "bad.md" }', "is no UTF-8"),
+        ('[agents.a]\nprompt = { file = "bad.md" }', "is not UTF-8"),
         ('[agents.a]\nprompt = { file = "long.md" }', "is too long"),
         ('[agents.a]\nagents = ["b"]\n[agents.b]\ndescription = "x"\nmax_retries = 1', "agents.a: agent 'b': max_retries is of its own"),
         ('[agents.a]\nagents = ["b"]\n[agents.b]\ndescription = "b"\nagents = ["c"]\n[agents.c]\ndescription = "c"', "agent 'b' works for 'a', and has agents of its own"),

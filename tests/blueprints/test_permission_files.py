@@ -238,7 +238,7 @@ def test_what_cannot_be_written_says_so(project):
         keep_allowed(["a"], environ, cwd=place)
     path.write_bytes(b"\xff")
     trust()
-    with pytest.raises(OptionError, match="is no UTF-8"):
+    with pytest.raises(OptionError, match="is not UTF-8"):
         keep_allowed(["a"], environ, cwd=place)
     path.unlink()
     (place / ".agentrail").rmdir()

@@ -38,7 +38,7 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which no one listens
                 "Providers are anthropic, demo, google, openai, openai-chat, as in",
             ),
         ),
-        (("run", "x", "--model", "demo"), ("'demo' is no model string", "Did you mean 'demo:'?")),
+        (("run", "x", "--model", "demo"), ("'demo' is not a model string", "Did you mean 'demo:'?")),
         (("run", "x", "--model", "anthropic:"), ("names no model", "anthropic:claude")),
         (("run", "x", "--model", "anthropic:y"), ("set ANTHROPIC_API_KEY", "demo: which needs none")),
         (("run", "x", "--model", "openai-chat:y"), ("set OPENAI_API_KEY", "demo: which needs none")),

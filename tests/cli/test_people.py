@@ -121,7 +121,7 @@ async def test_answers_that_are_not_offered_are_refused(supervisor):
         for command, rest in (("/approve", ""), ("/approve", "always"), ("/answer", "it ran")):
             with pytest.raises(AnswerNotOffered, match="it takes edit, reject; the call still waits"):
                 await decide(session, command, rest)
-        with pytest.raises(InteractionError, match="these arguments are no JSON"):
+        with pytest.raises(InteractionError, match="these arguments are not JSON"):
             await decide(session, "/edit", "ls -a")
         with pytest.raises(InteractionError, match="arguments are a JSON object"):
             await decide(session, "/edit", '["ls"]')

@@ -56,9 +56,13 @@ async def test_a_response_can_be_explained(tmp_path):
 @pytest.mark.parametrize(
     ("stack", "text", "why"),
     [
-        ("Nope", CALL, "'Nope' is no built-in plugin; there are Permissions"),
-        ("SecurityGard", CALL, "no built-in plugin. Did you mean 'SecurityGuard'? There are Permissions"),
-        (",", CALL, "nothing is no built-in plugin"),
+        ("Nope", CALL, "'Nope' is not a built-in plugin; there are Permissions"),
+        (
+            "SecurityGard",
+            CALL,
+            "is not a built-in plugin. Did you mean 'SecurityGuard'? There are Permissions",
+        ),
+        (",", CALL, "nothing is not a built-in plugin"),
         ("no.such.module:STACK", CALL, "there is no stack 'STACK' in module 'no.such.module'"),
         ("agentrail.plugins:Nope", CALL, "there is no stack 'Nope' in module 'agentrail.plugins'"),
         ("SecurityGuard,SecurityGuard", CALL, "two plugins are named 'SecurityGuard'"),

@@ -31,7 +31,7 @@ async def test_what_no_token_can_be_for_is_said():
     [
         ("", 0o644, r"may be read or changed by others \(mode 0644\)"),
         ("", 0o606, r"may be read or changed by others \(mode 0606\)"),
-        ("no token file", 0o600, "is no TOML"),
+        ("no token file", 0o600, "is not TOML"),
         ("[[token]]\n", 0o600, "entry 1: `tenant` is missing"),
     ],
 )

@@ -128,7 +128,7 @@ def test_every_signal_is_the_same_after_the_way_there_and_back(kind, data):
 def test_what_is_no_json_is_refused_by_name():
     """A value that no JSON can hold does not leave as something else."""
     event = ToolExecutionStart(name="t", call_id=CallId("c"), arguments={"x": object()})
-    with pytest.raises(TypeError, match="object is no JSON"):
+    with pytest.raises(TypeError, match="object is not JSON"):
         encode_event(event)
 
 

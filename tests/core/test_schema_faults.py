@@ -22,10 +22,13 @@ for _ in range(5_000):
     ("schema", "words"),
     [
         ({"properties": {"a": {"$ref": "#/allOf/x"}}, "allOf": [{}]}, "refers to '#/allOf/x'"),
-        ({"title": "x", "properties": {"a": {"$ref": "#/title"}}}, "refers to '#/title', which is no schema"),
+        (
+            {"title": "x", "properties": {"a": {"$ref": "#/title"}}},
+            "refers to '#/title', which is not a schema",
+        ),
         ({"properties": {"a": {"$ref": "#/title/x"}}, "title": "x"}, "refers to '#/title/x'"),
         ({"$ref": "#nowhere"}, "refers to '#nowhere'"),
-        ({"$id": "http://[::1", "$ref": "x"}, "has an $id or an $anchor that is none"),
+        ({"$id": "http://[::1", "$ref": "x"}, "has an invalid $id or $anchor"),
         ({"properties": {"default": {"$ref": "https://example.com"}}}, "refers to 'https://example.com'"),
         ({"$ref": "#/x", "x": {"type": "whole"}}, "is not draft 2020-12 at $ref #/x.type"),
         ({"pattern": "("}, "has no pattern at $.pattern, '('"),

@@ -60,7 +60,7 @@ def test_what_is_no_json_cannot_be_written():
     """Encoding says so, and names what it met."""
     wrong: Any = object()
     result = ToolResult(call_id=CallId("c1"), name="read", text="x", details=wrong)
-    with pytest.raises(TypeError, match="object is no JSON"):
+    with pytest.raises(TypeError, match="object is not JSON"):
         encode_event(ToolExecutionEnd(name="read", call_id=CallId("c1"), result=result))
 
 

@@ -65,8 +65,8 @@ def with_members(**members):
 
 
 BAD = {
-    "no plugin": (3, "3 is no plugin: derive from p.Plugin, or decorate a function with @p.plugin"),
-    "a class that is none": (dict, "<class 'dict'> is no plugin"),
+    "no plugin": (3, "3 is not a plugin: derive from p.Plugin, or decorate a function with @p.plugin"),
+    "a class that is none": (dict, "<class 'dict'> is not a plugin"),
     "no init": (HasNoInit, "cannot be made without arguments"),
     "an init that raises": (
         (Refuses, {"size": 1}),
@@ -153,7 +153,7 @@ def test_all_faults_are_told_at_once():
     assert [fault[:24] for fault in caught.value.faults] == [
         "plugin 'bad': its versio",
         "plugin 'bad': its priori",
-        "3 is no plugin: derive f",
+        "3 is not a plugin: deriv",
     ]
 
 

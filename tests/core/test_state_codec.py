@@ -406,7 +406,7 @@ _WITH_AN_OBJECT = PluginEvent(name="a", payload=_OBJECT)
         ),
         (
             ChildPublished(at_ms=1, effect_id=EffectId("t1"), event=_WITH_AN_OBJECT),
-            "object is no JSON",
+            "object is not JSON",
         ),
     ],
 )
@@ -488,8 +488,8 @@ D = "session_state.data"
         (f"{D}.config.model.price.input", -1, "price.input is -1.0"),
         (f"{D}.config.budget.max_total_tokens", 0, "budget.max_total_tokens is 0"),
         (f"{D}.config.response_format", {"type": 7}, "response_format"),
-        (f"{D}.config.immune_tools", ["a", "a"], "a member of a set stands there twice"),
-        (f"{D}.call_ids", ["a", "a"], "a member of a set stands there twice"),
+        (f"{D}.config.immune_tools", ["a", "a"], "a set contains a member twice"),
+        (f"{D}.call_ids", ["a", "a"], "a set contains a member twice"),
         (f"{D}.tools.tools", [0, 0], "two tools are named 'gone'"),
         (f"{D}.tools.tools.0", 2, "expected the number of one of 2 tools, got 2"),
         (f"{D}.tools.tools.0", -1, "expected the number of one of 2 tools, got -1"),
@@ -569,7 +569,7 @@ def test_what_was_not_written_is_not_read(path, value, words):
         (b"", "no JSON: Input data was truncated"),
         (b"[]", "expected an object, got an array"),
         (b'{"codec":1,', "no JSON: "),
-        (b'{"codec":1,"codec":1}', "the key 'codec' stands twice in one object"),
+        (b'{"codec":1,"codec":1}', "the key 'codec' appears twice in one object"),
         (b'{"codec":NaN}', "no JSON: "),
         (b'{"codec":1e999}', "no JSON: Number out of range"),
         (b'{"codec":"\\ud800"}', "no JSON: "),

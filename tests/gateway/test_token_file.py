@@ -204,7 +204,7 @@ def settle(file):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda path: put(path, "[[token]\n"), "is no TOML"),
+        (lambda path: put(path, "[[token]\n"), "is not TOML"),
         (lambda path: put(path, "[[token]]\ntenant = 'acme'\n"), "`digest` is no sha256"),
         (lambda path: put(path, f"{ANN.lines}\n{ANN.lines}"), "two entries have one digest"),
         (lambda path: put(path, "x" * (1 << 20 | 1)), "has more than"),

@@ -114,9 +114,9 @@ def test_what_no_token_can_be_for_is_refused(tenant, user, scopes, said):
         (ENTRY + "\n" + ENTRY, "tokens.toml: two entries have one digest"),
         ("[token]\n", "tokens.toml: `token` is no list of tables: write [[token]] above each entry"),
         ("tokens = 1\n" + ENTRY, "tokens.toml: unknown name 'tokens': did you mean 'token'?"),
-        ("digest = ", "tokens.toml is no TOML, at end of document"),
-        ("[[token]]\nx", "tokens.toml is no TOML, at end of document"),
-        ("[[token]]\nx y", "tokens.toml is no TOML, at line 2, column 3"),
+        ("digest = ", "tokens.toml is not TOML, at end of document"),
+        ("[[token]]\nx", "tokens.toml is not TOML, at end of document"),
+        ("[[token]]\nx y", "tokens.toml is not TOML, at line 2, column 3"),
         ("a = " + "[" * 100_000, "tokens.toml is "),
     ],
 )

@@ -116,5 +116,5 @@ async def test_a_session_whose_code_is_gone_is_named_in_the_log_with_what_is_mis
     async with hosting(talking(), store=store) as host:
         with pytest.raises(Unrevivable):
             await host.session("main", ANN)
-    said = "session 'main' cannot go on: profile 'desk' has no tool 'read_file' any more"
+    said = "session 'main' cannot continue: profile 'desk' no longer has tool 'read_file'"
     assert said in caplog.text

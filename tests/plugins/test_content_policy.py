@@ -55,7 +55,7 @@ def test_it_keeps_the_contract_of_plugins():
     check_plugin(ContentPolicy, options=[{}, KEYWORDS, {"rubric": "x", "judge_model": "demo:"}])
     with pytest.raises(PluginError, match="judge_model 'demo:' needs a rubric to judge by"):
         load_stack([(ContentPolicy, {"judge_model": "demo:"})])
-    with pytest.raises(PluginError, match="a keyword needs letters"):
+    with pytest.raises(PluginError, match="a keyword must not be blank"):
         load_stack([(ContentPolicy, {"brand_keywords": [" "]})])
 
 

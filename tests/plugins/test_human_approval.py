@@ -66,7 +66,7 @@ def test_it_keeps_the_contract_of_plugins():
         load_stack([(HumanApproval, {"confirm_prefix": " "})])
     with pytest.raises(PluginError, match="confirm_prefix needs approve, reject or always among"):
         load_stack([(HumanApproval, {"confirm_prefix": "ok", "permission_options": ["edit", "respond"]})])
-    with pytest.raises(PluginError, match="timeout_seconds is 0, for ever, or more; got -1"):
+    with pytest.raises(PluginError, match=r"timeout_seconds must be 0 \(no limit\) or more; got -1"):
         load_stack([(HumanApproval, {"timeout_seconds": -1})])
 
 

@@ -63,9 +63,9 @@ def test_no_keyword_is_left(words, keywords):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"patterns": ["("]}, "no regular expression"),
+        ({"patterns": ["("]}, "is not a regular expression"),
         ({"patterns": ["a*"]}, "matches an empty text"),
-        ({"keywords": [" "]}, "a keyword needs letters"),
+        ({"keywords": [" "]}, "a keyword must not be blank"),
         ({"replacement": ""}, "needs something to read"),
         ({"action": "drop"}, "one of replace, abort; got 'drop'"),
     ],

@@ -573,7 +573,7 @@ def test_a_model_without_its_provider(model, meant):
     """The provider that likely has it."""
     with pytest.raises(ProviderError) as caught:
         make_provider(model, {}, http=HttpClients(), environ={})
-    assert f"{model!r} is no model string" in str(caught.value)
+    assert f"{model!r} is not a model string" in str(caught.value)
     assert Advice.MODEL_WITHOUT_PROVIDER.words.format(model=meant) in str(caught.value)
 
 

@@ -130,7 +130,7 @@ async def test_what_a_provider_says_of_its_model_is_heard(supervisor):
         await supervisor.start_session(model=Unknown([]))
     for name in ("", 7, property(lambda self: 1 / 0)):
         nameless = type("Nameless", (ScriptedModel,), {"name": name})([])
-        with pytest.raises(OptionError, match="a provider of type Nameless whose name is no text"):
+        with pytest.raises(OptionError, match="a provider of type Nameless whose name is not a text"):
             await supervisor.start_session(model=nameless)
 
 

@@ -60,8 +60,8 @@ async def until(condition: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (object(), "is no plugin: derive from"),
-        (None, "is no plugin: derive from"),
+        (object(), "is not a plugin: derive from"),
+        (None, "is not a plugin: derive from"),
         ((1, 2, 3), "expected a plugin, or a pair of a plugin and its options"),
         ((PuppetPlugin((), name="a"), [1]), "expected a plugin, or a pair"),
         ((PuppetPlugin((), name="a"), {"a": {1}}), r"options.a is a set, which is no JSON"),

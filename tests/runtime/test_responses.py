@@ -74,6 +74,6 @@ def test_what_is_let_through_by_hand_comes_back_from_its_bytes(place, odd):
 
 def test_what_is_none_is_refused():
     """With the model, and what is wrong."""
-    with pytest.raises(ProtocolError, match="the provider of m gave a response that is none") as caught:
+    with pytest.raises(ProtocolError, match="the provider of m returned an invalid response") as caught:
         readable(with_odd(("message", "stop_reason"), "odd"), "m")
     assert not isinstance(caught.value, CodecError)

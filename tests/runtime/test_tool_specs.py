@@ -53,7 +53,7 @@ def raises():
         (
             "parameters",
             {"type": "object", "properties": {"a": {"default": object()}}},
-            "the schema of tool 'search' is no JSON: $.properties.a.default is a object",
+            "the schema of tool 'search' is not JSON: $.properties.a.default is a object",
         ),
         ("killable", "yes", "tool 'search' has killable 'yes': expected True or False"),
         ("killable", raises(), "reading 'killable' of tool 'search' raised"),

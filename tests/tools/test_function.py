@@ -101,7 +101,7 @@ def _undocumented() -> None:
         (lambda: tool(max_retries=cast("int", 1.5))(_nothing), "has max_retries=1.5"),
         (
             lambda: tool(abandonable=True, thread=False)(_nothing),
-            "is abandonable and runs in no thread: only a worker thread can be left behind",
+            "is abandonable but runs in no thread: only a worker thread can be abandoned",
         ),
         (lambda: tool(int), "a function written with def or async def, got <class 'int'>: wrap it in one"),
         (lambda: tool(len), "got <built-in function len>"),

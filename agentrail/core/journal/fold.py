@@ -412,7 +412,7 @@ _MANY_NAMED: Final = 1_000
 def _check(tail: Tail, record: Record) -> None:
     due = tail.seq + 1
     if record.seq != due:
-        raise JournalCorrupt(record.session, due, why=f"it is missing: number {record.seq} stands there")
+        raise JournalCorrupt(record.session, due, why=f"it is missing: found {record.seq} in its place")
     if record.epoch < tail.epoch or not fits_behind(tail.hash, record):
         raise JournalCorrupt(record.session, due)
 
@@ -506,7 +506,7 @@ def _state_behind(
         return kept[number]
     if sources.state_at is None:
         message = (
-            f"record {record.seq} of session {record.session!r} goes back to {number}, which stands in front of what was "
+            f"record {record.seq} of session {record.session!r} goes back to {number}, which precedes the records "
             "given: fold from an earlier number, or give state_at"
         )
         raise OptionError([message])

@@ -417,7 +417,7 @@ def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], obje
     except (TypeError, CodecError) as error:
         raise Misfit(str(error)) from error
     if not same:
-        message = f"a {type(value).__name__} that JSON cannot hold as it is: half of a character, or a number that is none"
+        message = f"a {type(value).__name__} that JSON cannot hold as it is: half of a character, or a number that is not finite"
         raise Misfit(message)
     return msgspec.json.decode(form)
 
@@ -453,7 +453,7 @@ class _Entries(Shape):
         made = self._empty
         for key, value in self._pairs.decode(plain, table):
             if made.get(key) is not None or (type(key) is int and key not in _KEYS):
-                message = f"the key {brief_of(key)} stands there twice, or is none from 0 to 2**63"
+                message = f"the key {brief_of(key)} appears twice, or is not from 0 to 2**63"
                 raise Misfit(message)
             made = made.put(key, value)
         return made
@@ -467,7 +467,7 @@ def _grown(items: Sequence[Any]) -> GrowingSet[Any]:
     for item in items:
         made = made.added(item)
     if len(made) != len(items):
-        message = "a member of a set stands there twice"
+        message = "a set contains a member twice"
         raise Misfit(message)
     return made
 

@@ -187,7 +187,7 @@ def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) ->
         raise PluginError([f"what {type(plugin).__name__} says of itself raised {faults.error.message}"])
     if faults is None:
         raise PluginError(
-            [f"{show(given)} is no plugin: derive from p.Plugin, or decorate a function with @p.plugin"]
+            [f"{show(given)} is not a plugin: derive from p.Plugin, or decorate a function with @p.plugin"]
         )
     fault_of_options = not_json(options, "options")
     if fault_of_options is not None:

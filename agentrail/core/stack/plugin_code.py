@@ -24,7 +24,7 @@ def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
     options: Any = None
     if isinstance(given, tuple):
         if len(given) != 2 or not isinstance(given[1], Mapping):  # noqa: PLR2004 - a pair
-            message = f"{given!r:.200} is no plugin: expected a plugin, or a pair of a plugin and its options, a dict"
+            message = f"{given!r:.200} is not a plugin: expected a plugin, or a pair of a plugin and its options, a dict"
             raise PluginError([message])
         given, options = given
     plugin = sound_plugin(given, options or {}, ask)

@@ -207,7 +207,7 @@ def _crawled(registry: Registry[Any], root: Any) -> Any:
     try:
         return registry.crawl().resolver(root.id() or "")
     except (ValueError, TypeError, AttributeError):
-        message = "has an $id or an $anchor that is none"
+        message = "has an invalid $id or $anchor"
         raise _Fault(message) from None
 
 
@@ -277,7 +277,7 @@ def _find(resolver: Any, reference: str) -> _Place:
         message = f"refers to {shown!r}: inline it, nothing is fetched"
         raise _Fault(message) from None
     if not isinstance(found, Mapping | bool):
-        message = f"refers to {shown!r}, which is no schema"
+        message = f"refers to {shown!r}, which is not a schema"
         raise _Fault(message)
     return _Place(path=f"$ref {shown}", schema=found)
 

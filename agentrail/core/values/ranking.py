@@ -33,5 +33,5 @@ def pack_vector(numbers: Sequence[float], dimension: int) -> bytes:
             raise ValueError(message)
         return struct.pack(f"<{dimension}f", *[number / length for number in numbers])
     except (TypeError, struct.error, OverflowError) as error:
-        message = f"a vector holds what is no number: {error}"
+        message = f"a vector must contain only numbers: {error}"
         raise ValueError(message) from error

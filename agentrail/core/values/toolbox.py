@@ -117,7 +117,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
             message = f"a tool is named {self.name!r}: expected 1 to 64 of A-Z a-z 0-9 _ -"
             raise ToolDefinitionError(message)
         if not self.description.strip():
-            message = f"tool {self.name!r} has no description: say what it does, the model chooses by that"
+            message = f"tool {self.name!r} has no description: describe what it does, so that the model can choose it"
             raise ToolDefinitionError(message)
         seconds = self.timeout_seconds
         if seconds is not None and not 0 < seconds < math.inf:

@@ -267,7 +267,7 @@ _parts: Final = decoder_of(dict[str, Raw] | list[Raw])
 def _plain(value: object) -> object:
     if isinstance(value, Raw):
         return _documents.decode(value)
-    message = f"{type(value).__name__} is no JSON: objects, arrays, texts, numbers, true, false and null are"
+    message = f"{type(value).__name__} is not JSON: expected an object, array, text, number, boolean or null"
     raise TypeError(message)
 
 

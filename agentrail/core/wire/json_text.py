@@ -52,7 +52,7 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
     names: set[str] = set()
     for name, _ in pairs:
         if name in names:
-            message = f"the key {name!r:.60} stands twice in one object"
+            message = f"the key {name!r:.60} appears twice in one object"
             raise Misfit(message)
         names.add(name)
 

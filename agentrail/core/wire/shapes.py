@@ -296,7 +296,7 @@ class _SetOf(Row):
     def decode(self, plain: PlainJson, table: Any) -> Any:
         found = super().decode(plain, table)
         if len(found) != len(plain):
-            message = "a member of a set stands there twice"
+            message = "a set contains a member twice"
             raise Misfit(message)
         return found
 
@@ -380,7 +380,7 @@ class Fields(Shape):
         self.classes: frozenset[type] = frozenset({kind})
         self.tags: frozenset[tuple[str, str]] = frozenset({tag} if tag else ())
         if tag is not None and tag[0] in fields:
-            message = f"{kind.__name__} has a field {tag[0]!r}, by which classes are told apart"
+            message = f"{kind.__name__} has a field {tag[0]!r}, which is reserved for the tag of the class"
             raise TypeError(message)
 
     def encode(self, value: Any, table: Any) -> PlainJson:
@@ -518,7 +518,7 @@ def written(plain: PlainJson) -> bytes:
 def _as_object(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    message = f"{type(value).__name__} is no JSON"
+    message = f"{type(value).__name__} is not JSON"
     raise TypeError(message)
 
 
@@ -598,7 +598,7 @@ class Shapes:
             return _Member(kind)
         if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or attrs.has(kind)):
             return self.fields_of(kind)
-        message = f"it is not said how a value of {hint} is written: give it a shape in `state_codec`"
+        message = f"a value of {hint} has no stored form: give it a shape in `state_codec`"
         raise TypeError(message)
 
     def _union(self, hint: Any, members: tuple[Any, ...]) -> Shape:

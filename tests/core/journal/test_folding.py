@@ -116,7 +116,7 @@ def test_a_record_that_is_missing_in_front_of_a_removed_one_is_named():
     gone = RECORDS[6]
     body = encode_body(ErasedBody(number=7, hash=gone.hash.hex(), why="retention"))
     records = (*RECORDS[:5], msgspec.structs.replace(gone, kind="erased", body=body), *RECORDS[7:])
-    with pytest.raises(JournalCorrupt, match="it is missing: number 7 stands there") as caught:
+    with pytest.raises(JournalCorrupt, match="it is missing: found 7 in its place") as caught:
         fold_journal(records)
     assert caught.value.seq == first_broken(records) == 6
 

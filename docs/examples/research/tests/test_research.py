@@ -206,7 +206,7 @@ def test_a_model_that_there_is_not_is_said(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         research.main([QUESTION, "--model", "nonsense"])
-    assert str(ended.value.code).startswith("research.py: 'nonsense' is no model string")
+    assert str(ended.value.code).startswith("research.py: 'nonsense' is not a model string")
     assert in_directory(tmp_path) == []
 
 
