@@ -55,7 +55,7 @@ async def test_a_process_elsewhere_is_talked_to_while_it_runs():
                         pytest.fail("it was opened")
                 assert caught.value.code in {code, "io_error"}
             await sandbox.aclose()
-        with pytest.raises(ProcessRefused, match="gave no answer"):
+        with pytest.raises(ProcessRefused, match="did not answer"):
             async with served.make().open_process(["cat"], TALKS):
                 pytest.fail("it was opened")
 
