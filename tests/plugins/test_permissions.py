@@ -52,7 +52,7 @@ def test_a_call_runs_asks_or_is_refused():
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"allow": ["shell("]}, "allow\\[0\\] at 6"), ({"mode": "wild"}, "mode: expected one of"), ({"mode": "bypass"}, "dangerously-bypass"), ({"timeout_seconds": -1}, "timeout_seconds is 0"),
+        ({"allow": ["shell("]}, "allow\\[0\\] at 6"), ({"mode": "wild"}, "mode: expected one of"), ({"mode": "bypass"}, "dangerously-bypass"), ({"timeout_seconds": -1}, "timeout_seconds must be 0"),
         ({"scopes": {"session": {}}}, "scopes are managed, project, user; got 'session'"), ({"scopes": {"user": {"x": 1}}}, "x: unknown"), ({"within": [{"deny": "shell"}]}, "expected a list of rules"),
     ],
 )  # fmt: skip

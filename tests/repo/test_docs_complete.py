@@ -114,7 +114,9 @@ def test_every_name_of_the_door_of_actors_is_documented():
 def rows_of(page: str) -> set[str]:
     """What stands in backticks at the beginning of a row of a table, or of a heading."""
     text = (REFERENCE / page).read_text(encoding="utf-8")
-    return set(re.findall(r"^(?:\| (?:\d+ \| )?\[?|#+ |\*\*)`([^`]+)`", text, re.MULTILINE))
+    first = re.findall(r"^(?:\| (?:\d+ \| )?\[?|#+ |\*\*)`([^`]+)`", text, re.MULTILINE)
+    codes = re.findall(r"^\| \d+ \| (`[^|]+) \|", text, re.MULTILINE)  # of one status, with one remedy
+    return {*first, *(code for cell in codes for code in re.findall(r"`([^`]+)`", cell))}
 
 
 SERVED = {
