@@ -83,7 +83,7 @@ def test_a_fused_ranking_follows_from_the_places(rankings, limit):
 @pytest.mark.parametrize("numbers", [[1.0], [0.0, 0.0], [math.nan, 1], [math.inf, 1], ["1", 2], [None, 1]])
 def test_what_is_no_vector_is_refused(numbers):
     """Of another dimension, without a direction, or no numbers."""
-    with pytest.raises(ValueError, match="a vector (has|must contain)"):
+    with pytest.raises(ValueError, match=r"a vector (has|must contain)"):
         pack_vector(numbers, 2)
     assert pack_vector([3, 4], 2) == pack_vector([0.6, 0.8], 2)
 
