@@ -117,7 +117,11 @@ def routes_page() -> str:
     lines.append("")
     for name in sorted(given - taken):
         base = base_of(name, given - taken, schemas)
-        lines += [f"### {name}", "", *schema_lines(schemas[name], usual, base and (base, schemas[base]))]
+        lines += [
+            f"### {name}",
+            "",
+            *schema_lines(schemas[name], usual, (base, schemas[base]) if base else None),
+        ]
     return "\n".join([*lines, *error_lines()])
 
 
@@ -369,7 +373,9 @@ def error_lines() -> Iterator[str]:
         "| status | codes | what to do |",
         "|---|---|---|",
     )
-    rows = {(row.status, row.code or code): row.hint or "" for code, row in reversed(ERROR_ANSWERS.items())}
+    rows = {
+        (row.status, row.code or code): row.hint or "" for code, row in reversed(list(ERROR_ANSWERS.items()))
+    }
     alike: dict[tuple[int, str], list[str]] = {}
     for (status, code), hint in sorted(rows.items()):
         alike.setdefault((status, hint), []).append(code)
