@@ -95,7 +95,7 @@ def fork(  # noqa: PLR0913 - the options of a command
     named = in_scope(found.scope, session_id)
     say(
         f"{named}: a fork of {shown_id(found)} behind record {number}; "
-        f"{go_there}agentrail chat --resume {named} goes on with it"
+        f"{go_there}agentrail chat --resume {named} continues it"
     )
     return Exit.DONE
 
@@ -181,7 +181,7 @@ def import_(
         raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
     with writing(place) as opened:
         sessions = import_stored(opened, data)
-    say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} goes on with it")
+    say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} continues it")
     return Exit.DONE
 
 
