@@ -291,8 +291,8 @@ class TokenUsage(Value, frozen=True, kw_only=True):
         cache_read: Part of `input` from the vendor's cache.
         cache_write: Part of `input` written into it.
         reasoning: Part of `output` that is not shown.
-        cost_usd: US dollars. None as soon as one part has no known price.
-        estimated: Whether any part was estimated.
+        cost_usd: US dollars. None as soon as one part has no known price, never 0 for unknown.
+        estimated: Whether any part was estimated because the vendor did not report it.
     """
 
     input: int = 0

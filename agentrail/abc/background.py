@@ -62,7 +62,10 @@ class BackgroundCommand:
             self._gone.set()
 
     async def wait_gone(self) -> None:
-        """Wait until it has ended completely."""
+        """Wait until it has ended completely.
+
+        Cancellation: Only the wait is cancelled.
+        """
         await self._gone.wait()
 
     def read(self) -> str:

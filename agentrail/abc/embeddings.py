@@ -34,6 +34,8 @@ class Embedder(Protocol):
 
         Raises:
             ProviderError: The service is unavailable or refused.
+
+        Cancellation: Leaves nothing open.
         """
         ...
 

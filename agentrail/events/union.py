@@ -49,7 +49,7 @@ class SubagentEvent(EventBase, frozen=True, kw_only=True):
     Attributes:
         call_id: The call that the child works for.
         child_id: Id of the child.
-        depth: Distance to the publisher: 1 for a child.
+        depth: Distance to the publisher: 1 for a child, 2 for a grandchild.
         event: The child's event. Its `meta` has the child's number and path.
     """
 

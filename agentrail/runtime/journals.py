@@ -607,7 +607,8 @@ class Journals:
             scope: Scope that it was started in.
             purge: Whether to leave no trace in any file. Deleted data is overwritten in place. Copies in pages of a
                 file disappear when it is rewritten: half a minute after the last purge, at the latest when the
-                supervisor closes, or by the next process after a crash. Sessions wait meanwhile.
+                supervisor closes, or by the next process after a crash. Sessions wait meanwhile,
+                one second for a few hundred MB.
 
         Returns:
             The number of deleted bytes.
