@@ -124,7 +124,7 @@ class NamedModules(MetaPathFinder):
         own = next((one for one in files if one.name == error.name), None)
         other = _installed(own.name.partition(".")[0]) if own is not None else None
         if own is not None and other is not None:
-            message = f"{error}: {own.path} does not count, because {other} has its name; rename your module"
+            message = f"{error}: {own.path} is ignored, because {other} has the same name; rename your module"
         elif own is None and files and error.name:
             message = (
                 f"{error}: a module next to {files[-1].path.name} is found if an import statement names it"

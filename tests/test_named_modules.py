@@ -81,7 +81,7 @@ def test_bytecode_beside_a_module_is_not_run(tmp_path):
 def test_an_installed_module_is_not_replaced(tmp_path):
     """Whoever names a file as an installed package is, hears which one counts; the standard library is never looked for here."""
     write(tmp_path, hypothesis__nm_none="", json="raise SystemExit\n")
-    with pytest.raises(ImportError, match=r"does not count, because .*rename your module"):
+    with pytest.raises(ImportError, match=r"is ignored, because .*rename your module"):
         NamedModules().load("hypothesis.nm_none", str(tmp_path))
     assert NamedModules().load("json", str(tmp_path)) is sys.modules["json"]
 

@@ -55,7 +55,7 @@ def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
         return f"{name} has half a character, which no file can hold: leave it out"
     if size > max_bytes:
         return (
-            f"{name} has {size:,} bytes, at most {max_bytes:,} are taken: make it shorter, or several of it"
+            f"{name} has {size:,} bytes, at most {max_bytes:,} are allowed: make it shorter, or several of it"
         )
     return None
 
@@ -65,7 +65,7 @@ def faults_of_tags(name: str, tags: object) -> list[str]:
     if not isinstance(tags, tuple):
         return [f"{name} is of type {type(tags).__name__}: expected a list of texts"]
     if len(tags) > MAX_TAGS:
-        return [f"{name} has {len(tags)} tags, at most {MAX_TAGS} are taken"]
+        return [f"{name} has {len(tags)} tags, at most {MAX_TAGS} are allowed"]
     faults = [
         f"{name}[{place}] is no tag: expected 1 to {MAX_TAG_CHARACTERS} characters that can be printed, and no space around them"
         for place, tag in enumerate(tags)

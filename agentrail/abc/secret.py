@@ -54,7 +54,7 @@ class Secret:
         return hash((Secret, self._value))
 
     def __reduce__(self) -> NoReturn:
-        message = "a secret is not pickled: reveal() it where it is sent"
+        message = "a secret cannot be pickled: reveal() it where it is sent"
         raise TypeError(message)
 
     def __copy__(self) -> "Secret":

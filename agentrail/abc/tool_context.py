@@ -131,7 +131,7 @@ async def _answer_nothing(_question: UserQuestion) -> None:
 
 async def _run_nothing(_request: ChildRequest) -> str:
     await trio.lowlevel.checkpoint()
-    message = "there is no session to be above another one: this context was made by hand"
+    message = "this context was made by hand: it has no session to start another one from"
     raise ChildRefused(message)
 
 
@@ -255,7 +255,7 @@ class ToolContext(Generic[D]):
             message = f"the payload of {name!r} is not JSON: {error}"
             raise ToolContractError(message) from None
         if len(text.encode()) > MAX_PAYLOAD_BYTES:
-            message = f"the payload of {name!r} has {len(text.encode()):,} bytes, at most {MAX_PAYLOAD_BYTES:,} are taken"
+            message = f"the payload of {name!r} has {len(text.encode()):,} bytes, at most {MAX_PAYLOAD_BYTES:,} are allowed"
             raise ToolContractError(message)
         self.event(name, frozen)
 

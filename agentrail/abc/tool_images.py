@@ -20,12 +20,12 @@ def checked_images(given: object) -> tuple[Image, ...]:
     if type(given) is tuple and not given:
         return ()
     if isinstance(given, str | bytes | Image) or not isinstance(given, Iterable):
-        message = f"images of a result are {given!r:.80}: expected several Image, images=(Image(…),)"
+        message = f"images of a result are {given!r:.80}: expected a tuple of Image, such as (Image(…),)"
         raise ToolContractError(message)
     images = tuple(given)
     if len(images) > MAX_RESULT_IMAGES:
         message = (
-            f"a result has {len(images)} images, at most {MAX_RESULT_IMAGES} are taken: "
+            f"a result has {len(images)} images, at most {MAX_RESULT_IMAGES} are allowed: "
             "write the others to files, and give their paths in the text"
         )
         raise ToolContractError(message)
@@ -51,7 +51,7 @@ def _fault_of(image: object) -> str | None:
         return f"has the data {data!r:.80}: expected its bytes in base64"
     if image.size_bytes > MAX_IMAGE_BYTES:
         return (
-            f"has {image.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are taken: make it smaller, "
+            f"has {image.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are allowed: make it smaller, "
             "or write it to a file and give its path in the text"
         )
     try:

@@ -494,7 +494,7 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 def check_timeout(seconds: float | None) -> None:
     if seconds is not None and not seconds >= 0:
-        message = f"timeout_seconds is {seconds!r}, allowed are seconds from 0, or None for no limit"
+        message = f"timeout_seconds is {seconds!r}: expected seconds from 0, or None for no limit"
         raise ValueError(message)
 
 

@@ -97,7 +97,9 @@ class Behaviour(Generic[S, D]):
 
         Cancellation: Cancelled when the start takes too long or its caller has given up.
         """
-        message = f"{type(self).__name__} has no init: it gives the first state, Init(state, data)"
+        message = (
+            f"{type(self).__name__} has no init: write one that returns the first state, Init(state, data)"
+        )
         raise NotImplementedError(message)
 
     def handle(self, event: MachineEvent, state: S, data: D) -> Transition[S, D]:
@@ -109,7 +111,7 @@ class Behaviour(Generic[S, D]):
 
     def enter(self, old_state: S, state: S, data: D) -> Transition[S, D]:
         """Return the transition for entering a state. Called if `state_enter` is true."""
-        message = f"{type(self).__name__} has state_enter and no enter"
+        message = f"{type(self).__name__} has state_enter but no enter"
         raise NotImplementedError(message)
 
     async def perform(self, effect: object, context: ActorContext) -> object:
@@ -237,7 +239,7 @@ class Start(StartRecipe):
 
 
 def _refuse_option(name: str, value: object, allowed: str) -> NoReturn:
-    message = f"{name} is {show(value)}, allowed is {allowed}"
+    message = f"{name} is {show(value)}: expected {allowed}"
     raise InvalidSpec(message, code="invalid_start", field=name)
 
 

@@ -410,7 +410,7 @@ class MachineLoop:
 
     def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:
         if not self.is_suspended:
-            message = f"actor {self.cell.id!r} runs, and its code cannot change under it: suspend first"
+            message = f"actor {self.cell.id!r} is running: suspend it before its code changes"
             raise NotSuspended(message)
         state, data = behaviour.code_change(old_version, self.engine.state, self.engine.data)
         self.behaviour = behaviour

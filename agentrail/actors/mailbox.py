@@ -393,7 +393,7 @@ class Mailbox(Generic[M]):
 def check_mailbox(capacity: object, overflow: object) -> None:
     check_bound("capacity", capacity)
     if overflow not in _OVERFLOWS:
-        message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, _OVERFLOWS))}"
+        message = f"overflow is {overflow!r}: expected one of {', '.join(map(repr, _OVERFLOWS))}"
         raise InvalidSpec(message, code="invalid_mailbox", field="overflow")
 
 

@@ -490,7 +490,7 @@ class Pool(Generic[J, R]):
         """
         seconds = self._core.state.flags.drain_seconds if drain_seconds is None else drain_seconds
         if not seconds >= 0:
-            message = f"drain_seconds is {seconds!r}, allowed are seconds from 0, or math.inf"
+            message = f"drain_seconds is {seconds!r}: expected seconds from 0, or math.inf"
             raise ValueError(message)
         return await self._core.stop(seconds)
 
@@ -555,13 +555,13 @@ def open_pool(  # noqa: PLR0913 - a block has no other place for its options
     """
     given: object = flags
     if not isinstance(given, PoolFlags):
-        message = f"flags is {show(flags)}, allowed is PoolFlags(size=…)"
+        message = f"flags is {show(flags)}: expected PoolFlags(size=…)"
         raise InvalidSpec(message, code="invalid_pool", field="flags")
     kinds: object = errors
     if not isinstance(kinds, tuple) or not all(
         isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds
     ):
-        message = f"errors is {show(errors)}, allowed is a tuple of classes of Exception"
+        message = f"errors is {show(errors)}: expected a tuple of classes of Exception"
         raise InvalidSpec(message, code="invalid_pool", field="errors")
     worker(work)  # raises for a function that is not async, with the usual message
     return _open(PoolCore(flags, work, resource, errors), observer, redact)

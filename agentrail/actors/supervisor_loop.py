@@ -132,7 +132,7 @@ class SupervisorCell(ActorCell):
             self.core.report_own("ignored_exit", reason)
 
     def refuse_messages(self) -> NoMailbox:
-        message = f"{self.id!r} is a supervisor: ask it by its methods"
+        message = f"{self.id!r} is a supervisor: call its methods"
         return NoMailbox(message)
 
 

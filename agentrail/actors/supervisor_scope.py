@@ -285,7 +285,7 @@ class Partitions:
         Cancellation: Always a checkpoint. If cancelled, some copies may run without any key routed to them.
         """
         if not _is_whole(count) or not 0 <= count <= self._most:
-            message = f"partitions are resized to {count!r}, allowed is an integer from 0 to {self._most}"
+            message = f"partitions are resized to {count!r}: expected an integer from 0 to {self._most}"
             raise InvalidSpec(message, code="invalid_partitions", field="count")
         self._count = min(self._count, count)  # no key is routed to a copy that is being stopped
         for info in reversed(await self.supervisor.which_children()):
@@ -320,7 +320,7 @@ async def open_partitions(
     Cancellation: The same as in `open_supervisor`.
     """
     if not _is_whole(count) or count < 1:
-        message = f"count is {count!r}, allowed is an integer from 1"
+        message = f"count is {count!r}: expected an integer from 1"
         raise InvalidSpec(message, code="invalid_partitions", field="count")
     async with open_supervisor(flags, [ChildSpec(number, start) for number in range(count)]) as supervisor:
         yield Partitions(supervisor, count)

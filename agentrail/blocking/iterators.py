@@ -120,7 +120,9 @@ class Pulled(Generic[T]):
             except StopAsyncIteration:
                 return None
             except trio.BusyResourceError:
-                message = "another thread waits here already: subscribe once more, each sees everything"
+                message = (
+                    "another thread already waits here: subscribe again, each subscription sees everything"
+                )
                 raise YourMove(message) from None
             self._take_waiting()
             return item

@@ -91,7 +91,7 @@ class SupervisorThread:
     def open(self) -> None:
         if trio.lowlevel.in_trio_run():
             message = (
-                "a blocking.Supervisor would hold the Trio run of this thread: "
+                "a blocking.Supervisor would block the Trio run of this thread: "
                 "use `async with agentrail.open_supervisor() as supervisor:`, whose calls are awaited"
             )
             raise HoldsLoop(message)
@@ -288,12 +288,12 @@ class SupervisorThread:
     def refuse_to_hold(self, call: str) -> None:
         self.refuse_inside(call)
         if trio.lowlevel.in_trio_run():
-            message = f"{call}(…) would hold the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"
+            message = f"{call}(…) would block the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"
             raise HoldsLoop(message)
         if _asyncio_runs():
             where, _, name = call.rpartition(".")
             message = (
-                f"{call}(…) would hold the asyncio loop of this thread: "
+                f"{call}(…) would block the asyncio loop of this thread: "
                 f"await asyncio.wrap_future({where}.futures.{name}(…))"
             )
             raise HoldsLoop(message)

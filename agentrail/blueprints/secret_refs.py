@@ -23,5 +23,5 @@ def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
     except UnicodeDecodeError:
         found = ""
     if not found:
-        raise OptionError([f"{path} holds no secret: write it there, as text and alone"])
+        raise OptionError([f"{path} holds no secret: write it there as text, with nothing else"])
     return found

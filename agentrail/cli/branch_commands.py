@@ -51,19 +51,19 @@ def fork(  # noqa: PLR0913 - the options of a command
     session: SessionArgument,
     *,
     at: Annotated[
-        int | None, Parameter(help="After which record; without it, the last one.", show_default=False)
+        int | None, Parameter(help="Fork after this record. Default: the last one.", show_default=False)
     ] = None,
     turn: Annotated[
-        int | None, Parameter(help="After which turn, counted from 1.", show_default=False)
+        int | None, Parameter(help="Fork after this turn, counted from 1.", show_default=False)
     ] = None,
     name: Annotated[
         str | None,
-        Parameter(name="--id", help="The id of the fork; without it, one is generated.", show_default=False),
+        Parameter(name="--id", help="The id of the fork. Default: a generated one.", show_default=False),
     ] = None,
     files: Annotated[
         Path | None,
         Parameter(
-            help="A directory that is not there yet: a copy of the session's files, as they were then.",
+            help="A new directory for a copy of the session's files as they were then.",
             show_default=False,
         ),
     ] = None,
@@ -122,7 +122,7 @@ def export(
         bool,
         Parameter(
             name="--no-content",
-            help="Only kinds, numbers, times and sizes: no word of the conversation.",
+            help="Write only kinds, numbers, times and sizes, and no text of the conversation.",
             negative="",
             show_default=False,
         ),
@@ -131,7 +131,7 @@ def export(
         Path | None,
         Parameter(
             name=("--output", "-o"),
-            help="A new file; without it, stdout.",
+            help="A new file. Default: stdout.",
             show_default=False,
         ),
     ] = None,
@@ -169,7 +169,8 @@ def import_(
     file: Annotated[
         Path,
         Parameter(
-            help="What `sessions export` wrote.", validator=validators.Path(exists=True, dir_okay=False)
+            help="A file written by `sessions export`.",
+            validator=validators.Path(exists=True, dir_okay=False),
         ),
     ],
     *,
@@ -213,6 +214,6 @@ def _write_new(file: Path, data: bytes) -> None:
         with file.open("xb") as opened:
             opened.write(data)
     except FileExistsError:
-        raise OptionError([f"{file} is there already: name a file that is not"]) from None
+        raise OptionError([f"{file} already exists: name a new file"]) from None
     except OSError as error:
         raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error

@@ -128,7 +128,7 @@ def _answer_to(question: Question, text: str) -> str | int | dict[str, Any]:
         return text
     number = int(text)
     if not 1 <= number <= len(question.options):  # checked here, because users count from 1
-        message = f"there is no option {number}: expected 1 to {len(question.options)}, or words"
+        message = f"there is no option {number}: expected 1 to {len(question.options)}, or text"
         raise InteractionError(message)
     return number - 1
 

@@ -39,7 +39,7 @@ async def switch(name: str, text: str, store: Store | None, current: SessionId) 
     if name == "clear":
         return GoTo()
     if store is None or store.is_immediate:
-        message = f"/{name} needs a store, and this chat keeps nothing"
+        message = f"/{name} needs a store, and this chat is not stored"
         raise CommandError(message)
     if name == "sessions":
         return await outside.offload(_listed, store, current)
@@ -120,7 +120,7 @@ def export_to(file: Path, messages: Sequence[Message]) -> str:
         with file.open("x", encoding="utf-8", errors="replace") as opened:
             opened.write(transcript_of(messages))
     except FileExistsError:
-        message = f"{file} is there already: name a file that is not"
+        message = f"{file} already exists: name a new file"
         raise CommandError(message) from None
     except OSError as error:
         message = f"{shorten(str(file))} cannot be written: {error.strerror}"

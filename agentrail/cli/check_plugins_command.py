@@ -45,7 +45,7 @@ def check_plugins(
         int | None, Parameter(help="draw the same sessions as another run with this number")
     ] = None,
     combinations: Annotated[
-        bool, Parameter(help="not the whole stack, but drawn parts of it, in any order", negative="")
+        bool, Parameter(help="run random parts of the stack, in any order, instead of the whole", negative="")
     ] = False,
     debug: Debug = False,
 ) -> Exit:

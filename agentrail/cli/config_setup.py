@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AgentOption = Annotated[
     str | None,
     Parameter(
-        help="An agent of the configuration files; without it, their default_agent.",
+        help="An agent of the configuration files. Default: their default_agent.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ class ConfigFiles:
     config: Annotated[
         Path | None,
         Parameter(
-            help="The configuration file; without it, AGENTRAIL_CONFIG, otherwise an agentrail.toml here or above.",
+            help="The configuration file. Default: AGENTRAIL_CONFIG, otherwise an agentrail.toml here or above.",
             show_default=False,
         ),
     ] = None

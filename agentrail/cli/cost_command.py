@@ -47,14 +47,14 @@ def show_cost(  # noqa: PLR0913 - an option each
     since: Annotated[
         str | None,
         Parameter(
-            help="The first day, as 2026-11-01, or 7d for the last seven days. Without it: the beginning.",
+            help="The first day, such as 2026-11-01, or 7d for the last seven days. Default: the beginning.",
             show_default=False,
         ),
     ] = None,
     until: Annotated[
-        str | None, Parameter(help="The last day, which counts too. Without it: today.", show_default=False)
+        str | None, Parameter(help="The last day, inclusive. Default: today.", show_default=False)
     ] = None,
-    tz: Annotated[str, Parameter(help="In whose days, by the name of a time zone: Europe/Berlin.")] = "UTC",
+    tz: Annotated[str, Parameter(help="The time zone of the days, such as Europe/Berlin.")] = "UTC",
     as_csv: Annotated[
         bool,
         Parameter(

@@ -419,7 +419,7 @@ async def give_tour(stage: TourStage) -> None:
 def demo(
     *,
     fast: Annotated[
-        bool, Parameter(help="Make no pauses to read in.", negative="", show_default=False)
+        bool, Parameter(help="Skip the pauses for reading.", negative="", show_default=False)
     ] = False,
     debug: Debug = False,
 ) -> Exit:

@@ -324,7 +324,7 @@ Tagged = Annotated[
 )
 @store_command
 def add_documents(  # noqa: PLR0913 - one for each flag
-    name: Annotated[str, Parameter(help="Of the knowledge base.")],
+    name: Annotated[str, Parameter(help="The name of the knowledge base.")],
     *paths: Annotated[str, Parameter(help="Files, directories and addresses.")],
     reader: Annotated[
         tuple[str, ...],
@@ -346,7 +346,7 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     model: Annotated[
         str | None,
         Parameter(
-            help="The model that writes them, as provider:name. Without it: that of agentrail run.",
+            help="The model that writes them, as provider:name. Default: that of agentrail run.",
             show_default=False,
         ),
     ] = None,
@@ -551,7 +551,7 @@ def fetch_document(client: WebClient, url: str) -> bytes:
     fetched = trio.run(client.fetch, url)
     kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:
-        message = f"it is {fetched.media_type!r:.80}, and text, HTML and PDF are read"
+        message = f"it is {fetched.media_type!r:.80}, and only text, HTML and PDF are read"
         raise UnreadableDocument(message)
     if kind == "pdf":
         return fetched.content
@@ -574,7 +574,7 @@ def _line_of(document: KnowledgeDocument) -> str:
 )
 @store_command
 def list_documents(
-    name: Annotated[str, Parameter(help="Of the knowledge base.", show_default=False)] = "",
+    name: Annotated[str, Parameter(help="The name of the knowledge base.", show_default=False)] = "",
     *,
     user: Annotated[str, Parameter(help="List the bases that this user may read.", show_default=False)] = "",
     folder: Folder = None,
@@ -615,15 +615,15 @@ def list_documents(
 )
 @store_command
 def search_documents(  # noqa: PLR0913 - one for each flag
-    query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
+    query: Annotated[str, Parameter(help="The words to search for. No character has a special meaning.")],
     *,
-    kb: Annotated[str, Parameter(help="Of this knowledge base alone.", show_default=False)] = "",
+    kb: Annotated[str, Parameter(help="Search only this knowledge base.", show_default=False)] = "",
     user: Annotated[
-        str, Parameter(help="The searching user; without it, a user without a name.", show_default=False)
+        str, Parameter(help="The searching user. Default: a user without a name.", show_default=False)
     ] = "",
     folder: Folder = None,
     tag: Tagged = (),
-    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND_PASSAGES}.")] = 8,
+    limit: Annotated[int, Parameter(help=f"The maximum number of results, up to {MAX_FOUND_PASSAGES}.")] = 8,
     words: WordsAlone = False,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
@@ -652,7 +652,7 @@ def search_documents(  # noqa: PLR0913 - one for each flag
 )
 @store_command
 def remove_documents(
-    name: Annotated[str, Parameter(help="Of the knowledge base.")],
+    name: Annotated[str, Parameter(help="The name of the knowledge base.")],
     *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:

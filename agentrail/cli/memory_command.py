@@ -121,9 +121,9 @@ class MemoryPlace:
     """
 
     user: Annotated[
-        str, Parameter(help="The user; without it, memories without a user.", show_default=False)
+        str, Parameter(help="The user. Default: memories without a user.", show_default=False)
     ] = ""
-    tenant: Annotated[str, Parameter(help="Of which tenant the user is.", show_default=False)] = ""
+    tenant: Annotated[str, Parameter(help="The tenant of the user.", show_default=False)] = ""
     memories: Annotated[
         str | None,
         Parameter(
@@ -153,7 +153,7 @@ Tags = Annotated[
     ),
 ]
 AsJson = Annotated[
-    bool, Parameter(name="--json", help="Print one JSON object for each.", negative="", show_default=False)
+    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
 ]
 
 
@@ -161,7 +161,7 @@ AsJson = Annotated[
 @store_command
 def list_memories(
     *,
-    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_LISTED:,}.")] = 100,
+    limit: Annotated[int, Parameter(help=f"The maximum number of memories, up to {MAX_LISTED:,}.")] = 100,
     tag: Tags = (),
     as_json: AsJson = False,
     place: MemoryPlace = USUAL_MEMORIES,
@@ -178,9 +178,9 @@ def list_memories(
 )
 @store_command
 def search_memories(  # noqa: PLR0913 - one for each flag
-    query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
+    query: Annotated[str, Parameter(help="The words to search for. No character has a special meaning.")],
     *,
-    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND}.")] = 20,
+    limit: Annotated[int, Parameter(help=f"The maximum number of memories, up to {MAX_FOUND}.")] = 20,
     tag: Tags = (),
     as_json: AsJson = False,
     words: WordsAlone = False,
@@ -207,7 +207,7 @@ def search_memories(  # noqa: PLR0913 - one for each flag
 )
 @store_command
 def forget_memories(
-    *ids: Annotated[str, Parameter(help="Of the memories, as memory list shows them.")],
+    *ids: Annotated[str, Parameter(help="The ids of the memories, as shown by memory list.")],
     every: Annotated[
         bool,
         Parameter(

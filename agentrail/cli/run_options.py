@@ -15,19 +15,19 @@ ALL_TOOLS: Final = "ask_user, compact_conversation, edit_file, glob, grep, list_
 """The names of `agentrail.tools.builtin()`, written out: importing the tools would delay the prompt. A test keeps both equal."""
 
 BaseUrl = Annotated[
-    str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
+    str | None, Parameter(help="The address of the provider's server, such as http://localhost:11434/v1.")
 ]
 ApproveOption = Annotated[
     str | None,
     Parameter(
         help="Tools that wait for your /approve or /reject before they run: names or patterns, comma-separated, "
-        "such as shell, or *; none runs all without approval. Without it: each tool that does more than read, unless a plugin or "
+        "such as shell, or *; none runs all without approval. Default: each tool that does more than read, unless a plugin or "
         "[permissions] of the configuration asks."
     ),
 ]
 Model = Annotated[
     str | None,
-    Parameter(help="The model, as provider:name. Without it: the model of the environment, otherwise demo:."),
+    Parameter(help="The model, as provider:name. Default: the model of the environment, otherwise demo:."),
 ]
 
 
@@ -46,15 +46,15 @@ class Choices:
     cwd: Annotated[
         Path,
         Parameter(
-            help="The directory that the tools work in.",
+            help="The working directory of the tools.",
             validator=validators.Path(exists=True, file_okay=False),
         ),
     ] = Path()
     sandbox: Annotated[
         str | None,
         Parameter(
-            help="Where files are and commands run: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
-            "container:IMAGE. Without it: as configured, otherwise local.",
+            help="The place of files and commands: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
+            "container:IMAGE. Default: as configured, otherwise local.",
             show_default=False,
         ),
     ] = None
@@ -77,7 +77,7 @@ class Choices:
     max_turns: Annotated[
         int | None,
         Parameter(
-            help="How many times the model may be asked in one cycle. Without it: as configured, otherwise 100.",
+            help="The maximum number of model requests in one cycle. Default: as configured, otherwise 100.",
             validator=validators.Number(gte=1),
             show_default=False,
         ),
@@ -85,8 +85,8 @@ class Choices:
     max_retries: Annotated[
         int | None,
         Parameter(
-            help="How often a request is repeated after a transient error; 0 reports it at once. "
-            "Without it: as configured, otherwise 3.",
+            help="The maximum number of retries after a transient error. 0 reports it at once. "
+            "Default: as configured, otherwise 3.",
             validator=validators.Number(gte=0),
             show_default=False,
         ),

@@ -47,7 +47,7 @@ class SandboxOptions:
     token_file: Annotated[
         Path | None,
         Parameter(
-            help=f"File of the clients' tokens; agentrail token new creates them. Without it: the token of {SANDBOX_TOKEN_VARIABLE}.",
+            help=f"File of the clients' tokens; agentrail token new creates them. Default: the token of {SANDBOX_TOKEN_VARIABLE}.",
             show_default=False,
         ),
     ] = None
@@ -75,7 +75,7 @@ class SandboxOptions:
     ] = False
     idle_seconds: Annotated[
         float | None,
-        Parameter(help="End after this time without requests. Without it: never.", show_default=False),
+        Parameter(help="End after this time without requests. Default: never.", show_default=False),
     ] = None
     debug: Debug = False
 

@@ -67,7 +67,7 @@ def serve_application(
     application: Annotated[
         str | None,
         Parameter(
-            help="The application, as package.module:NAME, made by create_app. Without it: a profile for each agent of "
+            help="The application, as package.module:NAME, made by create_app. Default: a profile for each agent of "
             "the configuration, or one, `default`, with the model and the tools that agentrail run would use; sessions are kept."
         ),
     ] = None,
@@ -284,7 +284,7 @@ async def serve_until_signal(
         served = await make_default_application(options, read, has_tokens=tokens is not None)
     admit_more(caller_check_of(served), options, tokens)
     if forgets_webhooks(served):
-        write_error("webhooks that are owed end with this process: give create_app a store to keep them.")
+        write_error("pending webhooks end with this process: give create_app a store to keep them.")
     await run_server(served, options)
 
 

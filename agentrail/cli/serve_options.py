@@ -46,14 +46,14 @@ class ServeFlags:
     host: Annotated[
         str | None,
         Parameter(
-            help=f"The address to listen on. Any but this machine's own needs a token. Without it: as configured, otherwise {DEFAULT_HOST}.",
+            help=f"The address to listen on. Any but this machine's own needs a token. Default: as configured, otherwise {DEFAULT_HOST}.",
             show_default=False,
         ),
     ] = None
     port: Annotated[
         int | None,
         Parameter(
-            help=f"The port; 0 picks a free one. Without it: as configured, otherwise {DEFAULT_PORT}.",
+            help=f"The port; 0 picks a free one. Default: as configured, otherwise {DEFAULT_PORT}.",
             show_default=False,
         ),
     ] = None
@@ -82,7 +82,7 @@ class ServeFlags:
     data_dir: Annotated[
         Path | None,
         Parameter(
-            help="The directory that sessions are kept in, without an application of your own. Without it: the usual one.",
+            help="The directory of the sessions, without an application of your own. Default: the usual one.",
             show_default=False,
         ),
     ] = None

@@ -326,7 +326,7 @@ def trace(
     *,
     after: Annotated[int, Parameter(help="Start after this record.", validator=validators.Number(gte=0))] = 0,
     limit: Annotated[
-        int | None, Parameter(help="How many at most.", validator=validators.Number(gte=1))
+        int | None, Parameter(help="The maximum number of records.", validator=validators.Number(gte=1))
     ] = None,
     json: Annotated[
         bool,
@@ -374,7 +374,7 @@ def _some_records(store: Store, found: StoredSession, after: int, limit: int | N
 def replay_journal(  # noqa: PLR0913 - an option each
     journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
     other: Annotated[
-        str | None, Parameter(help="With --diff: the one to compare it with.", show_default=False)
+        str | None, Parameter(help="With --diff: the journal to compare it with.", show_default=False)
     ] = None,
     *,
     explained: Annotated[
@@ -391,7 +391,7 @@ def replay_journal(  # noqa: PLR0913 - an option each
         Parameter(help="Step through it, one record per Enter; q exits.", negative="", show_default=False),
     ] = False,
     diff: Annotated[
-        bool, Parameter(help="Show where two journals part.", negative="", show_default=False)
+        bool, Parameter(help="Show where two journals diverge.", negative="", show_default=False)
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -484,7 +484,7 @@ def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
 @store_command
 def check(
     session: Annotated[
-        str | None, Parameter(help="The id of a session; without it, all are checked.", show_default=False)
+        str | None, Parameter(help="The id of a session. Default: all sessions.", show_default=False)
     ] = None,
     *,
     place: StorePlace = USUAL_PLACE,
@@ -530,7 +530,7 @@ def delete(
 @app.command(help="Copy the whole store to a new file, also while a process writes it.")
 @store_command
 def backup(
-    file: Annotated[Path, Parameter(help="A file that is not there yet.")],
+    file: Annotated[Path, Parameter(help="A new file.")],
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

@@ -48,7 +48,7 @@ def list_skills(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     Exit codes: 0 shown, 2 there is no such skill, or the configuration files cannot be read.""",
 )
 def show_skill(
-    name: Annotated[str, Parameter(help="Of the skill, as skills list shows it.")],
+    name: Annotated[str, Parameter(help="The name of the skill, as shown by skills list.")],
     *,
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
@@ -71,11 +71,11 @@ def show_skill(
     Exit codes: 0 all is well, 1 something is wrong, 2 there is no such directory, or the configuration files cannot be read.""",
 )
 def check_skills(
-    *directories: Annotated[Path, Parameter(help="Of a skill: SKILL.md lies in it.")],
+    *directories: Annotated[Path, Parameter(help="The directory of a skill, which contains its SKILL.md.")],
     claude: Annotated[
         bool,
         Parameter(
-            help="Read the directories as Claude Code does: fields of its own count.",
+            help="Read the directories as Claude Code does, which has fields of its own.",
             negative="",
             show_default=False,
         ),

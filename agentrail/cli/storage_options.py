@@ -40,14 +40,14 @@ class KeptIn:
     keep_days: Annotated[
         float | None,
         Parameter(
-            help="Delete stored sessions whose last record is older than this many days, from 1; without it, all are kept.",
+            help="Delete stored sessions whose last record is older than this many days, from 1. Default: all are kept.",
             show_default=False,
         ),
     ] = None
     keep_bytes: Annotated[
         int | None,
         Parameter(
-            help="Delete the oldest stored sessions while they have more bytes than this; without it, all are kept.",
+            help="Delete the oldest stored sessions while all together have more bytes than this. Default: all are kept.",
             show_default=False,
         ),
     ] = None

@@ -34,7 +34,7 @@ def new(  # noqa: PLR0913 - each is an option
     ] = "",
     user: Annotated[
         str,
-        Parameter(help="Its user. Without one, each call names its user.", show_default=False),
+        Parameter(help="The user of the token. Without one, each call names its user.", show_default=False),
     ] = "",
     *,
     scopes: Annotated[

@@ -67,7 +67,7 @@ def show_top(
     url: Annotated[
         str,
         Parameter(
-            help="Where the server is, such as https://agents.example, with the path that it is below."
+            help="The address of the server, such as https://agents.example, with the path that it is below."
         ),
     ] = DEFAULT_URL,
     /,
@@ -75,7 +75,7 @@ def show_top(
     token_file: Annotated[
         Path | None,
         Parameter(
-            help=f"A file that holds the token and nothing else. Without it: the variable {TOKEN_IN_ENVIRONMENT}.",
+            help=f"A file that holds the token and nothing else. Default: the variable {TOKEN_IN_ENVIRONMENT}.",
             show_default=False,
         ),
     ] = None,

@@ -169,7 +169,9 @@ class Hub:
 
     def _break(self, error: BaseException) -> None:
         LOGGER.error(
-            "streams of session %s end, which cannot be read on: %s", self.session_id, describe_bug(error)
+            "streams of session %s end, because it cannot be read any further: %s",
+            self.session_id,
+            describe_bug(error),
         )
         self._end("failed")
 

@@ -178,7 +178,9 @@ class Gateway:
         """Take a place for a stream or a socket, or refuse the call. Closing the place releases it."""
         place = self.places.take(owner)
         if place == "caller":
-            message = f"{self.limits.max_streams_per_principal} streams are open, more are not: close one"
+            message = (
+                f"{self.limits.max_streams_per_principal} streams are open, which is the limit: close one"
+            )
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
         if place == "process":
             refuse_call("server_full", "as many streams are open as this server has room for")

@@ -120,7 +120,7 @@ def _read_long(text: bytes, at: int, end: int) -> str:
         while at < cut < end and text[cut] in _CONTINUES:
             cut -= 1
         if cut == at:
-            message = "no JSON: a long text contains an invalid escape or byte"
+            message = "not JSON: a long text contains an invalid escape or byte"
             raise Misfit(message)
         pieces.append(str(read_json(b'"%b"' % text[at:cut])))
         at = cut
@@ -301,7 +301,7 @@ class BodyBytes:
     def _check(self, size: int) -> None:
         if size > self._limit:
             self._held = bytearray()
-            message = f"the body has more than {self._limit:,} bytes, which are the most that is taken here"
+            message = f"the body has more than {self._limit:,} bytes, which is the limit here"
             refuse_call("too_large", message)
 
 
@@ -371,7 +371,7 @@ def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
         texts += found
         if texts >= MAX_JSON_TEXTS or len(outside) > limits.max_body_bytes:
             refuse_call(
-                "too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are taken"
+                "too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are allowed"
             )
     beside = len(text) - sum(end - start for _, start, end in long)
     if beside > limits.max_body_bytes + limits.max_attachments * JSON_PIECE_BYTES:
@@ -482,7 +482,7 @@ def _check_size(name: str, text: str, limits: Limits) -> None:
 def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
     files = body.attachments
     if len(files) > limits.max_attachments:
-        refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are taken")
+        refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are allowed")
     sizes = [len(file.base64) * 3 // 4 - file.base64[-2:].count("=") for file in files]
     for place, size in enumerate(sizes):
         if size > limits.max_attachment_bytes:
@@ -615,7 +615,7 @@ class BodyReader:
         if self._held_bytes + size > self._max_bytes_at_once:
             refuse_call("server_full", "the server reads as many bodies as it has room for")
         if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
-            message = "as many bodies of this caller are being read as there is room for"
+            message = "the limit of bodies that are being read for this caller is reached"
             raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))
 
     def _hold(self, size: int, caller: Hashable) -> None:

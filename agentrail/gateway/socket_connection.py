@@ -443,9 +443,7 @@ class OpenSocket:
             raise FrameRefused(error_answer("already_started", message), frame.id)
         most = self.gateway.limits.max_subscriptions
         if len(self.subscriptions) >= most:
-            message = (
-                f"this socket reads {most} sessions, more are not: unsubscribe from one, or open another"
-            )
+            message = f"this socket reads {most} sessions, which is the limit: unsubscribe from one, or open another"
             raise FrameRefused(error_answer("too_many_streams", message), frame.id)
 
     def _check_may_watch(self, frame: WatchRows) -> None:
@@ -453,7 +451,7 @@ class OpenSocket:
             message = "this socket watches something under this id already: unwatch it first"
             raise FrameRefused(error_answer("already_started", message), frame.id)
         if len(self.watches) >= MAX_WATCHES:
-            message = f"this socket watches {MAX_WATCHES} things, more are not: unwatch one"
+            message = f"this socket watches {MAX_WATCHES} things, which is the limit: unwatch one"
             raise FrameRefused(error_answer("too_many_streams", message), frame.id)
 
     async def _carry_out(

@@ -45,7 +45,7 @@ class TokenFile:
             return False
         is_changed = entries != self._tokens.entries
         if is_changed or not is_first:
-            LOGGER.info("the token file %s was read again: %d tokens hold", self._path, len(entries))
+            LOGGER.info("the token file %s was read again: %d tokens are valid", self._path, len(entries))
         self._tokens.entries = entries
         return is_changed
 
@@ -56,7 +56,7 @@ class TokenFile:
                 return decode_entries(found, f"{self._path}")
             except OptionError as error:
                 why = f"{error}"
-        message = "the token file cannot be used, so the tokens that were read before still hold: %s"
+        message = "the token file cannot be used, so the tokens read before stay valid: %s"
         LOGGER.error(message, why)
         return None
 

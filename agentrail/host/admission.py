@@ -396,7 +396,7 @@ class Intake:
         check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
         if size > most:
-            message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"
+            message = f"the message has {size:,} bytes, at most {most:,} are allowed: send it as a file"
             raise TooLarge(message)
         if not (request.message or sending.attachments or sending.content):
             message = "the message is empty: say something, or attach a file"
@@ -406,7 +406,7 @@ class Intake:
         if webhook is None:
             return
         if self._parts.delivery is None:
-            message = "this server tells no address of ends: leave webhook out"
+            message = "this server sends no webhooks: leave webhook out"
             raise WebhooksOff(message)
         self._parts.delivery.check(webhook)
 

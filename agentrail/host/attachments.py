@@ -67,20 +67,18 @@ class Attachment:
 def check_attachments(files: Sequence[Attachment], limits: Limits) -> None:
     """Validate the files of a message, before any work is done for it."""
     if len(files) > limits.max_attachments:
-        message = f"{len(files)} attachments came, at most {limits.max_attachments} are taken: send the rest with another message"
+        message = f"{len(files)} attachments came, at most {limits.max_attachments} are allowed: send the rest with another message"
         raise TooLarge(message)
     whole = 0
     for place, file in enumerate(files):
         _check_kind(place, file)
         size = len(file.content)
         if size > limits.max_attachment_bytes:
-            message = (
-                f"attachments[{place}] has {size:,} bytes, at most {limits.max_attachment_bytes:,} are taken"
-            )
+            message = f"attachments[{place}] has {size:,} bytes, at most {limits.max_attachment_bytes:,} are allowed"
             raise TooLarge(message)
         whole += size
     if whole > limits.max_attachments_bytes:
-        message = f"the attachments have {whole:,} bytes together, at most {limits.max_attachments_bytes:,} are taken"
+        message = f"the attachments have {whole:,} bytes together, at most {limits.max_attachments_bytes:,} are allowed"
         raise TooLarge(message)
 
 

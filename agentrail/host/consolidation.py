@@ -190,7 +190,7 @@ class Consolidation(HostPlugin):
         try:
             there = await self._sessions.changes()
         except AgentrailError as error:
-            LOGGER.warning("profiles of users are not looked at now: %s", error)
+            LOGGER.warning("profiles of users cannot be looked at now: %s", error)
             return
         # Includes users who have a profile but no session left to support it.
         changes: dict[SessionOwner, Sequence[SessionChange]] = dict.fromkeys(self._have_profiles, ())
@@ -205,7 +205,9 @@ class Consolidation(HostPlugin):
                 await self._look_at(asking, self._sessions, owner, sessions)
             except AgentrailError as error:
                 self._rests_until[owner] = self._sessions.now_ms() + _AGAIN_MS
-                LOGGER.warning("the profile of a user of tenant %r was not made: %s", owner.tenant_id, error)
+                LOGGER.warning(
+                    "the profile of a user of tenant %r was not created: %s", owner.tenant_id, error
+                )
 
     async def _look_at(
         self,

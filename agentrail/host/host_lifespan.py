@@ -247,7 +247,7 @@ class _Keeper:
             return None
         keeps = supervisor.keeps_owed and (options.supervisor is not None or options.store != "memory:")
         if not keeps:
-            LOGGER.info("webhooks that are owed end with this process: give a store to keep them")
+            LOGGER.info("pending webhooks end with this process: give a store to keep them")
         delivery = WebhookDelivery(options.webhooks, supervisor, survives=keeps)
         await delivery.load()
         return delivery

@@ -196,7 +196,7 @@ def decide_host_options(
 ) -> HostOptions:
     if options is not None:
         if given:
-            message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"
+            message = f"options were given both as one value and as keywords ({', '.join(given)}): use one of the two"
             raise OptionError([message])
         return options
     known = (*_NAMES, *also)

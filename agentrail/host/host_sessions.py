@@ -259,7 +259,7 @@ class HostSessions:
         except ProfileUnknown as error:
             if not context.agent_id:
                 raise
-            message = f"session {context.session_id!r} is one of the profile {context.agent_id!r}, which is not served any more"
+            message = f"session {context.session_id!r} is one of the profile {context.agent_id!r}, which is no longer served"
             raise ProfileUnknown(message) from error
 
     async def profile(self, context: ProfileContext) -> AgentProfile:

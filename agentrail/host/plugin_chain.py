@@ -601,7 +601,7 @@ class HookRunner:
         return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=seconds)
 
     def _not_called(self, plugin: HostPlugin, hook: str, earlier: str) -> HookTimeout:
-        message = f"{hook} of the plugin {named(plugin)} is not called: its {earlier} does not come back"
+        message = f"{hook} of the plugin {named(plugin)} is not called: its {earlier} has not returned"
         return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=0.0)
 
 

@@ -229,7 +229,7 @@ def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> 
     """Return the standing after events that are no longer stored or no longer count."""
     if standing.has_ended or standing.ref in status.queued or SteerRef(standing.ref) in status.steers:
         return standing
-    message = f"the events {lost.from_seq} to {lost.to_seq} of its session are kept no longer, and its end may be among them"
+    message = f"the events {lost.from_seq} to {lost.to_seq} of its session are no longer kept, and its end may be among them"
     return replace(
         standing, status="failed", pending=(), error=ErrorInfo(code="events_lost", message=message)
     )

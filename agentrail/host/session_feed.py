@@ -111,7 +111,7 @@ class SessionFeed(RowFeed):
             try:
                 await self._look_at_all()
             except StoreUnavailable as error:
-                LOGGER.warning("rows of sessions are as they were: the store cannot be read: %s", error)
+                LOGGER.warning("rows of sessions may be out of date: the store cannot be read: %s", error)
             up.set()
             await trio.sleep(LOOK_SECONDS)
 

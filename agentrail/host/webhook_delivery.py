@@ -293,7 +293,7 @@ class WebhookDelivery:
                 self._drop(1, "too much is owed")
                 return
             message = (
-                f"{MAX_OWED_OF_A_TENANT:,} webhooks are owed to receivers that take none: leave webhook out"
+                f"{MAX_OWED_OF_A_TENANT:,} webhooks wait for receivers that accept none: leave webhook out"
             )
             raise QuotaReached(message)
         self._note(watch)
@@ -336,14 +336,14 @@ class WebhookDelivery:
             try:
                 messages.append(decode_owed_message(row))
             except RowUnreadable as error:
-                LOGGER.warning("a webhook that is owed cannot be read, and is left: %s", error)
+                LOGGER.warning("a pending webhook cannot be read, and is skipped: %s", error)
         for message in sorted(messages, key=lambda one: one.number):
             self._queue.owe(on_time(message, now_ms()))
         for row in await self._rows(WATCHES):
             try:
                 self._note(decode_awaited(row))
             except RowUnreadable as error:
-                LOGGER.warning("a webhook that is awaited cannot be read, and is left: %s", error)
+                LOGGER.warning("an awaited webhook cannot be read, and is skipped: %s", error)
 
     async def _rows(self, kind: str) -> Sequence[OwedRow]:
         rows: list[OwedRow] = []

@@ -377,7 +377,7 @@ def _is_whole(value: object, *, at_least: int) -> bool:
 
 
 def _refuse(name: str, value: object, allowed: str, *, code: str | None = None) -> NoReturn:
-    message = f"{name} is {show(value)}, allowed is {allowed}"
+    message = f"{name} is {show(value)}: expected {allowed}"
     raise InvalidSpec(message, code=code or f"invalid_{name}", field=name)
 
 

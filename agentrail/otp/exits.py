@@ -66,7 +66,7 @@ def _is(*kinds: type) -> Any:
     def check(reason: object, attribute: "Attribute[Any]", value: object) -> None:
         if type(value) not in kinds:
             allowed = " or ".join(kind.__name__ for kind in kinds)
-            message = f"{attribute.name} of {type(reason).__name__} is {show(value)}, allowed is {allowed}"
+            message = f"{attribute.name} of {type(reason).__name__} is {show(value)}: expected {allowed}"
             raise TypeError(message)
 
     return check
@@ -74,7 +74,7 @@ def _is(*kinds: type) -> Any:
 
 def _are_parts(_: object, __: "Attribute[Any]", value: object) -> None:
     if type(value) is not tuple or any(type(part) is not Crashed or part.parts for part in value):
-        message = f"parts of Crashed is {show(value)}, allowed is a tuple of Crashed that have no parts of their own"
+        message = f"parts of Crashed is {show(value)}, expected a tuple of Crashed without parts of their own"
         raise TypeError(message)
 
 

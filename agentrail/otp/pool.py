@@ -26,7 +26,7 @@ _DRAIN_SECONDS: Final = 30.0
 
 
 def _refuse(name: str, value: object, allowed: str) -> None:
-    message = f"{name} is {show(value)}, allowed is {allowed}"
+    message = f"{name} is {show(value)}: expected {allowed}"
     raise InvalidSpec(message, code="invalid_pool", field=name)
 
 

@@ -187,5 +187,5 @@ def stop_statem(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D],
 
 
 def _refuse(event: object) -> NoReturn:
-    message = f"from outside come Call, Cast, Info and TimerFired, got {show(event)}: wrap it in a Cast"
+    message = f"expected Call, Cast, Info or TimerFired from outside, got {show(event)}: wrap it in a Cast"
     raise ValueError(message)

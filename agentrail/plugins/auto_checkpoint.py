@@ -64,7 +64,7 @@ class AutoCheckpoint(Plugin[Marks]):
             raise ValueError(message)
         if every_n_turns < 0 or max_checkpoints < 1 or ttl_seconds <= 0:
             message = (
-                "every_n_turns is 0 or more, max_checkpoints 1 or more, ttl_seconds more than 0; got "
+                "every_n_turns must be 0 or more, max_checkpoints 1 or more, ttl_seconds more than 0; got "
                 f"{every_n_turns}, {max_checkpoints}, {ttl_seconds}"
             )
             raise ValueError(message)

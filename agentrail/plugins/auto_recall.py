@@ -41,7 +41,7 @@ class AutoRecall(Plugin[Recalled]):
             ValueError: Your move: not a number from 1 to 20.
         """
         if type(limit) is not int or not 1 <= limit <= MAX_SHOWN_MEMORIES:
-            message = f"limit is a number of memories, 1 to {MAX_SHOWN_MEMORIES}; got {limit!r}"
+            message = f"limit must be a number of memories, 1 to {MAX_SHOWN_MEMORIES}; got {limit!r}"
             raise ValueError(message)
         return Recalled(limit=limit)
 

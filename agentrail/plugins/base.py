@@ -197,7 +197,9 @@ def action_type(action: object) -> ActionType:
         TypeError: Your move: the object is not an action.
     """
     if type(action) not in ACTIONS:
-        message = f"{action!r} is no action: expected one of {', '.join(known.__name__ for known in ACTIONS)}"
+        message = (
+            f"{action!r} is not an action: expected one of {', '.join(known.__name__ for known in ACTIONS)}"
+        )
         raise TypeError(message)
     return type(action)
 

@@ -57,9 +57,7 @@ class CostGuard(Plugin[CostLimits]):
             )
             raise ValueError(message)
         if not 0 < warn_threshold <= 1:
-            message = (
-                f"warn_threshold is a part of the limit, more than 0 and at most 1; got {warn_threshold!r}"
-            )
+            message = f"warn_threshold must be a part of the limit, more than 0 and at most 1; got {warn_threshold!r}"
             raise ValueError(message)
         return CostLimits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
 

@@ -57,7 +57,7 @@ class EpisodicMemory(Plugin[Episodes]):
         """
         if top_k < 1 or not 1 <= max_episodes_per_user <= _MOST_KEPT:
             message = (
-                f"top_k and max_episodes_per_user are 1 or more, of a user up to 1,000 are kept; got {top_k} "
+                f"top_k and max_episodes_per_user must be 1 or more, the latter at most 1,000; got {top_k} "
                 f"and {max_episodes_per_user}"
             )
             raise ValueError(message)

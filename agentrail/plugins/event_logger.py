@@ -34,7 +34,7 @@ class EventLogger(Plugin[Logging]):
             ValueError: Your move: an unknown level.
         """
         if level not in LEVELS:
-            message = f"level is one of {', '.join(map(repr, LEVELS))}, got {level!r}"
+            message = f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}"
             raise ValueError(message)
         return Logging(level=level, include_arguments=include_arguments)
 

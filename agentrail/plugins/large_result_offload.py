@@ -61,7 +61,7 @@ class LargeResultOffload(Plugin[Offload]):
             ValueError: Your move: a limit below 1.
         """
         if token_limit < 1:
-            message = f"token_limit is a number of tokens, 1 or more; got {token_limit}"
+            message = f"token_limit must be a number of tokens, 1 or more; got {token_limit}"
             raise ValueError(message)
         return Offload(
             token_limit=token_limit, excluded_tools=frozenset(excluded_tools), directory=directory.rstrip("/")

@@ -73,7 +73,7 @@ class MemoryFlush(Plugin[Flush]):
             ValueError: Your move: less than one fact.
         """
         if max_facts < 1:
-            message = f"max_facts is a number of facts, 1 or more; got {max_facts}"
+            message = f"max_facts must be a number of facts, 1 or more; got {max_facts}"
             raise ValueError(message)
         return Flush(file=file, max_facts=max_facts, dedupe=dedupe)
 

@@ -60,7 +60,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
             ValueError: Your move: a single text instead of a list.
         """
         if isinstance(memory_files, str):
-            message = f"memory_files is a list of paths, such as [{memory_files!r}]; got a text"
+            message = f"memory_files must be a list of paths, such as [{memory_files!r}]; got a text"
             raise ValueError(message)  # noqa: TRY004 - the value is wrong: a text is a sequence of texts
         return first_memory(memory_files, auto_reload=auto_reload)
 

@@ -50,7 +50,7 @@ class OutputFilter(Plugin[Filter]):
                 an empty replacement, an unknown action.
         """
         if action not in get_args(FilterRemedy):
-            message = f"action is one of {', '.join(get_args(FilterRemedy))}; got {action!r}"
+            message = f"action must be one of {', '.join(get_args(FilterRemedy))}; got {action!r}"
             raise ValueError(message)
         if not replacement.strip():
             message = (

@@ -126,11 +126,11 @@ def refuse_faults(faults: Sequence[str]) -> None:
 @lru_cache(maxsize=16_384)
 def read_permission_rule(text: str) -> ReadRule:
     if len(text) > MAX_RULE_CHARACTERS:
-        raise RuleFault(MAX_RULE_CHARACTERS, f"a rule has at most {MAX_RULE_CHARACTERS} characters")
+        raise RuleFault(MAX_RULE_CHARACTERS, f"a rule may have at most {MAX_RULE_CHARACTERS} characters")
     hidden = next((at for at, char in enumerate(text) if not char.isprintable() and char not in "\n\t"), None)
     if hidden is not None:
         raise RuleFault(
-            hidden, f"the character U+{ord(text[hidden]):04X} is not seen: write the rule without it"
+            hidden, f"the character U+{ord(text[hidden]):04X} is invisible: write the rule without it"
         )
     tool, bracket, rest = text.partition("(")
     found = _TOOL.match(tool)
@@ -228,7 +228,7 @@ def _stars(words: tuple[str, ...], command: PlainCommand, body: str, begun: int)
     quoted = next((words[place] for place in places if words[place] not in body), None)
     if quoted is not None:
         raise RuleFault(
-            begun, f"a word with a star has no quotes: write it plainly, or without a star ({quoted!r:.40})"
+            begun, f"a word with a star cannot be quoted: leave out the quotes, or the star ({quoted!r:.40})"
         )
     return places
 

@@ -37,7 +37,7 @@ class PromptCache(Plugin[Caching]):
             ValueError: Your move: less than one point, or a negative number of tokens.
         """
         if max_cache_points < 1 or min_tokens < 0:
-            message = f"max_cache_points is 1 or more, min_tokens 0 or more; got {max_cache_points} and {min_tokens}"
+            message = f"max_cache_points must be 1 or more, min_tokens 0 or more; got {max_cache_points} and {min_tokens}"
             raise ValueError(message)
         return Caching(max_cache_points, min_tokens)
 

@@ -58,7 +58,7 @@ class Recovery(Plugin[Patience]):
         """
         if max_retries < 0 or backoff_base_ms < 0:
             message = (
-                f"max_retries and backoff_base_ms are 0 or more; got {max_retries} and {backoff_base_ms}"
+                f"max_retries and backoff_base_ms must be 0 or more; got {max_retries} and {backoff_base_ms}"
             )
             raise ValueError(message)
         return Patience(

@@ -56,7 +56,7 @@ class Reflection(Plugin[Reviews]):
             )
             raise ValueError(message)
         if reviewer_agent is not None and (reviewer_model is not None or not reviewer_agent.strip()):
-            message = f"reviewer_agent is the name of an agent, without reviewer_model; got {reviewer_agent!r}, {reviewer_model!r}"
+            message = f"reviewer_agent must be the name of an agent, and excludes reviewer_model; got {reviewer_agent!r}, {reviewer_model!r}"
             raise ValueError(message)
         return Reviews(
             criteria=tuple(criteria),

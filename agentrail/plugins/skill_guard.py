@@ -68,7 +68,7 @@ class SkillGuard(Plugin[Skills]):
             message = f"active names {', '.join(map(repr, unknown))}; there are {', '.join(map(repr, known)) or 'no skills'}"
             raise ValueError(message)
         if enforce_mode not in _MODES:
-            message = f"enforce_mode is one of {', '.join(map(repr, _MODES))}, got {enforce_mode!r}"
+            message = f"enforce_mode must be one of {', '.join(map(repr, _MODES))}, got {enforce_mode!r}"
             raise ValueError(message)
         allowed = tuple((name, None if tools is None else tuple(tools)) for name, tools in known.items())
         refused = tuple((name, tuple(tools)) for name, tools in (denied or {}).items())

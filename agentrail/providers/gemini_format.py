@@ -188,7 +188,7 @@ class GeminiStream:
     def _refuse_blocked(self, feedback: object) -> None:
         reason = text_of(feedback, "blockReason") if isinstance(feedback, dict) else ""
         if reason and not self._says_something:
-            message = f"{self._vendor.name} refused the prompt ({shown(reason)}): say it in other words, or with less"
+            message = f"{self._vendor.name} refused the prompt ({shown(reason)}): rephrase it, or shorten it"
             raise ContentRefused(message)
 
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:

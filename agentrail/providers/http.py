@@ -400,7 +400,7 @@ async def _read_document(response: httpx.Response) -> str:
         async for piece in pieces:
             body += piece
             if len(body) > max_bytes:
-                message = f"the answer is longer than {max_bytes} bytes: it is given up"
+                message = f"the answer is longer than {max_bytes} bytes, so the request was abandoned"
                 raise ProtocolError(message)
     return body.decode("utf-8", "replace")
 
@@ -452,7 +452,7 @@ def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
     }
     if said not in asked or said not in _WINDOWS:
         message = (
-            f"the answer is packed ({shown(said)}), which was not asked for: "
+            f"the answer is compressed ({shown(said)}), which was not requested: "
             "switch that off at the server or the proxy, or look at base_url"
         )
         raise ProtocolError(message)
@@ -499,10 +499,12 @@ class _Metered:
                 total_bytes += size
                 self.since_event_bytes += size
                 if self.since_event_bytes > MAX_EVENT_BYTES:
-                    message = f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes: it is given up"
+                    message = f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes, so the request was abandoned"
                     raise ProtocolError(message)
                 if total_bytes > MAX_RESPONSE_BYTES:
-                    message = f"the stream is longer than {MAX_RESPONSE_BYTES} bytes: it is given up"
+                    message = (
+                        f"the stream is longer than {MAX_RESPONSE_BYTES} bytes, so the request was abandoned"
+                    )
                     raise ProtocolError(message)
                 data = half + piece if half else piece
                 if is_first:

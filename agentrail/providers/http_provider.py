@@ -394,7 +394,7 @@ async def current_key(options: ProviderOptions, *, missing: str | None) -> str |
 def _warn_of_counts(model: str, counts: Mapping[str, object], vendor: Vendor) -> None:
     said = {name: scrubbed(shown(f"{value!r:.1000}"), vendor.secrets)[:40] for name, value in counts.items()}
     LOGGER.warning(
-        "the provider reports token counts that cannot be: they are left out, and the usage is marked as estimated",
+        "the provider reports impossible token counts: they are left out, and the usage is marked as estimated",
         model=model,
         counts=said,
     )

@@ -140,7 +140,7 @@ class ResponseBuilder:
             raise ProtocolError(message)
         index = len(self._calls)
         if index >= MAX_CALLS:
-            message = f"the provider sent more than {MAX_CALLS:,} tool calls in one answer: it is given up"
+            message = f"the provider sent more than {MAX_CALLS:,} tool calls in one answer, so the request was abandoned"
             raise ProtocolError(message)
         if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._attempt}_{index}"
@@ -235,7 +235,7 @@ def pieces_in(value: object) -> list[Any]:
     if not isinstance(value, list):
         return []
     if len(value) > MAX_PIECES:
-        message = f"the provider sent an event of {len(value):,} pieces, at most {MAX_PIECES:,} are taken: it is given up"
+        message = f"the provider sent an event of {len(value):,} pieces, at most {MAX_PIECES:,} are allowed, so the request was abandoned"
         raise ProtocolError(message)
     return value
 

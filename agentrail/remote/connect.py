@@ -72,7 +72,7 @@ async def _wait_connected(links: Links, connect_seconds: float | None) -> None:
     if links.first.fault is not None:
         raise links.first.fault
     if not links.first.welcomed.is_set():
-        message = f"no server answered within {connect_seconds:g} s: look at the address, or try again later"
+        message = f"no server answered within {connect_seconds:g} s: check the address, or try again later"
         raise Unreachable(message) from links.first.last_end
 
 

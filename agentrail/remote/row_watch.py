@@ -165,7 +165,9 @@ async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one w
                 await watched._changed.wait()  # noqa: SLF001 - one of us
         if watched.fault is None and waited.cancelled_caught:
             why = f" ({watched.last_end})" if isinstance(watched.last_end, OSError) else ""
-            message = f"no server answered within {connect_seconds:g} s{why}: look at the address, or try again later"
+            message = (
+                f"no server answered within {connect_seconds:g} s{why}: check the address, or try again later"
+            )
             watched.fault = Unreachable(message)
             watched.fault.__cause__ = watched.last_end
         if watched.fault is None:

@@ -181,7 +181,7 @@ def decide_blocks(content: Content) -> Blocks:
         raise PromptError(message)
     if size > MAX_PROMPT_BYTES:
         message = (
-            f"the prompt has {size} bytes, at most {MAX_PROMPT_BYTES} are taken: put the rest into a file"
+            f"the prompt has {size} bytes, at most {MAX_PROMPT_BYTES} are allowed: put the rest into a file"
         )
         raise PromptError(message)
     return blocks

@@ -184,7 +184,9 @@ async def copy_files(
             every = await copied.put_back(behind.wanted, content, _NoNotes(), force=True)
             left = restored_of(every, behind.untold)
             for one in (*left.conflicts, *left.failed):
-                LOGGER.warning("fork %s: %s is as it is now, and not as it was: %s", fork, one.path, one.why)
+                LOGGER.warning(
+                    "fork %s: %s has its present content, not the earlier one: %s", fork, one.path, one.why
+                )
         is_done = True
     finally:
         if not is_done:

@@ -388,7 +388,7 @@ class Hibernation:
         if model is not None:
             chosen["model"] = model
         if options is not None and chosen:
-            raise OptionError(["options came in one value and as keywords: give them in one way"])
+            raise OptionError(["options were given both as one value and as keywords: use one of the two"])
         wanted = WantedSession(session_id=SessionId(session_id), scope=scope, force=force, on_drift=on_drift)
         return await self._restore_stored(wanted, partial(self._give, options, chosen))
 

@@ -196,7 +196,7 @@ class PendingCalls:
             if not isinstance(asked, _STOPS):
                 self.refuse(to, _told_to_sender(error, asked))
             elif to in answered:
-                message = f"the work has been stopped, and this is not written down yet: {error}"
+                message = f"the work has been stopped, and this is not recorded yet: {error}"
                 self.refuse(to, StopNotWritten(message))
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:

@@ -268,7 +268,7 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
         )
     if given:
         raise OptionError(
-            [f"options came in one value and as keywords ({', '.join(given)}): give them in one way"]
+            [f"options were given both as one value and as keywords ({', '.join(given)}): use one of the two"]
         )
     return options
 
@@ -363,7 +363,7 @@ def _sections(name: str, value: object) -> list[str]:
 
 def _depth(name: str, value: object) -> list[str]:
     if isinstance(value, Mapping) and not isinstance(value, FrozenDict):
-        return [f"{name} is nested too deeply: at most {MAX_LEVELS} levels are taken"]
+        return [f"{name} is nested too deeply: at most {MAX_LEVELS} levels are allowed"]
     return []
 
 

@@ -218,7 +218,7 @@ class Resumption:
             gone = gone_tools(revived.state, own)
             if gone:
                 LOGGER.warning(
-                    "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
+                    "session %s: its tools no longer exist: %s", config.session_id, ", ".join(gone)
                 )
             parts = (asked_by(revived.state, self._ask()), own, revived.events)
             cell = self._make_root(*parts) if is_root else SessionCell(*parts)
@@ -261,7 +261,7 @@ def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
     assert cell.journal is not None  # noqa: S101 - just set
-    LOGGER.warning("session %s: the code here makes another history of it: %s", cell.ports.session_id, drift)
+    LOGGER.warning("session %s: the code here produces another history: %s", cell.ports.session_id, drift)
     cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
 
 

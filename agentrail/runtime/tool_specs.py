@@ -142,7 +142,7 @@ def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:
     who = call_guarded(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
     for member in (*TOOL_MEMBERS, *_DEFAULTS):
         call_guarded(partial(_refuse_member, who, member), _read, tool, member)
-    message = f"tool {who!r} could not be read, and then it could: make its members plain attributes"
+    message = f"tool {who!r} could be read at one time and not at another: make its members plain attributes"
     raise ToolDefinitionError(message) from None
 
 
@@ -158,7 +158,7 @@ def _refuse_member(who: object, member: str, error: BaseException) -> NoReturn:
 def _refuse_description(who: str, error: BaseException) -> NoReturn:
     message = (
         f"the description of tool {who!r} raised {describe_bug(error)}: "
-        "expected a function of a ToolListing that gives a text"
+        "expected a function of a ToolListing that returns text"
     )
     raise ToolDefinitionError(message) from None
 

@@ -373,7 +373,7 @@ def _explaining(reading: int) -> Iterator[None]:
         yield
     except NotBegun as why:
         said = _drain(reading).decode(errors="replace").strip()
-        raise OSError(errno.EIO, said or "bubblewrap ended before it began") from why
+        raise OSError(errno.EIO, said or "bubblewrap ended before it started the command") from why
 
 
 async def try_program(program: Program) -> tuple[int, str]:

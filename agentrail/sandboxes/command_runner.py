@@ -286,7 +286,7 @@ def check_command(command: str) -> Refusal | None:
             return None
     except UnicodeEncodeError:
         pass
-    message = "The command has a NUL or a lone surrogate in it, which no command can have. Leave it out."
+    message = "The command contains a NUL or a lone surrogate. Leave it out."
     return Refusal(code="invalid_command", message=message)
 
 

@@ -106,7 +106,7 @@ def refuse_slow() -> Refusal:
 def fault_of_pattern(pattern: str) -> Refusal | None:
     """Refuse a pattern that cannot be passed to any engine: it would cause an exception of the system instead of an answer."""
     if len(pattern) > MAX_SEARCH_PATTERN_CHARACTERS:
-        fault = f"it has {len(pattern):,} characters, at most {MAX_SEARCH_PATTERN_CHARACTERS:,} are taken"
+        fault = f"it has {len(pattern):,} characters, at most {MAX_SEARCH_PATTERN_CHARACTERS:,} are allowed"
     elif "\0" in pattern or any("\ud800" <= character <= "\udfff" for character in pattern):
         fault = "it has a character that no text file has (NUL, or half of a surrogate pair)"
     else:

@@ -130,7 +130,7 @@ def _name_of_level(depth: int) -> str:
 def _read(descriptor: int) -> str:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            message = "it is no regular file"
+            message = "it is not a regular file"
             raise ValueError(message)
         data = b""
         while len(data) < _MAX_BYTES and (piece := os.read(descriptor, _MAX_BYTES - len(data))):

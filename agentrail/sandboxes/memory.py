@@ -314,7 +314,7 @@ class MemorySandbox:
         if any(names[:depth] in self._files for depth in range(1, len(names))):
             raise PathRefused(
                 code="invalid_path",
-                message=f"{show_names(names)}: it leads through something that is no directory.",
+                message=f"{show_names(names)}: it leads through something that is not a directory.",
             )
 
     def _is_directory(self, names: Names) -> bool:
@@ -323,7 +323,7 @@ class MemorySandbox:
     def _list_dir(self, names: Names) -> tuple[DirectoryEntry, ...]:
         self._refuse_unreadable(names)
         if names in self._files:
-            raise PathRefused(code="invalid_path", message=f"{show_names(names)}: it is no directory.")
+            raise PathRefused(code="invalid_path", message=f"{show_names(names)}: it is not a directory.")
         if not self._is_directory(names):
             raise self._missing(names, what="directory")
         depth = len(names)

@@ -126,7 +126,7 @@ def _compile_name(pattern: str) -> "re.Pattern[str]":
     try:
         return re.compile(first, re.DOTALL)
     except re.error as error:
-        message = f"{pattern!r} is no pattern ({error.msg})"
+        message = f"{pattern!r} is not a pattern ({error.msg})"
         raise PatternFault(message) from None
 
 
@@ -161,10 +161,10 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
         text, start = waiting.pop()
         characters += len(text)
         if len(done) + len(waiting) >= MAX_ALTERNATIVES:
-            message = f"its braces stand for more than {MAX_ALTERNATIVES} patterns"
+            message = f"its braces expand to more than {MAX_ALTERNATIVES} patterns"
             raise PatternFault(message)
         if characters > MAX_EXPANDED_CHARACTERS:
-            message = f"its braces stand for more than {MAX_EXPANDED_CHARACTERS:,} characters"
+            message = f"its braces expand to more than {MAX_EXPANDED_CHARACTERS:,} characters"
             raise PatternFault(message)
         found = _first_choice(text, start)
         if found is None:

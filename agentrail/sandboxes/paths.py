@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 def fault_of_path(text: str, max_characters: int) -> str | None:
     """Return why a text cannot be a path, or a pattern of paths. None if it can."""
     if len(text) > max_characters:
-        return f"it has {len(text):,} characters, at most {max_characters:,} are taken"
+        return f"it has {len(text):,} characters, at most {max_characters:,} are allowed"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in text):
         return "it has a control character in it"
     if any("\ud800" <= character <= "\udfff" for character in text):

@@ -208,7 +208,7 @@ def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     suffix = PurePosixPath(path).suffix.lower()
     kind = _kind_of(path, suffix, content)
     if len(content) > max_bytes:
-        message = f"it has {len(content):,} bytes, at most {max_bytes:,} are read: cut it into several"
+        message = f"it has {len(content):,} bytes, at most {max_bytes:,} are read: split it"
         raise UnreadDocument(message)
     if kind == "text":
         return DocumentText(text=_text_of(content), is_markdown=suffix in MARKDOWN)
@@ -218,13 +218,13 @@ def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     except UnreadableDocument as error:
         raise UnreadDocument(str(error)) from None
     if read.left_out:
-        message = "it has more text than is kept of one: cut it into several"
+        message = "it has more text than one document may have: split it"
         raise UnreadDocument(message)
     if kind == "pdf":
         return _of_pages(read.pages)
     (text,) = read.pages
     if not text.strip():
-        message = "there is no text in it: it may be made by a program in the browser"
+        message = "it contains no text: a script in the browser may produce it"
         raise UnreadDocument(message)
     # The title goes above the text, for the trail.
     titled = f"# {read.title}\n\n{text}" if read.title and not text.lstrip().startswith("# ") else text
@@ -255,7 +255,7 @@ def _text_of(content: bytes) -> str:
         message = f"it is not UTF-8 from byte {error.start:,} on: save it as UTF-8"
         raise UnreadDocument(message) from None
     if "\0" in text:
-        message = "it has bytes of zero, which no text has"
+        message = "it contains zero bytes, so it is not text"
         raise UnreadDocument(message)
     return text
 
@@ -267,7 +267,7 @@ def _of_pages(pages: tuple[str, ...]) -> DocumentText:
         starts.append(len(lines) + 1)
         lines += [*page.splitlines(), ""]
     if not any(lines):
-        message = "there is no text in it: it may be pictures of pages, which are not read"
+        message = "it contains no text: its pages may be pictures, which are not read"
         raise UnreadDocument(message)
     return DocumentText(text="\n".join(lines), pages=tuple(starts))
 

@@ -188,7 +188,7 @@ def check_same_opening(there: MemoryJournal, opening: Opening) -> None:
     if is_same and there.tail.epoch > tail.epoch:
         raise Fenced(there.session, durable_up_to=there.last_of(tail.epoch))
     if not is_same or there.node not in ("", opening.node):
-        message = f"there is a session {there.session!r} already: resume_session, or take another id"
+        message = f"there is a session {there.session!r} already: resume_session, or choose another id"
         raise AlreadyExists(message)
 
 

@@ -317,7 +317,7 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
         apsw.Error: The store cannot be read.
     """
     if path.exists():
-        raise OptionError([f"there is a file {os.fspath(path)!r} already: name a new one"])
+        raise OptionError([f"there is a file {os.fspath(path)!r} already: name a new file"])
     fresh = path.with_name(f"{path.name}.new")
     try:
         fresh.unlink(missing_ok=True)

@@ -207,7 +207,7 @@ async def _load(sandbox: Sandbox, made: tuple[NewPicture, ...]) -> tuple[tuple[I
 
 def _why_not(picture: NewPicture) -> str:
     if picture.size_bytes > MAX_IMAGE_BYTES:
-        return f"it has {picture.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are taken"
+        return f"it has {picture.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are allowed"
     return f"at most {MAX_RESULT_IMAGES} are"
 
 

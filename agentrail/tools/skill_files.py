@@ -53,10 +53,10 @@ def find_skill_files(directory: str) -> tuple[FoundSkillFile, ...]:
         found.append(file)
         total += file.size
         if len(found) > MAX_SKILL_FILES:
-            message = f"it has over {MAX_SKILL_FILES} files: take some away"
+            message = f"it has over {MAX_SKILL_FILES} files: remove some"
             raise SkillFileFault(message)
         if total > MAX_SKILL_TREE_BYTES:
-            message = f"its files have over {MAX_SKILL_TREE_BYTES >> 20} MiB: take some away"
+            message = f"its files have over {MAX_SKILL_TREE_BYTES >> 20} MiB: remove some"
             raise SkillFileFault(message)
     return tuple(sorted(found, key=lambda file: file.path))
 
@@ -103,7 +103,7 @@ def read_skill_file(directory: str, path: str, *, most: int) -> bytes:
     """
     *folders, name = path.split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in (*folders, name)):
-        message = f"{path!r:.200} is no path inside: write it as it is listed"
+        message = f"{path!r:.200} is not a path inside the skill: write it as it is listed"
         raise SkillFileFault(message)
     try:
         at = os.open(directory, _DIRECTORY)
@@ -124,7 +124,7 @@ def read_skill_file(directory: str, path: str, *, most: int) -> bytes:
 def _read(descriptor: int, path: str, most: int) -> bytes:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            message = f"{path!r:.200} is no ordinary file"
+            message = f"{path!r:.200} is not a regular file"
             raise SkillFileFault(message)
         data = file.read(most + 1)
     if len(data) > most:

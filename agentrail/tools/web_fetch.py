@@ -146,7 +146,7 @@ async def _page(client: WebClient, cache: PageCache, session_id: str, url: str) 
 async def _read(fetched: Fetched, rules: WebRules) -> _Page:
     kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:
-        message = f"Not read: it is {fetched.media_type or 'of no known type'!s:.80}, and text, HTML and PDF are read."
+        message = f"Not read: it is {fetched.media_type or 'of no known type'!s:.80}, and only text, HTML and PDF are read."
         raise UnreadableDocument(message)
     host = read_web_url(fetched.url, rules).host
     room = MAX_TRUSTED_CHARACTERS if is_below(host, rules.trusted) else MAX_PAGE_CHARACTERS
@@ -158,7 +158,7 @@ async def _read(fetched: Fetched, rules: WebRules) -> _Page:
         raise UnreadableDocument(message) from None
     text = read.pages[0] if len(read.pages) == 1 else _numbered(read.pages)
     if not text.strip():
-        message = "Fetched, and there is no text in it: it may be made by a program in the browser, or be pictures alone."
+        message = "Fetched, but it contains no text: a script in the browser may produce it, or it may be only pictures."
         raise UnreadableDocument(message)
     return _Page(fetched.url, read.title, text, read.left_out)
 

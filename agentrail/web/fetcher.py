@@ -89,7 +89,7 @@ class BoundedBody:
             try:
                 piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)
             except zlib.error as error:
-                message = f"it says that it is gzip and is not: {error}"
+                message = f"it claims to be gzip and is not: {error}"
                 raise BodyRefused(message) from None
             left = self._inflater.unconsumed_tail
             self._keep(piece)

@@ -182,7 +182,7 @@ def _read_answer(answer: bytes) -> PageText:
     try:
         read = _PAGES.decode(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        message = "it takes more memory or time than a document may take"
+        message = "it needs more memory or time than one document may use"
         raise UnreadableDocument(message) from None
     if read.fault is not None:
         is_without_reader = read.fault == page_helper.NO_PDF_READER

@@ -165,7 +165,7 @@ def _plain_url(text: str) -> str:
         message = f"{given[:80]!r} is not an address: expected https://host/path"
         raise AddressRefused(message)
     if found["scheme"].lower() not in USUAL_PORTS:
-        message = f"{found['scheme'][:20]}: is not fetched, https: is"
+        message = f"{found['scheme'][:20]}: is not fetched: use https:"
         raise AddressRefused(message)
     if _UNSAFE.search(given):
         message = "it has a space, a backslash or a control character in it: write those with %"
@@ -185,7 +185,7 @@ def _host_and_port(place: str) -> tuple[str, str]:
 
 def _ascii_host(host: str) -> str:
     if len(host) > _MAX_HOST:
-        message = f"its host has more than {_MAX_HOST:,} characters, and a name has 253 at most"
+        message = f"its host has more than {_MAX_HOST:,} characters, and a host name has 253 at most"
         raise AddressRefused(message)
     if "%" in host:
         try:
@@ -193,7 +193,7 @@ def _ascii_host(host: str) -> str:
         except UnicodeDecodeError:
             host = "%"
         if any(one in host for one in "/?#@:[]%\\"):
-            message = "its host has characters in it that no host has"
+            message = "its host contains characters that no host name has"
             raise AddressRefused(message)
     if host.isascii():
         return host

@@ -194,7 +194,7 @@ def split_url(url: str) -> WebAddress:
     if found is None:
         message = (
             f"it is not an address of at most {MAX_WEB_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
-            "all else with %, and no #"
+            "other characters percent-encoded, and no #"
         )
         raise AddressRefused(message)
     scheme = found["scheme"].lower()

@@ -96,7 +96,7 @@ def read_sandbox_address(text: str) -> RemoteAddress:
     if parts.scheme == "http" and not is_insecure and not is_loopback_host(host):
         message = (
             f"{host} is another machine, and http:// would send it the token and all files for everyone to read: "
-            "take https://, or add ?insecure=true where the network between is yours alone"
+            "use https://, or add ?insecure=true where the network between is yours alone"
         )
         raise NoAddress(message)
     shown = f"[{host}]" if ":" in host else host

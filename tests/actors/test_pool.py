@@ -330,7 +330,7 @@ untyped: Any = open_pool
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda work: untyped(work, 4), r"flags is 4, allowed is PoolFlags\(size"),
+        (lambda work: untyped(work, 4), r"flags is 4: expected PoolFlags\(size"),
         (lambda work: untyped(work, PoolFlags(1), errors=[ValueError]), "errors is .*tuple of classes"),
         (lambda work: untyped(work, PoolFlags(1), errors=(KeyboardInterrupt,)), "errors is .*tuple"),
         (lambda work: untyped(print, PoolFlags(1)), "takes an async function, got print"),

@@ -34,5 +34,5 @@ async def test_where_a_chat_goes_on(tmp_path):
     current = SessionId("s-1")
     assert await switch("clear", "", None, current) == GoTo()
     for name in ("sessions", "resume"):
-        with pytest.raises(CommandError, match=f"/{name} needs a store, and this chat keeps nothing"):
+        with pytest.raises(CommandError, match=f"/{name} needs a store, and this chat is not stored"):
             await switch(name, "", None, current)

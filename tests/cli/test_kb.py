@@ -227,7 +227,7 @@ def test_an_address_that_cannot_be_had_is_failed_and_the_others_go_on(place, sit
     assert add_documents("web", *urls, place=place) is Exit.FAILED
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == f"failed  {site}/no  Not fetched: the server answered 404 Not Found"
-    assert lines[1] == f"failed  {site}/picture  it is 'image/png', and text, HTML and PDF are read"
+    assert lines[1] == f"failed  {site}/picture  it is 'image/png', and only text, HTML and PDF are read"
     assert "nothing was sent there" in lines[2]
     assert lines[4] == "1 document added, 0 unchanged, 3 failed."
 

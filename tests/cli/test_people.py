@@ -59,7 +59,7 @@ async def test_questions_are_answered_by_number_or_in_words(supervisor):
         await until(events, AskUser)
         assert show_waiting(await session.status()) == ["#1 Which one? 1) left 2) right", "#2 When?"]
         for wrong in ("0", "3"):
-            with pytest.raises(YourMove, match=f"there is no option {wrong}: expected 1 to 2, or words"):
+            with pytest.raises(YourMove, match=f"there is no option {wrong}: expected 1 to 2, or text"):
                 await decide(session, "/answer", wrong)
         with pytest.raises(InteractionError, match="that is a question: answer it with /answer"):
             await decide(session, "/approve", "")

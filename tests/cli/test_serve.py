@@ -272,7 +272,7 @@ async def test_it_is_said_where_webhooks_end_with_the_process(options, forgets, 
     monkeypatch.setattr(command, "run_server", serve)
     profile = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
     await serve_until_signal(create_app(profiles=[profile], **options), ServeOptions(), None)
-    assert ("webhooks that are owed end with this process" in capfd.readouterr().err) is forgets
+    assert ("pending webhooks end with this process" in capfd.readouterr().err) is forgets
     assert not forgets_webhooks(SimpleNamespace())
 
 

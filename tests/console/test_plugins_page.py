@@ -86,7 +86,7 @@ def test_what_is_stuck_and_what_failed_stand_on_top(pages, console_server):
     console_server.run(let_go)
     until(
         page,
-        "() => !document.querySelector('.plugins-page').innerText.includes('stuck') || !document.querySelector('.trouble').innerText.includes('does not come back')",
+        "() => !document.querySelector('.plugins-page').innerText.includes('stuck') || !document.querySelector('.trouble').innerText.includes('has not returned')",
     )
     assert "failed once" in page.evaluate(SECTIONS)[0]
 

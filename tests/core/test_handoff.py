@@ -119,7 +119,7 @@ def test_to_itself_twice_and_with_a_note_that_is_too_long():
         )
     )
     assert results(seen) == [
-        "The note has 4001 characters, and at most 4000 are taken.",
+        "The note has 4001 characters, and at most 4000 are allowed.",
         "poet goes on from here.",
         "The session is handed over to poet already: once in a response.",
     ]
@@ -164,7 +164,7 @@ def test_plugins_and_permissions_are_looked_at_again_when_it_takes_effect(is_fou
         return
     (failed,) = said(seen, PluginFailed)
     assert (failed.plugin, failed.hook, failed.policy) == ("clerk", "Handoff", "closed")
-    assert "is not there" in failed.error.message
+    assert "is missing" in failed.error.message
     assert (after.stack.names, after.acting.name) == (("Permissions", "Planning"), None)
     attempt = last_request(seen).attempt
     refused = list(walk([completed(attempt, hand(2, "clerk"))], seen[-1].after))

@@ -281,9 +281,9 @@ def test_a_state_of_another_version_is_migrated():
         (
             {},
             3,
-            "plugin 'Remembers' \\(version '1', from tests.*:Remembers\\) is not there: give it to resolve",
+            "plugin 'Remembers' \\(version '1', from tests.*:Remembers\\) is missing: let resolve return it",
         ),
-        (lambda _: None, 3, "is not there"),
+        (lambda _: None, 3, "is missing"),
         ({"Remembers": PuppetPlugin((), name="other")}, 3, "resolve gave one that is named 'other'"),
         ({"Remembers": Unmakeable}, 3, "plugin 'Remembers' cannot be made without arguments"),
         ({"Remembers": Version3}, 3, "3 does not take the state of version 1"),
@@ -304,7 +304,7 @@ def test_code_that_does_not_fit_is_refused(plugins, limit, words):
         (
             b'"seen":3',
             b'"seen":"x"',
-            "states.Remembers: .*Expected `int`, got `str`.*another version, and `migrate`",
+            "states.Remembers: .*Expected `int`, got `str`.*a new version, and `migrate`",
         ),
         (
             b'"seen":3',

@@ -11,7 +11,7 @@ from agentrail.core.values.json_schema import NotJson, decode_strictly, json_kin
         ('{"a" 1}', "Expecting ':' delimiter at line 1 column 6, near: …{\"a\" 1}…"),
         ("NaN", "NaN is not JSON."),
         ("1e999", "1e999 is too large for a number."),
-        ("[" * 100_000, "100000 objects and arrays, at most 50000 are taken."),
+        ("[" * 100_000, "100000 objects and arrays, at most 50000 are allowed."),
         ("[" * 40_000, "maximum recursion depth exceeded"),
     ],
 )

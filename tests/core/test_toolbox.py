@@ -144,7 +144,7 @@ def test_depth_and_length_have_bounds():
     )
     too_long = json.dumps({"a": "x" * MAX_ARGUMENTS_BYTES})
     assert parse_arguments(too_long) == (
-        f"Malformed arguments: {len(too_long)} bytes, at most 1048576 are taken. Send less in one call."
+        f"Malformed arguments: {len(too_long)} bytes, at most 1048576 are allowed. Send less in one call."
     )
 
 

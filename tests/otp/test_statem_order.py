@@ -180,7 +180,7 @@ def test_limits_that_limit_nothing_are_refused(bad, allowed):
     with pytest.raises(InvalidSpec) as caught:
         Limits(**bad)
     assert (caught.value.code, caught.value.field) == ("invalid_mailbox", name)
-    assert str(caught.value) == f"{name} is {value!r}, allowed is {allowed}"
+    assert str(caught.value) == f"{name} is {value!r}: expected {allowed}"
 
 
 @pytest.mark.scenario("S-141")

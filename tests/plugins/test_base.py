@@ -84,7 +84,7 @@ def test_the_helpers_say_what_an_action_is():
     assert p.extract_state(p.Emit("a", 1, 7)) == 7
     assert p.short_circuit(p.Skip(1))
     assert not p.short_circuit(p.Intervene("x", 1))
-    with pytest.raises(TypeError, match="None is no action: expected one of Continue, Emit, Intervene"):
+    with pytest.raises(TypeError, match="None is not an action: expected one of Continue, Emit, Intervene"):
         p.action_type(None)
     assert p.is_plugin(Audit)
     assert p.is_plugin(Audit())

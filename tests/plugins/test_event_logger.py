@@ -23,7 +23,9 @@ def record(event, **options):
 def test_it_keeps_the_contract_of_plugins():
     """`check_plugin`; an unknown level is refused; a logger that fails stops nobody."""
     check_plugin(EventLogger, options=[{}, {"include_arguments": False}])
-    with pytest.raises(PluginError, match="level is one of 'debug', 'info', 'warning', 'error', got 'loud'"):
+    with pytest.raises(
+        PluginError, match="level must be one of 'debug', 'info', 'warning', 'error', got 'loud'"
+    ):
         load_stack([(EventLogger, {"level": "loud"})])
     assert Alone(EventLogger).stack.members[0].on_error == "open"
 

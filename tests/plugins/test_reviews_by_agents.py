@@ -186,7 +186,7 @@ def test_it_keeps_the_contract_of_plugins():
         {"reviewer_agent": " "},
     ):
         with pytest.raises(
-            PluginError, match="reviewer_agent is the name of an agent, without reviewer_model"
+            PluginError, match="reviewer_agent must be the name of an agent, and excludes reviewer_model"
         ):
             load_stack([(Reflection, options)])
 

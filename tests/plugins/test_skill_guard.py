@@ -41,7 +41,7 @@ def test_it_keeps_the_contract_of_plugins():
     check_plugin(SkillGuard, options=[{}, {"skills": SKILLS, "active": ["look"]}])
     with pytest.raises(PluginError, match="active names 'a'; there are no skills"):
         load_stack([(SkillGuard, {"active": ["a"]})])
-    with pytest.raises(PluginError, match="enforce_mode is one of 'strict', 'warn', got 'hard'"):
+    with pytest.raises(PluginError, match="enforce_mode must be one of 'strict', 'warn', got 'hard'"):
         load_stack([(SkillGuard, {"enforce_mode": "hard"})])
 
 

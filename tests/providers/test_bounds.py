@@ -144,7 +144,7 @@ ANYWHERE: Final[dict[str, tuple[ServedReply, type[ProviderError], str]]] = {
     "a document": (
         _endless(b"[", "application/json"),
         ProtocolError,
-        f"the answer is longer than {_LIMIT} bytes: it is given up",
+        f"the answer is longer than {_LIMIT} bytes, so the request was abandoned",
     ),
     "a refusal": (_endless(b"no ", "text/html", status="503 No"), Overloaded, "answered 503: no no no"),
     "a header": (
@@ -182,5 +182,5 @@ async def test_a_packed_refusal_of_a_document_is_told_by_its_status():
     head = b"HTTP/1.1 503 No\r\ncontent-type: text/html\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nxxx"
     with trio.fail_after(60):
         async with open_server(ServedReply(pieces=(head,))) as server:
-            with pytest.raises(Overloaded, match=r"answered 503: .* which was not asked for"):
+            with pytest.raises(Overloaded, match=r"answered 503: .* which was not requested"):
                 await _fetch(server.url)

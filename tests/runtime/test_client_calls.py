@@ -83,7 +83,7 @@ async def test_an_answer_that_is_too_long_is_refused_and_the_call_waits_on(super
     session = await supervisor.start_session(model=calling(), tools=[SHOW])
     async with session.subscribe() as events:
         called = await until_called(session, events)
-        with pytest.raises(InvalidResponse, match="has 1,048,577 bytes, at most 1,048,576 are taken"):
+        with pytest.raises(InvalidResponse, match="has 1,048,577 bytes, at most 1,048,576 are allowed"):
             await session.answer(called.ref, Ok(text="x" * (MAX_ANSWER_BYTES + 1)))
         state = session._cell.state  # noqa: SLF001 - as a journal would have it
         told = AnswerCall(

@@ -81,7 +81,7 @@ async def test_a_tool_emits_events(supervisor):
 @pytest.mark.parametrize(
     ("payload", "words"),
     [
-        ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are taken"),
+        ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are allowed"),
         ({"x": float("inf")}, "the payload of 'big' is not JSON"),
     ],
 )

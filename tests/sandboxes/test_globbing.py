@@ -21,8 +21,8 @@ def _fits(pattern: str, path: str) -> bool:
         ("/a", 'it begins with "/", but patterns are relative'),
         ("a/../b", '".." is not allowed'),
         ("{a,..}/b", '".." is not allowed'),
-        ("[z-a]", "'[z-a]' is no pattern (bad character range z-a)"),
-        ("{a,b}" * 9, f"its braces stand for more than {MAX_ALTERNATIVES} patterns"),
+        ("[z-a]", "'[z-a]' is not a pattern (bad character range z-a)"),
+        ("{a,b}" * 9, f"its braces expand to more than {MAX_ALTERNATIVES} patterns"),
         ("{" * 300 + "a,b" + "}" * 300, None),
     ],
 )

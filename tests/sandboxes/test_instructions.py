@@ -86,7 +86,7 @@ def test_what_is_no_text_is_told_and_holds_nothing_up(tree):
     (here / "AGENTS.override.md").write_bytes(b"a\0b")
     files, unread = found(tree)
     assert list(files) == ["~/.agentrail/AGENTS.md"]
-    assert list(unread.values()) == ["it is no regular file"] * 2 + ["it is no text"] * 2
+    assert list(unread.values()) == ["it is not a regular file"] * 2 + ["it is no text"] * 2
     assert home.is_dir()
 
 

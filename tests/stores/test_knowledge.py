@@ -131,11 +131,11 @@ def test_what_comes_from_the_web_is_what_it_begins_with(store):
         (
             "a.html",
             b"<script>run()</script>",
-            "there is no text in it: it may be made by a program in the browser",
+            "it contains no text: a script in the browser may produce it",
         ),
         ("a.md", b"tea \xff", "it is not UTF-8 from byte 4 on: save it as UTF-8"),
-        ("a.md", b"tea\0", "it has bytes of zero, which no text has"),
-        ("a.md", b"x" * 101, "it has 101 bytes, at most 100 are read: cut it into several"),
+        ("a.md", b"tea\0", "it contains zero bytes, so it is not text"),
+        ("a.md", b"x" * 101, "it has 101 bytes, at most 100 are read: split it"),
     ],
 )
 def test_what_cannot_be_read_is_failed_and_the_others_go_on(store, monkeypatch, path, content, reason):

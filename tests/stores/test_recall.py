@@ -62,7 +62,7 @@ def test_memory_keeps_to_the_port(rule):
     [
         ({"text": ""}, "text is empty"),
         ({"text": " \n\t"}, "text is empty"),
-        ({"text": "x" * (MAX_MEMORY_BYTES + 1)}, "text has 8,193 bytes, at most 8,192 are taken"),
+        ({"text": "x" * (MAX_MEMORY_BYTES + 1)}, "text has 8,193 bytes, at most 8,192 are allowed"),
         ({"text": "é" * (MAX_MEMORY_BYTES // 2 + 1)}, "text has 8,194 bytes"),
         ({"text": "tea \ud800"}, "text has half a character"),
         ({"text": 7}, "text is of type int"),

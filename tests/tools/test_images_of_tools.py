@@ -35,15 +35,15 @@ async def test_a_function_may_return_them(supervisor):
 FAULTS = {
     "eleven": (
         (PICTURE,) * 11,
-        "a result has 11 images, at most 10 are taken: write the others to files, and give their paths in the text",
+        "a result has 11 images, at most 10 are allowed: write the others to files, and give their paths in the text",
     ),
     "too large": (
         (PICTURE, picture_of(MAX_IMAGE_BYTES + 1)),
-        "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are taken: make it smaller, or write it to a file",
+        "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are allowed: make it smaller, or write it to a file",
     ),
-    "one alone": (PICTURE, "expected several Image, images=(Image(…),)"),
-    "a text": ("iVBORw0KGgo=", "images of a result are 'iVBORw0KGgo=': expected several Image"),
-    "none": (None, "images of a result are None: expected several Image"),
+    "one alone": (PICTURE, "expected a tuple of Image, such as (Image(…),)"),
+    "a text": ("iVBORw0KGgo=", "images of a result are 'iVBORw0KGgo=': expected a tuple of Image"),
+    "none": (None, "images of a result are None: expected a tuple of Image"),
     "a path": (("a.png",), "image 0 of a result is 'a.png': expected Image(media_type=…, data=…)"),
     "no picture": (
         (made(media_type="text/html", data="QUFB"),),

@@ -98,11 +98,11 @@ async def test_a_pdf_is_shown_with_the_numbers_of_its_pages():
     [
         (
             (200, {"Content-Type": "image/png"}, b"\x89PNG"),
-            "it is image/png, and text, HTML and PDF are read",
+            "it is image/png, and only text, HTML and PDF are read",
         ),
         ((200, {"Content-Type": "application/pdf"}, b"no pdf"), "not a readable PDF"),
-        ((200, {"Content-Type": "text/html"}, b"<script>run()</script>"), "no text in it"),
-        ((200, TEXT, b"  \n"), "no text in it"),
+        ((200, {"Content-Type": "text/html"}, b"<script>run()</script>"), "contains no text"),
+        ((200, TEXT, b"  \n"), "contains no text"),
         ((404, {}, b""), "answered 404"),
         ((302, {"Location": "http://169.254.169.254/"}, b""), "nothing was sent there"),
     ],

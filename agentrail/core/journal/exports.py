@@ -178,7 +178,7 @@ def _keep_blob(line: bytes, blobs: dict[str, bytes], session: SessionId, seq: in
         raise JournalCorrupt(session, seq, why=f"a large value of it cannot be read ({error})") from error
     content = one.text.encode()
     if hashlib.sha256(content).hexdigest() != one.blob:
-        raise JournalCorrupt(session, seq, why=f"its large value {one.blob:.64} is another one")
+        raise JournalCorrupt(session, seq, why=f"its large value {one.blob:.64} is not the recorded one")
     blobs[one.blob] = content
 
 
@@ -187,5 +187,5 @@ def _line(value: Value) -> bytes:
 
 
 def _refuse(why: str) -> NoReturn:
-    message = f"no export of a session: {why}"
+    message = f"not an export of a session: {why}"
     raise CodecError(message, path="$")

@@ -66,10 +66,10 @@ def decode_line(text: bytes) -> Record:
         line = _LINES.decode(text)
         digest = bytes.fromhex(line.hash)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
-        message = f"no line of a journal: {error}"
+        message = f"not a line of a journal: {error}"
         raise CodecError(message, path="$") from error
     if not 1 <= line.version <= RECORD_VERSION:
-        message = f"no line of a journal: it is of version {line.version}, and 1 to {RECORD_VERSION} can be read here"
+        message = f"not a line of a journal: it is of version {line.version}, and 1 to {RECORD_VERSION} can be read here"
         raise CodecError(message, path="$.version")
     return Record(
         scope=line.scope,

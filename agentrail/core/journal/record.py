@@ -521,7 +521,7 @@ def blobs_of(body: bytes) -> frozenset[str]:
 
 
 def _too_deep() -> CodecError:
-    message = "no body of a record: it is nested too deeply to be read; pass what was written as one"
+    message = "not a body of a record: it is nested too deeply to be read; pass what was written as one"
     return CodecError(message, path="$")
 
 

@@ -45,12 +45,12 @@ def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
     if body.startswith(_WHOLE):
         signal = decode_signal(body)
         if SIGNAL_KINDS[type(signal)] != _TAGS.get(kind):
-            said = f"no signal: at $.kind: expected that of a {kind!r:.60} record, got {SIGNAL_KINDS[type(signal)]!r}"
+            said = f"not a signal: at $.kind: expected that of a {kind!r:.60} record, got {SIGNAL_KINDS[type(signal)]!r}"
             raise CodecError(said, path="$.kind")
         return signal
     head = _HEADS.get(kind)
     if head is None:
-        message = f"no signal: at $.kind: Invalid value {kind!r:.60}; a newer version may have written it"
+        message = f"not a signal: at $.kind: Invalid value {kind!r:.60}; a newer version may have written it"
         raise CodecError(message, path="$.kind")
     return decode_signal(head + str(at_ms).encode() + (b"}" if body == b"{}" else b"," + body[1:]))
 

@@ -53,7 +53,7 @@ def check_size(ref: str, text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
         message = (
-            f"the answer to {ref!r} has {size:,} bytes, at most {MAX_ANSWER_BYTES:,} are taken: "
+            f"the answer to {ref!r} has {size:,} bytes, at most {MAX_ANSWER_BYTES:,} are allowed: "
             "give less, or where it is kept; the call still waits"
         )
         raise InvalidResponse(message)

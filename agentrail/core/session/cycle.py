@@ -269,7 +269,7 @@ def take_handoff(step: StepContext, state: CallState) -> CallState:
         return _refused(
             step,
             state,
-            f"The note has {len(said)} characters, and at most {_MAX_HANDOFF_CHARACTERS} are taken.",
+            f"The note has {len(said)} characters, and at most {_MAX_HANDOFF_CHARACTERS} are allowed.",
         )
     try:
         _stack_of(step, _spec_of(step, name)[1])

@@ -91,7 +91,9 @@ def _find(step: StepContext, client_id: str) -> Remembered | None:
 
 
 def _used_for_another(client_id: str) -> ClientIdReused:
-    message = f"client_id {client_id!r} was used for another message: each message needs a name of its own"
+    message = (
+        f"client_id {client_id!r} was used for another message: each message needs a client_id of its own"
+    )
     return ClientIdReused(message)
 
 

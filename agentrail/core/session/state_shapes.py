@@ -124,8 +124,8 @@ class Reading:
         )
         if found is None:
             message = (
-                f"plugin {record.name!r} (version {record.version!r}, from {record.origin}) is not there: "
-                "give it to resolve, or read this with the code that had it"
+                f"plugin {record.name!r} (version {record.version!r}, from {record.origin}) is missing: "
+                "let resolve return it, or read this with the code that had it"
             )
             raise PluginError([message])
         return checked_code(found, record, self.ask)
@@ -141,7 +141,9 @@ class Reading:
             return self._migrated(member, before, plain)
         state = attempt(plugin_state.decode_state, written(plain), member.state_type)
         if isinstance(state, Raised):
-            message = f"{state.error.message}; a plugin whose states are other ones by now needs another version, and `migrate`"
+            message = (
+                f"{state.error.message}; a plugin whose state has changed needs a new version, and `migrate`"
+            )
             raise Misfit(message)
         fault = (
             fault_of_state(member, state)

@@ -39,10 +39,10 @@ def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
     find = getattr(ask, "find", None)
     found = None if find is None else attempt_as(ask, find, change, record)
     if isinstance(found, Raised):
-        raise PluginError([f"{_shown(record)} was looked for in vain: {found.error.message}"])
+        raise PluginError([f"{_shown(record)} was not found: {found.error.message}"])
     if found is None:
         raise PluginError(
-            [f"{_shown(record)} is not there: attach it where its code is, or make its origin importable"]
+            [f"{_shown(record)} is missing: attach it where its code is, or make its origin importable"]
         )
     return checked_code(found, record, ask)
 

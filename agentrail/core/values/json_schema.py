@@ -503,7 +503,7 @@ def decode_strictly(text: str) -> JsonValue:
     containers = _containers_in(text)
     if containers > MAX_CONTAINERS:
         message = (
-            f"{containers} objects and arrays, at most {MAX_CONTAINERS} are taken. Send less in one call."
+            f"{containers} objects and arrays, at most {MAX_CONTAINERS} are allowed. Send less in one call."
         )
         raise NotJson(message)
     try:

@@ -60,7 +60,7 @@ class Effort:
 def effort_of(pattern: str) -> Effort:
     """Analyse a pattern. Cached, because the result is always the same."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
-        message = f"it has {len(pattern):,} characters, at most {MAX_PATTERN_CHARACTERS:,} are taken"
+        message = f"it has {len(pattern):,} characters, at most {MAX_PATTERN_CHARACTERS:,} are allowed"
         raise NoPattern(message)
     try:
         re.compile(pattern)

@@ -320,7 +320,7 @@ def parse_arguments(text: str) -> JsonObject | str:
         return EMPTY
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ARGUMENTS_BYTES:
-        return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
+        return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are allowed. Send less in one call."
     try:
         value = decode_strictly(text)
     except NotJson as error:

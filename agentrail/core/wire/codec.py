@@ -113,7 +113,7 @@ def _envelope_of(head: _Head, at: str = "$") -> Envelope | None:
         return Envelope(own, seq, at_ms, (own,) if path is UNSET else path, head.ephemeral is True)
     if seq is UNSET and own is UNSET and at_ms is UNSET:
         return None
-    message = "no event: seq, session_id and at_ms belong together, and one of them is missing: give all three or none"
+    message = "not an event: seq, session_id and at_ms belong together, and one of them is missing: give all three or none"
     raise CodecError(message, path=at)
 
 

@@ -16,5 +16,5 @@ def decode_hook_event(text: bytes | str) -> Lifecycle:
         return _hooks.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         known = ", ".join(hook.__name__ for hook in HOOKS)
-        message = f"no hook event: {error}; expected an object whose `hook` is one of {known}"
+        message = f"not a hook event: {error}; expected an object whose `hook` is one of {known}"
         raise CodecError(message, path="$") from error

@@ -125,7 +125,7 @@ class RemoteSandbox:
         """
         self._token = token if isinstance(token, Secret) else Secret(token)
         if not TOKEN.fullmatch(self._token.reveal()):
-            message = f"a sandbox elsewhere needs the token of its server, {TOKEN_WORDS}: set {SANDBOX_TOKEN_VARIABLE}, or give token="
+            message = f"a remote sandbox needs the token of its server, {TOKEN_WORDS}: set {SANDBOX_TOKEN_VARIABLE}, or give token="
             raise OptionError([message])
         try:
             self._address = address if isinstance(address, RemoteAddress) else read_sandbox_address(address)
@@ -601,7 +601,7 @@ async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope
 
 def refuse_size(size_bytes: int) -> Refusal:
     """Refuse content that does not fit into one request."""
-    message = f"It is {size_bytes:,} bytes, and at most {MAX_SANDBOX_BODY_BYTES:,} go to a sandbox elsewhere at a time. Send less."
+    message = f"It is {size_bytes:,} bytes, and at most {MAX_SANDBOX_BODY_BYTES:,} go to a remote sandbox at a time. Send less."
     return Refusal(code="too_large", message=message)
 
 
@@ -646,7 +646,7 @@ def _fault_of_text(path: str, content: str, looked_for: str = "") -> Refusal | N
 
 
 def _fault_of_pattern(path: str) -> Refusal:
-    message = "The pattern contains half a character, which no text contains."
+    message = "The pattern contains a lone surrogate, which is not text."
     return _fault_of_path(path) or Refusal(code="invalid_pattern", message=message)
 
 

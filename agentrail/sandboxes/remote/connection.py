@@ -128,7 +128,7 @@ class Connection:
 
     def _refused(self, status: int) -> NoAnswer:
         if status == 413:  # noqa: PLR2004 - Content Too Large
-            message = f"It is too much for one request to the sandbox at {self._address.shown}: at most {MAX_SANDBOX_BODY_BYTES:,} bytes are taken."
+            message = f"It is too large for one request to the sandbox at {self._address.shown}: at most {MAX_SANDBOX_BODY_BYTES:,} bytes are allowed."
             return NoAnswer(Refusal(code="too_large", message=message))
         said = _SAID.get(status, f"it answered with the status {status}")
         refused = refuse_connection(self._address, said)
