@@ -1,4 +1,4 @@
-"""The actors of the conformance scenarios, with one ordered log: W, F, Stubborn and Looping, and machines as tables.
+"""The actors of the conformance scenarios, with one ordered log: W, F and Stubborn, and machines as tables.
 
 Time is virtual, and each test ends with nothing left: no task, no descriptor, and no deadline that somebody forgot.
 """
@@ -133,12 +133,6 @@ class Stage:
     def Stubborn(self, name: Any, **options: Any) -> ChildSpec:  # noqa: N802 - as in the scenarios
         """Make a child whose clean-up would last 60 s."""
         self.cleanups[name] = 60.0
-        return self.W(name, **options)
-
-    def Looping(self, name: Any, **options: Any) -> ChildSpec:  # noqa: N802 - as in the scenarios
-        """Make a child that starts once; each further start takes 1 s and fails. The test lets it crash."""
-        self.plans[name].append("up")
-        self.always[name] = ("fail", 1.0)
         return self.W(name, **options)
 
     def crash(self, *names: object) -> None:
@@ -284,6 +278,14 @@ class Tabled(Table, Behaviour[Any, Any]):
 
 settled = trio.testing.wait_all_tasks_blocked
 """Wait until everybody waits for something. Virtual time stands still meanwhile."""
+"""Wait until everybody waits for something. Virtual time stands still meanwhile."""
+
+
+async def cast(handle: Any, *messages: object) -> None:
+    """Send casts, and wait until they are handled."""
+    for message in messages:
+        handle.cast(message)
+    await settled()
 
 
 def statuses(children: Any) -> dict[object, str]:

@@ -3,14 +3,13 @@
 import pytest
 import trio
 
-from agentrail.actors import SELF, Link, Send, Unlink, Unwatch, Watch, open_supervisor, subtree, worker
+from agentrail.actors import open_supervisor
 from agentrail.actors.actor_registry import Registry
 from agentrail.actors.mailbox import dead_letters
-from agentrail.actors.monitor import Down
 from agentrail.errors import ActorDown, CallingSelf, CallTimeout, InvalidSpec, MailboxFull, NoMailbox
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import NoProcess
-from agentrail.otp.statem import Call, Keep, Perform, Reply
+from agentrail.otp.statem import Call, Keep, Reply
 from agentrail.testing.held import held
 from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
 from tests.otp.rig import obey, said
@@ -73,62 +72,10 @@ async def test_what_is_held_dies_with_the_child(stage):
         assert outcomes == [NoProcess()]
 
 
-@on_virtual_time
-async def test_cancelled_caller_of_a_held_call(stage):
-    """Nobody waits any more, and the next instance is not asked in its name."""
-    machine = answering()
-    async with between(stage, machine) as supervisor:
-        address = supervisor.address("m")
-        address.cast(3)
-        await settled()
-        with trio.move_on_after(1):
-            await address.call("given up", timeout_seconds=None)
-        await trio.sleep(20)
-        assert await address.call("next") == "next"
-
-
-@on_virtual_time
-async def test_unwatch_and_unlink_as_effects(stage):
-    """What was undone is not told, and does not take the machine along."""
-    one, two = answering(), answering()
-    specs = [ChildSpec(1, one.start, restart="temporary"), ChildSpec(2, two.start, restart="temporary")]
-    async with stage.open(children=specs) as supervisor:
-        first, second = supervisor.handle(1), supervisor.handle(2)
-        effects = [Watch(second), Link(second), Unwatch(second), Unlink(second), Send(SELF, "to myself")]
-        first.cast(Keep(actions=[Perform(effect) for effect in effects]))
-        await settled()
-        second.cast(3)
-        await second.wait()
-        await settled()
-        assert first.exit_reason is None
-        assert [what for _, what in one.log if isinstance(what, Down)] == []
-        assert one.log[-1] == ("s1", "to myself")
-
-
-@on_virtual_time
-async def test_stuck_leaf_makes_its_supervisor_stuck(stage):
-    """The stop of a tree stays bounded; the id of the subtree is free when the leaf has really ended."""
-
-    async def disobedient(task_status):
-        task_status.started()
-        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
-            await trio.sleep(100)
-
-    low = subtree(stage.flags(), [ChildSpec("leaf", worker(disobedient), shutdown_seconds=2.0)])
-    async with stage.open(children=[stage.W("a"), ChildSpec("low", low)]) as supervisor:
-        below = supervisor.handle("low")
-        began = trio.current_time()
-        await supervisor.terminate_child("low")
-        assert trio.current_time() - began == 3.0
-        assert statuses(await supervisor.which_children()) == {"a": "running", "low": "stuck"}
-        await trio.sleep(100)
-        assert statuses(await supervisor.which_children()) == {"a": "running", "low": "stopped"}
-        assert below.exit_reason is not None
-
-
+@pytest.mark.scenario("S-213")
 @on_virtual_time
 async def test_no_more_is_held_than_the_limit(stage):
-    """One more cast is a dead letter and one more call raises `MailboxFull`, which names the limit."""
+    """One more cast is a dead letter and one more call raises `MailboxFull`; the next instance gets the rest in order."""
     async with between(stage, machine := answering()) as supervisor:
         address = supervisor.address("m", hold_limit=2)
         address.cast(3)
@@ -142,19 +89,24 @@ async def test_no_more_is_held_than_the_limit(stage):
             await address.call("fourth")
         await trio.sleep(20)
         assert [what for _, what in machine.log if isinstance(what, str)] == ["first", "second"]
+        assert await address.call("there?") == "there?"
 
 
 @on_virtual_time
 async def test_address_of_nobody(stage):
-    """There is no such child and none is to come: a call raises `ActorDown`, a cast is a dead letter."""
-    async with stage.open() as supervisor:
-        address = supervisor.address("nobody")
-        assert repr(address) == "<Address of 'nobody'>"
-        before = dead_letters().count
-        await address.send("hello")
-        assert dead_letters().count == before + 1
-        with pytest.raises(ActorDown):
-            await address.call("hello")
+    """There is no such child, or it stays away: a call raises `ActorDown`, a cast is a dead letter."""
+    async with stage.open(children=[ChildSpec("m", answering().start)]) as supervisor:
+        away = supervisor.address("m")
+        await supervisor.terminate_child("m")
+        nobody = supervisor.address("nobody")
+        assert repr(nobody) == "<Address of 'nobody'>"
+        for address in (away, nobody):
+            before = dead_letters().count
+            await address.send("hello")
+            address.cast("hello")
+            assert dead_letters().count == before + 2
+            with pytest.raises(ActorDown):
+                await address.call("hello")
 
 
 @pytest.mark.parametrize("way", ["address", "handle"])

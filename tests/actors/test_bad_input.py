@@ -1,27 +1,37 @@
-"""The table "Bad input gets" of the specification, row by row: which error, and what its message tells."""
+"""Bad input row by row, and what is asked of actors that are dead, of another kind, or not up yet: which error, in which words."""
 
 import math
 
 import pytest
+import trio
 
-from agentrail.actors import change_code, machine, open_partitions, worker
-from agentrail.actors.actor_registry import Registry
-from agentrail.actors.introspection import get_state, get_status, resume, suspend
+from agentrail.actors import (
+    IGNORE,
+    Registry,
+    cleanup_scope,
+    get_state,
+    machine,
+    open_partitions,
+    subtree,
+    worker,
+)
+from agentrail.actors.introspection import get_status, resume, suspend
+from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import monitor
 from agentrail.errors import (
+    ActorDown,
     AgentrailError,
-    AlreadyRegistered,
+    CallTimeout,
     ChildStartFailed,
     InvalidSpec,
     NoMailbox,
-    NotOwner,
-    NotSuspended,
-    RegistryClosed,
 )
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
-from agentrail.otp.exits import InitFailed, describe
+from agentrail.otp.exits import InitFailed, NoProcess, Shutdown, describe
 from agentrail.otp.statem import Call, Keep, Reply
-from tests.actors.rig import Tabled, on_virtual_time
+from agentrail.testing.held import held
+from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
+from tests.otp.rig import obey
 
 
 def refused(caught, code, *words, field=None):
@@ -40,38 +50,9 @@ def test_unknown_keyword(made):
         made(restrat="permanent")
 
 
-@pytest.mark.scenario("S-016")
-@pytest.mark.parametrize(
-    ("flags", "code", "words"),
-    [
-        ({"strategy": "all"}, "invalid_strategy", ("strategy", "'all'", "'one_for_one'")),
-        ({"intensity": -1}, "invalid_intensity", ("intensity", "-1", "an integer from 0")),
-        ({"intensity": math.inf}, "invalid_intensity", ("inf",)),
-        ({"intensity": True}, "invalid_intensity", ("True",)),
-        ({"period_seconds": 0}, "invalid_period", ("period_seconds", "0", "finite", "above 0")),
-        ({"period_seconds": math.inf}, "invalid_period", ("inf",)),
-        ({"period_seconds": math.nan}, "invalid_period", ("nan",)),
-        ({"period_seconds": "5"}, "invalid_period", ("'5'",)),
-        ({"auto_shutdown": "always"}, "invalid_auto_shutdown", ("'always'", "'never'")),
-        ({"backoff": 1.0}, "invalid_backoff", ("1.0", "Backoff")),
-        ({"max_children": 0, "strategy": "dynamic"}, "invalid_max_children", ("max_children", "0")),
-        ({"max_children": True, "strategy": "dynamic"}, "invalid_max_children", ("True",)),
-        ({"max_children": 3}, "invalid_max_children", ("'one_for_one'", "'dynamic'")),
-    ],
-    ids=str,
-)
-@on_virtual_time
-async def test_flags(stage, flags, code, words):
-    """Flag, value, and what is allowed."""
-    with pytest.raises(InvalidSpec) as caught:
-        async with stage.open(**flags):
-            pytest.fail("it never came up")
-    refused(caught, code, *words, field=next(iter(flags)))
-
-
 @on_virtual_time
 async def test_start_that_is_no_coroutine_function(stage):
-    """Its name is told."""
+    """Its name is told; and so is what a machine and a registry take."""
 
     def synchronous():
         pass
@@ -81,6 +62,11 @@ async def test_start_that_is_no_coroutine_function(stage):
             with pytest.raises(InvalidSpec, match="synchronous") as caught:
                 await supervisor.start_child({"id": "a", "start": start()})
             refused(caught, "invalid_start")
+    with pytest.raises(InvalidSpec, match="takes a class") as caught:
+        machine(Tabled({"s1": Keep()}))
+    refused(caught, "invalid_start")
+    with pytest.raises(ValueError, match="'unique' or 'duplicate'"):
+        Registry(keys="shared")
 
 
 @on_virtual_time
@@ -100,41 +86,28 @@ async def test_worker_has_no_mailbox(stage):
     """None of the ways to send it something."""
     async with stage.open(children=[stage.W("a")]) as supervisor:
         handle = supervisor.handle("a")
-        with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
-            handle.cast("x")
-        with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
-            handle.info("x")
-        with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
-            await handle.send("x")
-        with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
-            await handle.call("x")
-        with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
-            monitor(handle, deliver_to=handle)
+        for send in (handle.cast, handle.info, lambda _: monitor(handle, deliver_to=handle)):
+            with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
+                send("x")
+        for send in (handle.send, handle.call):
+            with pytest.raises(NoMailbox, match=r"is a worker; use machine\(\)"):
+                await send("x")
 
 
+@pytest.mark.parametrize("count", [-1, 5, 0, True, 1.5])
 @on_virtual_time
-async def test_registry(stage):
-    """A taken key names its owner; a stranger's update the key; a closed one says so."""
-    with Registry() as registry:
-        async with stage.open(children=map(stage.W, "ab")) as supervisor:
-            registry.register("key", supervisor.handle("a"))
-            with pytest.raises(AlreadyRegistered, match=r"'key'.*'a'"):
-                registry.register("key", supervisor.handle("b"))
-            with pytest.raises(NotOwner, match="'key'"):
-                registry.update_value("key", 1)
-            registry.close()
-            with pytest.raises(RegistryClosed, match="'key'"):
-                registry.lookup("key")
-
-
-@pytest.mark.parametrize("count", [-1, 5])
-@on_virtual_time
-async def test_resize(count):
-    """The bounds are told."""
+async def test_numbers_of_partitions(count):
+    """An integer from 1, and after a resize one up to the first: the bounds are told."""
     made = machine(lambda: Tabled({"s1": Keep()}))
-    async with open_partitions(made, 4) as partitions:
-        with pytest.raises(InvalidSpec, match=r"0.*4") as caught:
-            await partitions.resize(count)
+    if count != 5:
+        with pytest.raises(InvalidSpec, match="an integer from 1") as caught:
+            async with open_partitions(made, count):
+                pytest.fail("it opened")
+        refused(caught, "invalid_partitions", field="count")
+    if count in {-1, 5}:
+        async with open_partitions(made, 4) as partitions:
+            with pytest.raises(InvalidSpec, match=r"0.*4") as caught:
+                await partitions.resize(count)
         refused(caught, "invalid_partitions", str(count))
 
 
@@ -170,9 +143,110 @@ async def test_timeouts(stage, seconds):
             await supervisor.stop(timeout_seconds=seconds)
 
 
+@pytest.mark.scenario("S-167")
 @on_virtual_time
-async def test_change_code_of_a_running_actor(stage):
-    """Suspend first."""
-    async with stage.play(Tabled({"s1": Keep()})) as handle:
-        with pytest.raises(NotSuspended, match="suspend first"):
-            await change_code(handle, Tabled({"s1": Keep()}), None)
+async def test_dead_actor(stage):
+    """It takes no message, no exit signal, no look and no key, and each awaited question says so at once."""
+    with Registry() as registry:
+        async with stage.play(Tabled({"s1": obey})) as handle:
+            await handle.stop()
+            before, began = dead_letters().count, trio.current_time()
+            handle.cast("hello")
+            handle.info("hello")
+            assert dead_letters().count == before + 2
+            handle.exit(Shutdown())
+            handle.kill()
+            nobody = registry.address("nobody")
+            for ask in (
+                handle.stop,
+                lambda: handle.call("x"),
+                lambda: nobody.call("x"),
+                lambda: get_state(handle),
+            ):
+                with pytest.raises(ActorDown) as caught:
+                    await ask()
+                assert caught.value.reason == NoProcess()
+            assert (await handle.wait()) == handle.exit_reason
+            with pytest.raises(ActorDown, match="can hold no key"):
+                registry.register("key", handle)
+            assert registry.lookup("key") is None
+            assert trio.current_time() == began
+
+
+@on_virtual_time
+async def test_look_that_comes_too_late(stage):
+    """It raises `CallTimeout` after its time, and the machine goes on."""
+    async with stage.play(Tabled({"s1": obey})) as handle:
+        async with held(handle):
+            with pytest.raises(CallTimeout, match="introspection"):
+                await get_state(handle, timeout_seconds=1.0)
+        assert await get_state(handle) == ("s1", None)
+
+
+# --- a subtree that is still finding out which children it has
+
+
+@pytest.mark.parametrize("shutdown", [5.0, "brutal_kill"], ids=["asked", "killed"])
+@on_virtual_time
+async def test_subtree_is_ended_in_its_init(stage, shutdown):
+    """Its init is cancelled, nothing of it stays, and its starter hears that the start was given up."""
+    ended = []
+
+    async def init():
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(trio.current_time())
+
+    spec = ChildSpec("below", subtree(init), shutdown_seconds=shutdown)
+    async with stage.open() as supervisor, trio.open_nursery() as nursery:
+
+        async def start():
+            with pytest.raises(ChildStartFailed) as caught:
+                await supervisor.start_child(spec)
+            assert caught.value.reason == InitFailed("cancelled")
+
+        nursery.start_soon(start)
+        await settled()
+        await supervisor.terminate_child("below")
+        assert len(ended) == 1
+        assert await supervisor.which_children() == ()
+
+
+# --- how a worker ends
+
+
+@on_virtual_time
+async def test_clean_up_outside_of_all_actors():
+    """It is shielded for its seconds, and without any it is no shield."""
+    began_at = trio.current_time()
+    with trio.CancelScope() as outer:
+        outer.cancel()
+        with cleanup_scope(2.0):
+            await trio.sleep_forever()
+        assert trio.current_time() == began_at + 2.0
+        with cleanup_scope():
+            await trio.sleep(60)
+    assert outer.cancelled_caught
+    assert trio.current_time() == began_at + 2.0
+
+
+# --- machines
+
+
+@on_virtual_time
+async def test_starts_without_words(stage):
+    """A worker whose signature cannot be read is up right before its first step; `IGNORE` from `init` is a start, too."""
+
+    class Unreadable:
+        __signature__ = "none"
+
+        async def __call__(self):
+            await trio.sleep_forever()
+
+    idle = ChildSpec("m", Tabled({}, first=IGNORE).start)
+    async with stage.open(children=[ChildSpec("w", worker(Unreadable())), idle]) as supervisor:
+        assert statuses(await supervisor.which_children()) == {"w": "running", "m": "stopped"}
+
+
+# --- registries

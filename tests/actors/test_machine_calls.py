@@ -1,4 +1,4 @@
-"""Section K of the conformance scenarios, on running actors: calls, stops and errors of state machines."""
+"""Section K of the conformance scenarios, on running actors: how state machines begin, calls, stops and errors."""
 
 from contextlib import suppress
 from functools import partial
@@ -8,9 +8,12 @@ import pytest
 import trio
 
 from agentrail.actors import (
+    Behaviour,
+    InitStop,
     change_code,
     get_state,
     get_status,
+    machine,
     replace_state,
     resume,
     suspend,
@@ -28,13 +31,16 @@ from agentrail.errors import (
     SupervisorStopping,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import InitFailed, Killed, NoProcess, Normal, Shutdown
+from agentrail.otp.exits import Crashed, InitFailed, NoProcess, Normal, Shutdown, describe
 from agentrail.otp.statem import (
     Call,
+    Info,
     Init,
     Internal,
     Keep,
+    NamedTimeout,
     NextEvent,
+    NextState,
     Perform,
     Postpone,
     Reply,
@@ -43,7 +49,7 @@ from agentrail.otp.statem import (
     StopAndReply,
 )
 from agentrail.testing.held import held
-from tests.actors.rig import Boom, Tabled, boom, is_boom, on_virtual_time, settled, statuses
+from tests.actors.rig import Boom, Tabled, boom, is_boom, on_virtual_time, settled
 from tests.otp.rig import postpone, said
 
 
@@ -52,27 +58,25 @@ def echo(event):
     return Keep(actions=[Reply(event.to, said(event))] if isinstance(event, Call) else [])
 
 
-async def call_into(results, handle, request, **options):
-    """Call, and keep the answer or the error."""
+async def ask_into(results, ask):
+    """Ask somebody, and keep the answer or the error."""
     try:
-        results.append(await handle.call(request, **options))
-    except (ActorDown, CallTimeout) as error:
+        results.append(await ask())
+    except AgentrailError as error:
         results.append(error)
 
 
 @pytest.mark.scenario("S-166")
 @on_virtual_time
 async def test_call_timeout(stage):
-    """The caller gets `CallTimeout`, the machine has lost nothing, and the late reply reaches nobody."""
-    kept = []
+    """The caller gets `CallTimeout`, also at the instant of the reply; the machine has lost nothing."""
 
     def late(event):
         match said(event):
             case "slow":
-                kept.append(event.to)
-                return Keep(actions=[StateTimeout(3.0)])
-            case ("state", None):
-                return Keep(actions=[Reply(kept[0], "too late")])
+                return Keep(actions=[NamedTimeout("slow", 3.0, event.to)])
+            case ("slow", to):
+                return Keep(actions=[Reply(to, "too late")])
         return echo(event)
 
     machine = Tabled({"s1": late}, first=Init("s1", "data"))
@@ -84,42 +88,8 @@ async def test_call_timeout(stage):
         assert await handle.call("next", timeout_seconds=10) == "next"
         await trio.sleep(5)
         assert await handle.call("after the late reply") == "after the late reply"
-
-
-@pytest.mark.scenario("S-166")
-@on_virtual_time
-async def test_expiry_and_reply_at_one_instant(stage):
-    """The timeout wins."""
-
-    def late(event):
-        return Keep(event.to, [StateTimeout(2.0)]) if isinstance(event, Call) else Keep()
-
-    class Answering(Tabled):
-        def handle(self, event, state, data):
-            return (
-                Keep(actions=[Reply(data, "late")])
-                if said(event) == ("state", None)
-                else super().handle(event, state, data)
-            )
-
-    async with stage.play(Answering({"s1": late})) as handle:
         with pytest.raises(CallTimeout):
-            await handle.call("x", timeout_seconds=2.0)
-
-
-@pytest.mark.scenario("S-167")
-@on_virtual_time
-async def test_dead_or_unknown_callee(stage):
-    """`ActorDown` with `NoProcess()`, at once."""
-    with Registry() as registry:
-        async with stage.play(Tabled({"s1": echo})) as handle:
-            await handle.stop()
-            began = trio.current_time()
-            for callee in (handle, registry.address("nobody")):
-                with pytest.raises(ActorDown) as caught:
-                    await callee.call("hello?")
-                assert caught.value.reason == NoProcess()
-            assert trio.current_time() == began
+            await handle.call("slow", timeout_seconds=3.0)
 
 
 @pytest.mark.scenario("S-169")
@@ -140,42 +110,31 @@ async def test_callee_ends_during_a_call(stage, reason):
         assert is_boom(caught.value.reason) if reason == "crash" else caught.value.reason == reason
 
 
-@pytest.mark.scenario("S-170")
+@pytest.mark.scenario("S-170", "S-171", "S-173")
 @on_virtual_time
-async def test_double_reply(stage):
-    """The second is dropped and reported; the caller's next call gets its own answer."""
+async def test_replies_that_nobody_takes(stage):
+    """A second one is dropped and reported; one to a caller that was cancelled is dropped, and nothing else happens."""
+    kept = []
 
     def twice(event):
+        match said(event):
+            case "keep":
+                kept.append(event.to)
+                return Keep()
+            case "now":
+                return Keep(actions=[Reply(kept[0], "late")])
         return Keep(actions=[Reply(event.to, said(event)), Reply(event.to, "again")])
 
     async with stage.play(Tabled({"s1": twice})) as handle:
-        assert await handle.call("one") == "one"
-        assert await handle.call("two") == "two"
-        assert [one.kind for one in stage.reports].count("duplicate_reply") == 2
-
-
-@pytest.mark.scenario("S-171")
-@pytest.mark.scenario("S-173")
-@on_virtual_time
-async def test_reply_to_a_caller_that_is_gone(stage):
-    """The caller was cancelled: the machine is unaffected, its reply is dropped, nothing else happens."""
-    kept = []
-
-    def keep(event):
-        if said(event) == "keep":
-            kept.append(event.to)
-            return Keep()
-        if said(event) == "now":
-            return Keep(actions=[Reply(kept[0], "late")])
-        return echo(event)
-
-    async with stage.play(Tabled({"s1": keep})) as handle:
         with trio.move_on_after(1) as scope:
             await handle.call("keep")
         assert scope.cancelled_caught
         handle.cast("now")
-        assert await handle.call("next") == "next"
-    assert stage.kinds() == []
+        await settled()
+        assert stage.kinds() == []
+        assert await handle.call("one") == "one"
+        assert await handle.call("two") == "two"
+        assert [kind for kind, _ in stage.kinds()] == ["duplicate_reply"] * 2
 
 
 @pytest.mark.scenario("S-172")
@@ -195,7 +154,7 @@ async def test_reply_from_elsewhere(stage):
         return Keep(actions=[Perform(answer)])
 
     async with stage.play(Tabled({"s1": pass_on})) as handle, trio.open_nursery() as nursery:
-        nursery.start_soon(call_into, results, handle, "ask")
+        nursery.start_soon(ask_into, results, partial(handle.call, "ask"))
         await settled()
         assert await handle.call("meanwhile") == "meanwhile"
         assert results == []
@@ -236,22 +195,7 @@ async def test_stop_and_reply(stage):
     assert order == ["two", "two", "terminated", Shutdown("done")]
 
 
-@pytest.mark.scenario("S-176")
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [("no transition", "BadTransition"), (Keep(actions=["what?"]), "BadAction")],  # type: ignore[list-item]  # it is wrong
-)
-@on_virtual_time
-async def test_bad_return_and_bad_action(stage, answer, kind):
-    """The machine stops with a reason that names it, and the caller of the event being handled gets it."""
-    async with stage.play(Tabled({"s1": answer})) as handle:
-        with pytest.raises(ActorDown) as caught:
-            await handle.call("x")
-        assert caught.value.reason.type == kind
-        assert {"BadTransition": "no transition", "BadAction": "what?"}[kind] in caught.value.reason.text
-
-
-@pytest.mark.scenario("S-177")
+@pytest.mark.scenario("S-136", "S-177")
 @on_virtual_time
 async def test_handler_raises(stage):
     """`terminate` runs, there is one `crash` report, `Down` has the reason, and what waited is gone."""
@@ -267,11 +211,11 @@ async def test_handler_raises(stage):
         handle = supervisor.handle("m")
         watch = monitor(handle)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(call_into, results, handle, "postponed")
+            nursery.start_soon(ask_into, results, partial(handle.call, "postponed"))
             await settled()
             async with held(handle):
                 handle.cast("crash")
-                nursery.start_soon(call_into, results, handle, "queued")
+                nursery.start_soon(ask_into, results, partial(handle.call, "queued"))
                 await settled()
         down = await watch.wait()
         await settled()
@@ -293,7 +237,7 @@ async def test_terminate_raises(stage):
         async with stage.play(machine) as handle:
             assert registry.lookup("door") is handle
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(call_into, results, handle, "x")
+                nursery.start_soon(ask_into, results, partial(handle.call, "x"))
                 await settled()
                 nursery.start_soon(handle.stop)
             assert is_boom(handle.exit_reason, "in terminate")
@@ -317,12 +261,13 @@ async def test_messages_during_init(stage):
             assert machine.log == [("s1", "inserted"), ("s1", "by name")]
 
 
-@pytest.mark.scenario("S-180")
+@pytest.mark.scenario("S-180", "S-181")
 @on_virtual_time
 async def test_init_fails(stage):
-    """The starter gets the reason, the name is free at that moment, and there is exactly one report."""
+    """The starter gets the reason, the name is free at that moment, nothing is left, and there is one report for each."""
     with Registry() as registry:
         machine = Tabled({"s1": Keep()}, first=Boom("in init"), name=registry.name("door"))
+        slow = Tabled({"s1": Keep()}, init_seconds=60.0)
         async with stage.open() as supervisor:
             with pytest.raises(ChildStartFailed) as caught:
                 await supervisor.start_child(ChildSpec("m", machine.start))
@@ -330,29 +275,22 @@ async def test_init_fails(stage):
             assert caught.value.reason.why == "raised"
             assert is_boom(caught.value.reason.cause, "in init")
             assert machine.ends == []
-    assert len(stage.kinds()) == 1
+
+            began = trio.current_time()
+            with pytest.raises(ChildStartFailed) as caught:
+                await supervisor.start_child(ChildSpec("m", slow.start, start_timeout_seconds=2.0))
+            assert isinstance(caught.value.reason, InitFailed)
+            assert caught.value.reason.why == "timeout"
+            assert trio.current_time() - began == 2.0
+            assert await supervisor.which_children() == ()
+    assert stage.kinds() == [("start_error", "m")] * 2
 
 
-@pytest.mark.scenario("S-181")
+@pytest.mark.scenario("S-183", "S-184")
 @on_virtual_time
-async def test_init_times_out(stage):
-    """The starter gets `InitFailed("timeout")`, and the half-started instance is gone."""
-    machine = Tabled({"s1": Keep()}, init_seconds=60.0)
-    async with stage.open() as supervisor:
-        began = trio.current_time()
-        with pytest.raises(ChildStartFailed) as caught:
-            await supervisor.start_child(ChildSpec("m", machine.start, start_timeout_seconds=2.0))
-        assert isinstance(caught.value.reason, InitFailed)
-        assert caught.value.reason.why == "timeout"
-        assert trio.current_time() - began == 2.0
-        assert await supervisor.which_children() == ()
-
-
-@pytest.mark.scenario("S-183")
-@on_virtual_time
-async def test_suspend_and_resume(stage):
-    """It handles nothing, calls to it time out, `get_state` works; afterwards what waited comes in its order."""
-    machine = Tabled({"s1": echo}, first=Init("s1", "data"))
+async def test_suspend_and_replace_state(stage):
+    """While suspended it handles nothing, and `get_state` works; a `replace_state` that fails changes nothing."""
+    machine = Tabled({"s1": echo, "s2": echo}, first=Init("s1", "data"))
     async with stage.play(machine) as handle:
         await suspend(handle)
         for number in range(3):
@@ -364,13 +302,6 @@ async def test_suspend_and_resume(stage):
         await resume(handle)
         await settled()
         assert [what for _, what in machine.log] == [0, 1, 2, "x"]
-
-
-@pytest.mark.scenario("S-184")
-@on_virtual_time
-async def test_replace_state_fails(stage):
-    """The caller gets the error; state and data are untouched. One that works replaces both."""
-    async with stage.play(Tabled({"s1": echo, "s2": echo}, first=Init("s1", "data"))) as handle:
 
         def fails(_state, _data):
             boom("in the function")
@@ -447,50 +378,22 @@ async def test_redaction(stage):
 
 @on_virtual_time
 async def test_stop_of_an_instance(stage):
-    """It ends through `terminate` with the given reason, and the supervisor judges that as any other."""
+    """It overtakes what waits, ends through `terminate` with its reason, and the supervisor judges that as any other."""
     machine = Tabled({"s1": echo})
     async with stage.open(children=[ChildSpec("m", machine.start)]) as supervisor:
         handle = supervisor.handle("m")
-        await handle.stop(Shutdown("enough"))
+        async with trio.open_nursery() as nursery, held(handle):
+            for number in range(1000):
+                handle.cast(number)
+            nursery.start_soon(handle.stop, Shutdown("enough"))
+            await settled()
         assert handle.exit_reason == Shutdown("enough")
-        assert machine.ends == [Shutdown("enough")]
+        assert (machine.ends, machine.log) == ([Shutdown("enough")], [])
         await settled()
         assert supervisor.handle("m").incarnation == 2
         with pytest.raises(ActorDown) as caught:
             await handle.stop()
         assert caught.value.reason == NoProcess()
-
-
-@on_virtual_time
-async def test_a_stop_overtakes_what_waits(stage):
-    """It is a control message, read before a thousand casts."""
-    machine = Tabled({"s1": Keep()})
-    async with stage.play(machine) as handle, trio.open_nursery() as nursery:
-        async with held(handle):
-            for number in range(1000):
-                handle.cast(number)
-            nursery.start_soon(handle.stop)
-            await settled()
-        await handle.wait()
-        assert machine.log == []
-
-
-@on_virtual_time
-async def test_a_terminate_that_takes_too_long_is_killed(stage):
-    """When the shutdown time is over."""
-
-    class Slow(Tabled):
-        async def terminate(self, reason, state, data):
-            await trio.sleep(60)
-
-    async with stage.open(
-        children=[ChildSpec("m", Slow({"s1": echo}).start, shutdown_seconds=2.0)]
-    ) as supervisor:
-        handle, began = supervisor.handle("m"), trio.current_time()
-        await supervisor.terminate_child("m")
-        assert trio.current_time() - began == 2.0
-        assert handle.exit_reason == Killed()
-        assert statuses(await supervisor.which_children()) == {"m": "stopped"}
 
 
 # --- nobody waits for an answer that cannot come
@@ -526,7 +429,7 @@ async def test_every_call_is_answered_while_a_supervisor_shuts_down(stage, way):
         for _ in range(60):  # for six seconds, and the stop takes four
             for request in ("reply", "postpone", "keep"):
                 sent.append(request)
-                nursery.start_soon(partial(call_into, results, handle, request, timeout_seconds=None))
+                nursery.start_soon(ask_into, results, partial(handle.call, request, timeout_seconds=None))
             for ask in (
                 supervisor.which_children,
                 supervisor.count_children,
@@ -565,9 +468,87 @@ async def test_every_call_is_answered_while_a_supervisor_shuts_down(stage, way):
     assert refused <= {ActorDown, SupervisorStopping, ChildNotFound, ChildStartFailed}
 
 
-async def ask_into(results, ask):
-    """Ask a supervisor, and keep the answer or the error."""
-    try:
-        results.append(await ask())
-    except AgentrailError as error:
-        results.append(error)
+@pytest.mark.parametrize(
+    "reason", [Normal(), Shutdown("not today"), Crashed.of_rule("Closed", "no door")], ids=repr
+)
+@on_virtual_time
+async def test_init_that_wants_no_start(stage, reason):
+    """`InitStop(reason)` fails the start: its starter is told this very reason as the cause, and nothing is kept."""
+    async with stage.open() as supervisor:
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("m", Tabled({}, first=InitStop(reason)).start))
+        assert caught.value.reason == InitFailed("stopped", cause=reason)
+        assert describe(reason) in str(caught.value)
+        assert await supervisor.which_children() == ()
+
+
+@pytest.mark.parametrize("answer", [None, "s1", ("s1", None), Keep()], ids=repr)
+@on_virtual_time
+async def test_bad_answer_of_init(stage, answer):
+    """The start fails, and the message has what came and what is expected."""
+    async with stage.open() as supervisor:
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("m", Tabled({}, first=answer).start))
+        assert caught.value.reason.why == "raised"
+        for word in (f"init returned {type(answer).__name__}", "Init, IGNORE or InitStop"):
+            assert word in caught.value.reason.cause.text
+
+
+class Bare(Behaviour[str, int]):
+    """A behaviour of which each test leaves something out."""
+
+    async def init(self):
+        """Begin, with nothing."""
+        return Init("s1", None)
+
+
+class Handling(Bare):
+    """It asks for an effect, and cannot carry one out."""
+
+    def handle(self, event, state, data):
+        """Make an effect of what was said."""
+        return Keep(actions=[Perform(said(event))])
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "lacks"),
+    [(Bare, "Bare has no handle"), (Handling, "Handling has no perform, and was to carry out a str")],
+)
+@on_virtual_time
+async def test_behaviour_that_lacks_a_part(stage, behaviour, lacks):
+    """It crashes when the part is needed, and the reason has its name and what is missing."""
+    async with stage.open(children=[ChildSpec("m", machine(behaviour), restart="temporary")]) as supervisor:
+        handle = supervisor.handle("m")
+        handle.cast("work")
+        reason = await handle.wait()
+        assert isinstance(reason, Crashed)
+        assert lacks in reason.text
+
+
+@on_virtual_time
+async def test_new_code_may_perform_what_the_old_could_not(stage):
+    """A machine without `perform` is given one by `change_code`, and its effects are carried out from then on."""
+
+    class Performing(Handling):
+        def handle(self, event, state, data):
+            match event:
+                case Info(message):
+                    return NextState("done", message)
+            return super().handle(event, state, data)
+
+        async def perform(self, effect, context):
+            await trio.sleep(1)
+            return f"{effect} done by {context.handle.id}"
+
+    async with stage.open(children=[ChildSpec("m", machine(Handling), restart="temporary")]) as supervisor:
+        handle = supervisor.handle("m")
+        await suspend(handle)
+        handle.cast("work")
+        await change_code(handle, Performing())
+        await resume(handle)
+        await trio.sleep(2)
+        assert handle.exit_reason is None
+        assert await get_state(handle) == ("done", "work done by m")
+        handle.cast("unfinished")
+        await settled()
+        assert (await handle.stop()).reason == Normal()

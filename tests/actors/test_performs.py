@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from agentrail.actors import ActorExit
-from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Normal, Shutdown
 from agentrail.otp.statem import Info, Init, Keep, Perform
 from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
@@ -108,42 +107,9 @@ async def test_an_exit_in_a_perform_is_the_reason(stage, error):
 
 
 @on_virtual_time
-async def test_a_perform_says_that_it_is_done(stage):
-    """`None` says nothing. An `Info` is what comes, so `Info(None)` says that it is over and had nothing to tell."""
-
-    async def nothing():
-        await trio.sleep(1)
-
-    async def done():
-        await trio.sleep(2)
-        return Info(None)
-
-    async def told():
-        await trio.sleep(3)
-        return Info("told")
-
-    async def value():
-        await trio.sleep(4)
-        return "value"
-
-    seen = []
-    machine = Tabled(
-        {"s1": lambda event: seen.append(event) or Keep()},
-        first=Init("s1", None, [Perform(effect) for effect in (nothing, done, told, value)]),
-    )
-    async with stage.play(machine):
-        await trio.sleep(10)
-    assert seen == [Info(None), Info("told"), Info("value")]
-
-
-@on_virtual_time
 async def test_results_carry_the_tag_of_their_effect(stage):
-    """Two results of one value are told apart, an effect without a value says so, and who gives no tag sees what it saw."""
+    """An `Info` comes as it is. `None` says nothing without a tag, and that the effect is over with one."""
     seen = []
-
-    def note(event):
-        seen.append(event)
-        return Keep()
 
     async def same():
         return "same"
@@ -154,45 +120,32 @@ async def test_results_carry_the_tag_of_their_effect(stage):
     async def info():
         return Info("own", "its own tag")
 
+    async def done():
+        return Info(None, "done")
+
     wanted = [
-        (same, "a"),
-        (same, "b"),
-        (nothing, ("c", 1)),
-        (info, "d"),
-        (same, None),
-        (nothing, None),
-        (info, None),
+        *((same, "a"), (same, "b"), (same, None)),
+        *((nothing, ("c", 1)), (nothing, None)),
+        *((info, "d"), (info, None), (done, None)),
     ]
-    machine = Tabled({"s1": note}, first=Init("s1", None, [Perform(effect, tag) for effect, tag in wanted]))
+    machine = Tabled(
+        {"s1": lambda event: seen.append(event) or Keep()},
+        first=Init("s1", None, [Perform(effect, tag) for effect, tag in wanted]),
+    )
     async with stage.play(machine):
         await settled()
-    tagged = {event.tag: event.message for event in seen}
-    assert tagged == {
+    assert {event.tag: event.message for event in seen} == {
         "a": "same",
         "b": "same",
+        None: "same",
         ("c", 1): None,
         "d": "own",
-        None: "same",
         "its own tag": "own",
+        "done": None,
     }
-    assert len(seen) == 6
+    assert len(seen) == 7
     assert Info("same") in seen
     assert repr(Info("same")) == "Info(message='same')"
     match seen[0]:
         case Info(message):
             assert message in {"same", "own", None}
-
-
-@on_virtual_time
-async def test_an_interrupt_beside_an_error_leaves(stage):
-    """`KeyboardInterrupt` among the errors of a perform stops the tree in order, and leaves its block."""
-    both = BaseExceptionGroup("g", [ValueError("x"), KeyboardInterrupt()])
-
-    async def interrupted():
-        raise both
-
-    machine = performing(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        async with stage.open(children=[ChildSpec("m", machine.start, restart="temporary"), stage.W("w")]):
-            await trio.sleep_forever()
-    assert stage.log[-1] == "gone w"

@@ -63,7 +63,7 @@ def bench():
 
 @on_virtual_time
 async def test_a_job_that_kills_its_workers_is_given_up(bench):
-    """Its caller is told how many died and why the last one did; the others are served, and the pool stands."""
+    """Its caller is told how many died and why the last one did; the pool stands, by default also one of one worker."""
     async with bench.pool(2, max_retries=1) as pool:
         with pytest.raises(JobGivenUp, match=r"2 workers died of this job.*crash 9") as given_up:
             await pool.run(("crash", 9))
@@ -71,6 +71,10 @@ async def test_a_job_that_kills_its_workers_is_given_up(bench):
         assert isinstance(given_up.value.reason, Crashed)
         assert given_up.value.reason.type.endswith("Boom")
         assert await pool.run("next") == ("next", 3)
+    async with bench.pool(1, max_retries=4) as pool:
+        with pytest.raises(JobGivenUp):
+            await pool.run(("crash", 10))
+        assert pool.statistics().given_up == 1
 
 
 @on_virtual_time
@@ -229,7 +233,7 @@ async def test_what_is_not_done_in_time_is_cut_off(bench):
 
 @on_virtual_time
 async def test_stop_in_the_block(bench):
-    """It drains, and says how the workers ended; a second one finds nothing, and the block goes on."""
+    """It drains, and says how the workers ended; a second one finds nothing; one that was cancelled goes on."""
     async with bench.pool(2) as pool:
         job = await pool.submit(("sleep", 3))
         summary = await pool.stop()
@@ -240,11 +244,6 @@ async def test_stop_in_the_block(bench):
         with pytest.raises(ValueError, match="drain_seconds is nan"):
             await pool.stop(drain_seconds=math.nan)
         assert repr(pool) == "<Pool ended idle=0 busy=0 queued=0>"
-
-
-@on_virtual_time
-async def test_a_stop_that_was_cancelled_goes_on(bench):
-    """What is left is cut off, and the workers end."""
     async with bench.pool() as pool:
         job = await pool.submit(("wait", 1))
         with trio.move_on_after(1):
@@ -253,19 +252,6 @@ async def test_a_stop_that_was_cancelled_goes_on(bench):
             await job.result()
         await settled()
         assert await pool.stop() is None
-
-
-@on_virtual_time
-async def test_one_bad_job_does_not_end_a_pool_of_one():
-    """By default the workers may die as often as one job for each of them makes them."""
-
-    async def work(job):
-        boom(job)
-
-    async with open_pool(work, PoolFlags(1, max_retries=4), observer=lambda _: None) as pool:
-        with pytest.raises(JobGivenUp):
-            await pool.run("bad")
-        assert pool.statistics().given_up == 1
 
 
 @on_virtual_time

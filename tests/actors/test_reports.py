@@ -11,6 +11,7 @@ from agentrail.errors import AlreadyStarted, InternalError
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Crashed
+from agentrail.otp.statem import Keep
 from agentrail.otp.supervision_types import CountChildrenCall, InstanceExited, SupervisorRequest
 from tests.actors.rig import Tabled, on_virtual_time, settled
 
@@ -26,12 +27,15 @@ def logged(caplog, level):
 
 @on_virtual_time
 async def test_a_name_that_is_taken_is_no_crash(stage, caplog):
-    """Who comes second is told, and the log has a line and no traceback."""
+    """Who comes second is told who has it, its init is not run, and the log has a line and no traceback."""
     with Registry() as registry:
-        start = Tabled({}).start.with_options(name=registry.name("n"))
-        async with open_supervisor(stage.flags(), [ChildSpec("a", start)]) as supervisor:
-            with pytest.raises(AlreadyStarted):
-                await supervisor.start_child(ChildSpec("b", start))
+        first, second = (Tabled({}, Keep(), name=registry.name("n")) for _ in "ab")
+        async with open_supervisor(stage.flags(), [ChildSpec("a", first.start)]) as supervisor:
+            one = supervisor.handle("a")
+            with pytest.raises(AlreadyStarted, match=rf"key 'n' is held by .*'{one.id}'.*`handle`") as caught:
+                await supervisor.start_child(ChildSpec("b", second.start))
+            assert caught.value.handle is registry.lookup("n") is one
+            assert second.log == []
     assert logged(caplog, logging.ERROR) == []
     assert [line.split(":")[0] for line in logged(caplog, logging.WARNING)] == ["start_error"]
 
@@ -70,31 +74,6 @@ async def test_a_bug_of_the_reducer_costs_one_call(stage, caplog, monkeypatch):
     ] * 3
 
 
-@on_virtual_time
-async def test_messages_and_exit_signals_to_a_supervisor(stage):
-    """It ignores and reports them; only its parent and its owner end a supervisor."""
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        supervisor.cast("a message")
-        supervisor.info("another one")
-        await settled()
-        assert [report.kind for report in stage.reports] == ["progress", "unknown_message", "unknown_message"]
-        assert supervisor.exit_reason is None
-
-
 def test_dead_letters_outside_of_a_run():
     """There are none, and to ask is no error."""
     assert (dead_letters().count, dead_letters().by_type) == (0, {})
-
-
-@pytest.mark.parametrize("count", [1, 10, 25])
-@on_virtual_time
-async def test_flood_of_dead_letters_is_no_flood_of_lines(stage, caplog, count):
-    """All are counted, and the 1st, 10th, 100th … are logged, by type and without contents."""
-    async with stage.open("dynamic", [stage.W("t")]) as tasks:
-        closed = tasks
-    for _ in range(count):
-        closed.cast("hunter2")
-    assert dead_letters().by_type == {"str": count}
-    lines = logged(caplog, logging.WARNING)
-    assert len([line for line in lines if line.startswith("dead letter")]) == len(str(count))
-    assert "hunter2" not in caplog.text

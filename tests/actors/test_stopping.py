@@ -1,4 +1,4 @@
-"""Section G of the conformance scenarios, on running supervisors: how a tree ends."""
+"""Sections G and H of the conformance scenarios, on running supervisors: how a tree ends, and children whose end ends it."""
 
 import itertools
 import os
@@ -20,31 +20,35 @@ from tests.otp.rig import obey
 KINDS = ["permanent", "transient", "temporary"]
 
 
-@pytest.mark.scenario("S-099")
+@pytest.mark.scenario("S-099", "S-100", "S-101", "S-102")
+@pytest.mark.parametrize(
+    ("shutdown", "seconds", "reason", "errors"),
+    [
+        (0.2, 0.2, Killed(), [("shutdown_error", "a")]),
+        ("brutal_kill", 0.0, Killed(), []),
+        ("infinity", 60.0, Shutdown(), []),
+    ],
+)
 @on_virtual_time
-async def test_the_reason(stage):
-    """Each child of a supervisor that stops sees `Shutdown()` as its stop reason, and ends with it."""
+async def test_shutdown_time(stage, shutdown, seconds, reason, errors):
+    """A stubborn child has exactly this time, a machine ends at once; only a brutal kill calls no `terminate`."""
     door = Tabled({"s1": obey})
-    async with stage.open(children=[stage.W("a"), ChildSpec("door", door.start)]) as supervisor:
-        handles = supervisor.handle("a"), supervisor.handle("door")
-    assert stage.instances["a"][0].told == Shutdown()
-    assert door.ends == [Shutdown()]
-    assert [handle.exit_reason for handle in handles] == [Shutdown(), Shutdown()]
-    assert stage.kinds() == []
-
-
-@pytest.mark.scenario("S-100")
-@on_virtual_time
-async def test_exact_timeout(stage):
-    """It is killed at 0.2 s, not before; its reason is `Killed`; there is exactly one `shutdown_error`."""
-    began = trio.current_time()
-    async with stage.open(children=[stage.Stubborn("a", shutdown_seconds=0.2)]) as supervisor:
-        handle = supervisor.handle("a")
-    assert stage.instances["a"][0].ended_at - began == pytest.approx(0.2, abs=1e-9)
-    assert handle.exit_reason == Killed()
-    assert [(one.kind, one.reason) for one in stage.reports if one.kind != "progress"] == [
-        ("shutdown_error", Killed())
+    children = [
+        stage.Stubborn("a", shutdown_seconds=shutdown),
+        ChildSpec("door", door.start, shutdown_seconds=shutdown),
     ]
+    async with stage.open(children=children) as supervisor:
+        handles = supervisor.handle("a"), supervisor.handle("door")
+        began = trio.current_time()
+        summary = await supervisor.stop()
+    is_brutal = shutdown == "brutal_kill"
+    assert stage.instances["a"][0].ended_at - began == pytest.approx(seconds, abs=1e-9)
+    assert is_brutal or stage.instances["a"][0].told == Shutdown()
+    assert door.ends == ([] if is_brutal else [Shutdown()])
+    assert [handle.exit_reason for handle in handles] == [reason, Killed() if is_brutal else Shutdown()]
+    assert (summary.stuck, summary.seconds) == (0, pytest.approx(seconds, abs=1e-9))
+    assert stage.kinds() == errors
+    assert {one.reason for one in stage.reports if one.kind == "shutdown_error"} <= {Killed()}
 
 
 @pytest.mark.scenario("S-100")
@@ -81,48 +85,22 @@ async def test_first_reason_to_stop_counts(stage):
         assert await handle.wait() == Shutdown("first")
 
 
-@pytest.mark.scenario("S-101")
+@pytest.mark.scenario("S-103", "S-107")
 @on_virtual_time
-async def test_brutal_kill(stage):
-    """`terminate` is not called, clean-up is cut at its first checkpoint, and nothing is an error."""
-    door = Tabled({"s1": obey})
-    began = trio.current_time()
-    children = [
-        stage.Stubborn("a", shutdown_seconds="brutal_kill"),
-        ChildSpec("door", door.start, shutdown_seconds="brutal_kill"),
-    ]
-    async with stage.open(children=children) as supervisor:
-        handles = supervisor.handle("a"), supervisor.handle("door")
-    assert door.ends == []
-    assert stage.instances["a"][0].ended_at == began
-    assert [handle.exit_reason for handle in handles] == [Killed(), Killed()]
-    assert stage.kinds() == []
-
-
-@pytest.mark.scenario("S-102")
-@on_virtual_time
-async def test_infinity(stage):
-    """The supervisor waits as long as it takes, and the child ends with `Shutdown`."""
-    async with stage.open(children=[stage.Stubborn("a", shutdown_seconds="infinity")]) as supervisor:
-        handle, began = supervisor.handle("a"), trio.current_time()
+async def test_worst_case(stage):
+    """Under a static supervisor times add up; a dynamic one asks all at once, and each is killed at its own time."""
+    async with stage.open(children=map(stage.Stubborn, "abc")) as supervisor:
         summary = await supervisor.stop()
-        assert trio.current_time() - began == 60.0
-    assert handle.exit_reason == Shutdown()
-    assert (summary.ended, summary.killed, summary.stuck, summary.seconds) == (1, 0, 0, 60.0)
-
-
-@pytest.mark.scenario("S-103")
-@pytest.mark.parametrize(("strategy", "seconds"), [("one_for_one", 15.0), ("dynamic", 5.0)])
-@on_virtual_time
-async def test_worst_case(stage, strategy, seconds):
-    """Three times 5 s add up under a static supervisor; a dynamic one asks all at once."""
-    names = "abc" if strategy != "dynamic" else "t"
-    async with stage.open(strategy, map(stage.Stubborn, names)) as supervisor:
-        for _ in range(3 if strategy == "dynamic" else 0):
-            await supervisor.start_instance()
+    assert (summary.seconds, summary.killed) == (pytest.approx(15.0, abs=1e-9), 3)
+    async with stage.open("dynamic", [stage.Stubborn("t")]) as supervisor:
+        for seconds in (1, 2, 3):
+            await supervisor.start_child(stage.Stubborn(seconds, shutdown_seconds=float(seconds)))
+        await supervisor.start_instance()
+        began = trio.current_time()
         summary = await supervisor.stop()
-    assert summary.seconds == pytest.approx(seconds, abs=1e-9)
-    assert summary.killed == 3
+    assert (summary.seconds, summary.killed) == (pytest.approx(5.0, abs=1e-9), 4)
+    ended = [stage.instances[name][0].ended_at - began for name in (1, 2, 3, "t")]
+    assert ended == pytest.approx([1.0, 2.0, 3.0, 5.0], abs=1e-9)
 
 
 @pytest.mark.scenario("S-104")
@@ -163,20 +141,6 @@ async def test_child_cannot_detach(stage):
             handle = supervisor.handle("a")
             await supervisor.terminate_child("a")
             assert handle.exit_reason == Shutdown()
-
-
-@pytest.mark.scenario("S-107")
-@on_virtual_time
-async def test_different_shutdown_times_in_a_dynamic_supervisor(stage):
-    """Each is killed at its own time, and the supervisor is down with the last."""
-    async with stage.open("dynamic", [stage.W("t")]) as supervisor:
-        for seconds in (1, 2, 3):
-            await supervisor.start_child(stage.Stubborn(seconds, shutdown_seconds=float(seconds)))
-        began = trio.current_time()
-        await supervisor.stop()
-        assert trio.current_time() - began == pytest.approx(3.0, abs=1e-9)
-    ended = [stage.instances[seconds][0].ended_at - began for seconds in (1, 2, 3)]
-    assert ended == pytest.approx([1.0, 2.0, 3.0], abs=1e-9)
 
 
 @pytest.mark.scenario("S-108")
@@ -270,41 +234,23 @@ async def test_supervisor_itself_is_killed(stage):
     assert trio.current_time() == began
 
 
-@pytest.mark.scenario("S-114")
+@pytest.mark.scenario("S-114", "S-115", "S-116")
 @on_virtual_time
-async def test_foreign_shutdown(stage):
-    """It is ignored, reported, and the supervisor works on."""
-    async with (
-        stage.open(children=[stage.W("a")]) as supervisor,
-        stage.open(children=[stage.W("s")]) as other,
-    ):
-        supervisor.exit(Shutdown(), sender=other.handle("s"))
-        await settled()
-        assert stage.kinds() == [("ignored_exit", None)]
-        assert statuses(await supervisor.which_children()) == {"a": "running"}
-
-
-@pytest.mark.scenario("S-115")
-@on_virtual_time
-async def test_foreign_linked_crash(stage):
-    """It is ignored, reported, and the supervisor works on."""
+async def test_what_a_supervisor_ignores(stage):
+    """A shutdown and a crash of strangers, and messages: each is reported, and the supervisor works on."""
     foreign = stage.W("s", restart="temporary")
     async with stage.open(children=[stage.W("a")]) as supervisor, stage.open(children=[foreign]) as other:
+        supervisor.exit(Shutdown(), sender=other.handle("s"))
+        supervisor.cast("hello?")
+        supervisor.info("hello?")
+        await settled()
+        ignored = [("ignored_exit", None), ("unknown_message", None), ("unknown_message", None)]
+        assert sorted(stage.kinds()) == ignored
+
         link(supervisor, other.handle("s"))
         stage.crash("s")
         await settled()
         assert [one.kind for one in stage.reports if is_boom(one.reason, "s")].count("ignored_exit") == 1
-        assert statuses(await supervisor.which_children()) == {"a": "running"}
-
-
-@pytest.mark.scenario("S-116")
-@on_virtual_time
-async def test_unknown_message(stage):
-    """It is reported and ignored; the supervisor works on."""
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        supervisor.cast("hello?")
-        await settled()
-        assert stage.kinds() == [("unknown_message", None)]
         assert statuses(await supervisor.which_children()) == {"a": "running"}
 
 
@@ -376,3 +322,69 @@ async def test_forced_stop_has_a_limit(stage):
             await trio.sleep_forever()
     assert trio.current_time() - began == pytest.approx(61.0)
     assert all(stage.instances[name][0].ended_at - began <= 61.0 + 1e-6 for name in "abc")
+
+
+DOWN = Shutdown("auto_shutdown")
+
+
+def significant(stage, name, restart="transient"):
+    """Make a child that matters."""
+    return stage.W(name, restart=restart, significant=True)
+
+
+@pytest.mark.scenario("S-118", "S-120")
+@pytest.mark.parametrize(("restart", "outcome"), [("transient", Normal()), ("temporary", Boom("b"))])
+@on_virtual_time
+async def test_any(stage, restart, outcome):
+    """The rest is stopped in reverse order, the supervisor ends with `Shutdown`, and the body goes on."""
+    children = [stage.W("a"), significant(stage, "b", restart), stage.W("c")]
+    async with stage.open(children=children, auto_shutdown="any_significant") as supervisor:
+        stage.end("b", outcome)
+        assert await supervisor.wait() == DOWN
+        assert stage.seen("stopping") == ["stopping c", "stopping a"]
+
+
+@pytest.mark.scenario("S-121", "S-122")
+@on_virtual_time
+async def test_all(stage):
+    """The first of two changes nothing, the second ends the supervisor."""
+    children = [significant(stage, "a"), significant(stage, "b"), stage.W("c")]
+    async with stage.open(children=children, auto_shutdown="all_significant") as supervisor:
+        stage.end("a")
+        await settled()
+        assert statuses(await supervisor.which_children()) == {"a": "stopped", "b": "running", "c": "running"}
+        stage.end("b")
+        assert await supervisor.wait() == DOWN
+
+
+@pytest.mark.scenario("S-127")
+@on_virtual_time
+async def test_permanent_child_supervisor_that_shuts_itself_down(stage):
+    """Its parent restarts it each time, and each time counts."""
+    flags = stage.flags(auto_shutdown="any_significant")
+    sub = ChildSpec("sub", subtree(flags, [significant(stage, "b")]))
+    with gives_up():
+        async with stage.open(children=[sub], intensity=2) as supervisor:
+            for _ in range(2):
+                stage.end("b")
+                await settled()
+                assert statuses(await supervisor.which_children()) == {"sub": "running"}
+            stage.end("b")
+            await supervisor.wait()
+    assert stage.seen("started") == ["started b"] * 3
+
+
+@pytest.mark.scenario("S-128")
+@on_virtual_time
+async def test_dynamic_all(stage):
+    """It ends when the last of its children has."""
+    template = significant(stage, "t", "temporary")
+    async with stage.open("dynamic", [template], auto_shutdown="all_significant") as supervisor:
+        for _ in range(2):
+            await supervisor.start_instance()
+        first, second = stage.instances["t"]
+        first.order.set()
+        await settled()
+        assert supervisor.exit_reason is None
+        second.order.set()
+        assert await supervisor.wait() == DOWN

@@ -10,7 +10,7 @@ import trio.testing
 from agentrail.actors import IGNORE, open_supervisor, subtree, worker
 from agentrail.actors.actor_registry import Registry
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorStartFailed
-from agentrail.otp.child_specs import ChildSpec, SupervisorFlags, check_child_specs
+from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.exits import Shutdown
 from agentrail.otp.supervision_types import ChildCounts, Started
 from tests.actors.rig import is_boom, on_virtual_time, statuses
@@ -28,91 +28,55 @@ async def test_empty_start(stage):
         assert trio.current_time() == began
 
 
-@pytest.mark.scenario("S-002")
+@pytest.mark.scenario("S-002", "S-003")
 @on_virtual_time
 async def test_start_order(stage):
-    """One at a time: the init of the next does not begin before the one before it has reported started."""
+    """One at a time, each after the one before it has reported started; entering takes exactly as long as that."""
     stage.plans["a"].append(3.0)
-    async with stage.open(children=map(stage.W, "abc")):
-        assert stage.seen() == [f"{word} {name}" for name in "abc" for word in ("init", "started")]
-
-
-@pytest.mark.scenario("S-003")
-@on_virtual_time
-async def test_start_is_synchronous(stage):
-    """Entering takes exactly as long as the child takes, and then it can be used."""
-    stage.plans["a"].append(2.0)
     began = trio.current_time()
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        assert trio.current_time() - began == 2.0
+    async with stage.open(children=map(stage.W, "abc")) as supervisor:
+        assert stage.seen() == [f"{word} {name}" for name in "abc" for word in ("init", "started")]
+        assert trio.current_time() - began == 3.0
         assert supervisor.handle("a").exit_reason is None
-        assert statuses(await supervisor.which_children()) == {"a": "running"}
+        assert statuses(await supervisor.which_children()) == dict.fromkeys("abc", "running")
 
 
-@pytest.mark.scenario("S-004")
+@pytest.mark.scenario("S-004", "S-005")
 @on_virtual_time
-async def test_second_child_fails(stage):
-    """The error names it and carries its reason; the first was stopped, the third never started, one report."""
-    with pytest.raises(SupervisorStartFailed) as caught:
-        async with stage.open(children=[stage.W("a"), stage.F("b"), stage.W("c")]):
-            pytest.fail("it never came up")
-    assert caught.value.child_id == "b"
-    assert is_boom(caught.value.reason.cause, "init of b")
-    assert stage.instances["a"][0].told == Shutdown()
-    assert "init c" not in stage.log
-    assert stage.kinds() == [("start_error", "b")]
-
-
-@pytest.mark.scenario("S-005")
-@on_virtual_time
-async def test_rollback_is_reverse(stage):
-    """Each is gone before the next is asked."""
+async def test_a_child_that_fails(stage):
+    """The error names it and carries its reason; those before it are stopped in reverse, each gone before the next is asked."""
     for name in "abc":
         stage.cleanups[name] = 1.0
-    with pytest.raises(SupervisorStartFailed):
-        async with stage.open(children=[*map(stage.W, "abc"), stage.F("d")]):
+    with pytest.raises(SupervisorStartFailed) as caught:
+        async with stage.open(children=[*map(stage.W, "abc"), stage.F("d"), stage.W("e")]):
             pytest.fail("it never came up")
+    assert caught.value.child_id == "d"
+    assert is_boom(caught.value.reason.cause, "init of d")
+    assert stage.instances["a"][0].told == Shutdown()
+    assert "init e" not in stage.log
+    assert stage.kinds() == [("start_error", "d")]
     in_order = [f"{word} {name}" for name in "cba" for word in ("stopping", "gone")]
     assert [entry for entry in stage.seen("stopping", "gone") if entry != "gone d"] == in_order
 
 
-@pytest.mark.scenario("S-006")
+@pytest.mark.scenario("S-006", "S-008", "S-009")
+@pytest.mark.parametrize("restart", ["permanent", "temporary"])
 @on_virtual_time
-async def test_init_of_a_subtree_says_ignore(stage):
-    """No grandchild, no task, no error."""
+async def test_ignored_start(stage, restart):
+    """No handle, no grandchild, no error; the spec of a permanent child stays, without a process."""
 
     async def init():
         return IGNORE
 
-    async with stage.open() as supervisor:
-        started = await supervisor.start_child(ChildSpec("sub", subtree(init)))
-        assert (started.handle, started.info) == (None, None)
-    assert stage.kinds() == []
-
-
-@pytest.mark.scenario("S-008")
-@on_virtual_time
-async def test_ignored_permanent_start(stage):
-    """No handle; the spec stays, without a process."""
-    stage.plans["a"].append("ignore")
-    async with stage.open() as supervisor:
-        assert await supervisor.start_child(stage.W("a")) == Started(None, None)
-        (child,) = await supervisor.which_children()
-        assert (child.status, child.handle) == ("stopped", None)
-        assert await supervisor.count_children() == ChildCounts(specs=1, active=0, supervisors=0, workers=1)
-
-
-@pytest.mark.scenario("S-009")
-@pytest.mark.parametrize("initial", [True, False])
-@on_virtual_time
-async def test_ignored_temporary_start(stage, initial):
-    """It is not listed, wherever it came from."""
-    stage.always["a"] = "ignore"
-    spec = stage.W("a", restart="temporary")
-    async with stage.open(children=[spec] if initial else []) as supervisor:
-        if not initial:
+    stage.always["a"] = stage.always["b"] = "ignore"
+    async with stage.open(children=[stage.W("a", restart=restart)]) as supervisor:
+        for spec in (stage.W("b", restart=restart), ChildSpec("sub", subtree(init), restart)):
             assert await supervisor.start_child(spec) == Started(None, None)
-        assert await supervisor.count_children() == EMPTY
+        kept = 3 if restart == "permanent" else 0
+        children = await supervisor.which_children()
+        assert [(child.status, child.handle) for child in children] == [("stopped", None)] * kept
+        assert (await supervisor.count_children()).specs == kept
+    assert stage.kinds() == []
 
 
 @pytest.mark.scenario("S-010")
@@ -155,73 +119,40 @@ async def test_extra_information(stage):
         assert [each() for each in made] == [None, None]
 
 
-@pytest.mark.scenario("S-012")
-@pytest.mark.scenario("S-013")
-@pytest.mark.scenario("S-020")
+@pytest.mark.scenario("S-012", "S-013", "S-015", "S-017", "S-018", "S-020")
 @pytest.mark.parametrize(
-    ("strategy", "children", "code"),
+    ("specs", "flags", "code"),
     [
-        ("one_for_one", lambda stage: [stage.W("a"), stage.W("a")], "duplicate_id"),
-        ("one_for_one", lambda stage: [stage.W("a"), {"start": stage.start("b")}], "missing_id"),
-        ("one_for_one", lambda stage: [stage.W("a"), {"id": "b"}], "missing_start"),
-        ("dynamic", lambda _: [], "one_template"),
-        ("dynamic", lambda stage: [stage.W("a"), stage.W("b")], "one_template"),
+        ([{}, {}], {}, "duplicate_id"),
+        ([{}, {"id": None}], {}, "missing_id"),
+        ([{}, {"start": None}], {}, "missing_start"),
+        ([], {"strategy": "dynamic"}, "one_template"),
+        ([{}, {"id": "b"}], {"strategy": "dynamic"}, "one_template"),
+        ([{"restart": "sometimes"}], {}, "invalid_restart"),
+        ([{"shutdown_seconds": -1}], {}, "invalid_shutdown"),
+        ([{"kind": "manager"}], {}, "invalid_kind"),
+        ([{"start": 42}], {}, "invalid_start"),
+        ([{"shutdown": 3}], {}, "unknown_field"),
+        ([{"significant": True}], {"auto_shutdown": "any_significant"}, "bad_significant"),
+        ([{"restart": "transient", "significant": True}], {}, "bad_significant"),
     ],
 )
 @on_virtual_time
-async def test_refused_before_anything_starts(stage, strategy, children, code):
-    """Each with its own code, and the log stays empty."""
+async def test_refused_before_anything_starts(stage, specs, flags, code):
+    """Each with its own code, at opening and by `start_child`; the log stays empty."""
+    whole = [{"id": "a", "start": stage.start("a"), **spec} for spec in specs]
+    given = [{name: value for name, value in spec.items() if value is not None} for spec in whole]
     with pytest.raises(InvalidSpec) as caught:
-        async with stage.open(strategy, children(stage)):
+        async with stage.open(children=given, **flags):
             pytest.fail("it never came up")
     assert caught.value.code == code
+    if len(given) == 1:
+        async with stage.open(**flags) as supervisor:
+            with pytest.raises(InvalidSpec) as caught:
+                await supervisor.start_child(given[0])
+            assert caught.value.code == code
+            assert await supervisor.count_children() == EMPTY
     assert stage.log == []
-
-
-@pytest.mark.scenario("S-015")
-@pytest.mark.parametrize(
-    ("field", "value", "code"),
-    [
-        ("restart", "sometimes", "invalid_restart"),
-        ("shutdown_seconds", -1, "invalid_shutdown"),
-        ("kind", "manager", "invalid_kind"),
-        ("start", 42, "invalid_start"),
-    ],
-)
-@on_virtual_time
-async def test_bad_field_values(stage, field, value, code):
-    """Refused at opening, by `start_child`, and by `check_child_specs`."""
-    spec = {"id": "a", "start": stage.start("a"), field: value}
-    with pytest.raises(InvalidSpec) as caught:
-        check_child_specs([spec])
-    assert caught.value.code == code
-    with pytest.raises(InvalidSpec) as caught:
-        async with stage.open(children=[spec]):
-            pytest.fail("it never came up")
-    assert caught.value.code == code
-    async with stage.open() as supervisor:
-        with pytest.raises(InvalidSpec) as caught:
-            await supervisor.start_child(spec)
-        assert caught.value.code == code
-        assert await supervisor.count_children() == EMPTY
-    assert stage.log == []
-
-
-@pytest.mark.scenario("S-017")
-@pytest.mark.scenario("S-018")
-@pytest.mark.parametrize(("restart", "auto"), [("permanent", "any_significant"), ("transient", "never")])
-@on_virtual_time
-async def test_bad_significant(stage, restart, auto):
-    """Refused at opening and by `start_child`."""
-    spec = {"id": "a", "start": stage.start("a"), "restart": restart, "significant": True}
-    with pytest.raises(InvalidSpec) as caught:
-        async with stage.open(children=[spec], auto_shutdown=auto):
-            pytest.fail("it never came up")
-    assert caught.value.code == "bad_significant"
-    async with stage.open(auto_shutdown=auto) as supervisor:
-        with pytest.raises(InvalidSpec) as caught:
-            await supervisor.start_child(spec)
-        assert caught.value.code == "bad_significant"
 
 
 @pytest.mark.scenario("S-019")

@@ -23,6 +23,7 @@ async def answer(value, seconds):
     return value
 
 
+@pytest.mark.scenario("S-208")
 @pytest.mark.parametrize("value", ["value", None])
 @on_virtual_time
 async def test_value_can_be_asked_for_again(stage, value):
@@ -38,8 +39,8 @@ async def test_value_can_be_asked_for_again(stage, value):
 
 
 @on_virtual_time
-async def test_patience_without_end(stage):
-    """With `None` as its timeout `result` waits for ever, and so does `shutdown`."""
+async def test_shutdown_of_a_task_at_work(stage):
+    """It is stopped, and its exit reason is the outcome; after the timeout it is killed, and with `None` there is none."""
 
     async def slow():
         try:
@@ -51,8 +52,14 @@ async def test_patience_without_end(stage):
     async with pool(stage) as tasks:
         task = await tasks.start_task(answer, 1, 100_000)
         assert await task.result(timeout_seconds=None) == 1
-        task = await tasks.start_task(slow)
-        assert await task.shutdown(timeout_seconds=None) == Shutdown()
+        task = await tasks.start_task(trio.sleep_forever)
+        assert await task.shutdown() == Shutdown()
+        assert (await tasks.count_children()).active == 0
+        for timeout, reason, seconds in ((None, Shutdown(), 1_000.0), (2.0, Killed(), 2.0)):
+            task = await tasks.start_task(slow)
+            began_at = trio.current_time()
+            assert await task.shutdown(timeout_seconds=timeout) == reason
+            assert trio.current_time() == began_at + seconds
 
 
 @on_virtual_time
@@ -84,33 +91,6 @@ async def test_result_of_a_task_that_crashed(stage):
         assert is_boom(await task.shutdown(), "task")
 
 
-@on_virtual_time
-async def test_shutdown_of_a_task_at_work(stage):
-    """It is stopped, and its exit reason is the outcome."""
-    async with pool(stage) as tasks:
-        task = await tasks.start_task(trio.sleep_forever)
-        assert await task.shutdown() == Shutdown()
-        assert (await tasks.count_children()).active == 0
-
-
-@on_virtual_time
-async def test_task_that_does_not_stop_in_time_is_killed(stage):
-    """After the timeout of `shutdown` it has no time for its clean-up any more."""
-
-    async def dawdle():
-        try:
-            await trio.sleep_forever()
-        finally:
-            with cleanup_scope():
-                await trio.sleep(60)
-
-    async with pool(stage) as tasks:
-        task = await tasks.start_task(dawdle)
-        began_at = trio.current_time()
-        assert await task.shutdown(timeout_seconds=2.0) == Killed()
-        assert trio.current_time() == began_at + 2.0
-
-
 @pytest.mark.parametrize("seconds", [-1.0, math.nan])
 @on_virtual_time
 async def test_times_that_are_none(stage, seconds):
@@ -124,11 +104,13 @@ async def test_times_that_are_none(stage, seconds):
 
 
 @on_virtual_time
-async def test_report_to_a_worker(stage):
-    """It has no mailbox, so nothing is started."""
+async def test_tasks_that_are_not_started(stage):
+    """One that reports to a worker, which has no mailbox; and a plain function, where it is given."""
     async with pool(stage) as tasks, stage.open(children=[stage.W("w")]) as supervisor:
         with pytest.raises(NoMailbox, match="worker"):
             await tasks.start_task(trio.sleep_forever, report_to=supervisor.handle("w"))
+        with pytest.raises(InvalidSpec, match="write `async def`"):
+            await tasks.start_task(lambda: None)
         assert await tasks.which_children() == ()
 
 
@@ -140,12 +122,3 @@ async def test_link_to_an_actor_that_has_ended(stage):
         task = await tasks.start_task(trio.sleep_forever, linked_to=handle)
         reason = await task.handle.wait()
         assert "NoProcess" in reason.type
-
-
-@on_virtual_time
-async def test_a_plain_function_is_refused_where_it_is_given(stage):
-    """Nothing is started: no task that would end with a TypeError about `await`."""
-    async with pool(stage) as tasks:
-        with pytest.raises(InvalidSpec, match="write `async def`"):
-            await tasks.start_task(lambda: None)
-        assert (await tasks.count_children()).active == 0

@@ -54,13 +54,21 @@ async def test_tree_of_a_subtree_is_the_part_of_the_tree_above(stage):
 
 @on_virtual_time
 async def test_stuck_child(stage):
-    """It is `stuck` on each level, its uptime goes on, and a supervisor that waits for it alone answers still."""
+    """It is `stuck` on each level, its uptime goes on, and its id is free when it has ended; a stop does not wait for it."""
     low = subtree(stage.flags(), [ChildSpec("leaf", worker(_disobedient), shutdown_seconds=2.0)])
     async with stage.open(children=[ChildSpec("low", low)]) as supervisor:
+        below = supervisor.handle("low")
         await supervisor.terminate_child("low")
         (node,) = (await supervisor.tree()).children
         (leaf,) = node.children
         assert [(one.status, one.uptime_seconds) for one in (node, leaf)] == [("stuck", 3.0), ("stuck", 3.0)]
+        await trio.sleep(100)
+        assert statuses(await supervisor.which_children()) == {"low": "stopped"}
+        assert below.exit_reason is not None
+
+        await supervisor.restart_child("low")
+        await supervisor.terminate_child("low")
+        ((leaf,),) = [node.children for node in (await supervisor.tree()).children]
         summary = await supervisor.stop()
         root = await supervisor.tree()
     assert (summary.stuck, root.status) == (1, "stuck")

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 import trio
 
-from agentrail.actors import SupervisorInit, open_supervisor, subtree, worker
+from agentrail.actors import SupervisorFlags, SupervisorInit, get_state, open_supervisor, subtree, worker
 from agentrail.actors.actor_handle import cell_of
 from agentrail.actors.actor_registry import Registry
 from agentrail.errors import (
@@ -25,14 +25,6 @@ from agentrail.otp.statem import Cast, Keep, Limits, Stop
 from agentrail.testing.held import held
 from tests.actors.rig import Boom, Tabled, gives_up, on_virtual_time, settled, statuses
 
-# --- reasons
-
-
-# --- deep errors
-
-
-# --- garbage in calls
-
 
 @pytest.mark.parametrize("flags", [None, "one_for_one", {"strategy": "one_for_one"}], ids=repr)
 @on_virtual_time
@@ -49,36 +41,28 @@ async def test_flags_that_are_none_are_refused_at_every_door(stage, flags):
         return SupervisorInit(flags)
 
     async with stage.open(children=[stage.W("a")]) as supervisor:
-        with pytest.raises(InvalidSpec, match=words):
-            await supervisor.reconfigure(flags, [])
+        for wrong in (flags, SupervisorFlags):
+            with pytest.raises(InvalidSpec, match=words) as caught:
+                await supervisor.reconfigure(wrong, [])
+            assert (caught.value.code, caught.value.field) == ("invalid_flags", "flags")
         with pytest.raises(ChildStartFailed, match="SupervisorFlags"):
             await supervisor.start_child(ChildSpec("sub", subtree(find)))
         assert statuses(await supervisor.which_children()) == {"a": "running"}
 
 
-class Hostile:
-    """Raises at whatever is asked of it."""
-
-    def __hash__(self):
-        raise ValueError
-
-    def __eq__(self, other):
-        raise ValueError
-
-    def __repr__(self):
-        raise ValueError
-
-
-class Seldom(dict[str, object]):
-    """A mapping that is looked into once."""
-
-    def __iter__(self):
-        raise KeyError
-
-
 @on_virtual_time
 async def test_what_raises_when_it_is_looked_at_is_the_callers_matter(stage):
     """Ids and specs are somebody's objects: a supervisor does not fall over them, nor do they keep it from stopping."""
+
+    def fail(*_):
+        raise ValueError
+
+    class Hostile:
+        __hash__ = __eq__ = __repr__ = fail
+
+    class Seldom(dict):
+        __iter__ = fail
+
     async with stage.open(children=[stage.W("a")]) as supervisor:
         for call in (
             lambda: supervisor.terminate_child(Hostile()),
@@ -98,17 +82,21 @@ async def test_what_raises_when_it_is_looked_at_is_the_callers_matter(stage):
 
 
 @on_virtual_time
-async def test_a_call_to_a_supervisor_is_refused_at_once(stage):
-    """By its handle and by an address of it; one that has ended says so."""
+async def test_what_is_no_machine_is_not_called(stage):
+    """A supervisor refuses a call at once, by its handle and by an address; no worker has a state; the words say what to do."""
     below = ChildSpec("below", subtree(stage.flags()))
-    async with stage.open(children=[below]) as supervisor:
+    async with stage.open(children=[below, stage.W("w")]) as supervisor:
         began = trio.current_time()
         for target in (supervisor, supervisor.handle("below"), supervisor.address("below")):
             with pytest.raises(NoMailbox, match="ask it by its methods"):
                 await target.call("hello", timeout_seconds=None)
+        for target, words in ((supervisor, "ask it by its methods"), (supervisor.handle("w"), "use machine")):
+            with pytest.raises(NoMailbox, match=words):
+                await get_state(target)
         with pytest.raises(ValueError, match="timeout_seconds"):
             await supervisor.call("hello", timeout_seconds=-1)
         assert trio.current_time() == began
+        assert supervisor.handle("w").statistics().accepted == 0
         handle = supervisor.handle("below")
         await supervisor.terminate_child("below")
         with pytest.raises(ActorDown):
@@ -121,42 +109,16 @@ async def test_a_call_to_a_supervisor_is_refused_at_once(stage):
     ids=str,
 )
 def test_options_that_mean_nothing_are_refused(stage, options):
-    """A worker and a supervisor read no messages; a machine takes all of them."""
+    """A worker and a supervisor read no messages; a machine takes all of them, and none of another type."""
     [name] = options
     for start, what in ((worker(trio.sleep_forever), "a worker"), (subtree(stage.flags()), "a supervisor")):
         with pytest.raises(InvalidSpec, match=f"{name} is .*{what}.*machine") as caught:
             start.with_options(**options)
         assert (caught.value.code, caught.value.field) == ("invalid_start", name)
     assert getattr(Tabled({}).start.with_options(**options).options, name) == options[name]
-
-
-@pytest.mark.parametrize("options", [{"trap_exits": "yes"}, {"limits": None}, {"name": "n"}], ids=str)
-def test_options_of_another_type_are_refused(options):
-    """When they are given, and not at each start."""
-    with pytest.raises(InvalidSpec, match="allowed is"):
-        Tabled({}).start.with_options(**options)
-
-
-@on_virtual_time
-async def test_messages_held_for_a_worker_that_is_restarting(stage):
-    """It reads none: calls are refused, casts are dead letters, and the supervisor that brings them stands."""
-    stage.plans["w"].extend(["up", 1.0])
-    refused = []
-    async with stage.open(children=[stage.W("w"), stage.W("b")]) as supervisor:
-        address = supervisor.address("w")
-        stage.crash("w")
-        await settled()
-
-        async def ask():
-            with pytest.raises(NoMailbox, match=r"use machine\(\)"):
-                await address.call("x")
-            refused.append("x")
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            address.cast("y")
-        assert refused == ["x"]
-        assert statuses(await supervisor.which_children()) == {"w": "running", "b": "running"}
+    for wrong in ({"trap_exits": "yes"}, {"limits": None}, {"name": "n"}):
+        with pytest.raises(InvalidSpec, match="allowed is"):
+            Tabled({}).start.with_options(**wrong)
 
 
 # --- crash loops
@@ -294,21 +256,25 @@ async def test_a_start_that_is_cancelled_before_its_first_step_runs_nothing(stag
     assert stage.log == []
 
 
-@pytest.mark.parametrize(("shutdown", "cut_after"), [("infinity", 5.0), (2.0, 2.0), (50.0, 5.0)])
+@pytest.mark.parametrize(
+    ("shutdown", "is_asked", "cut_after"),
+    [("infinity", False, 5.0), (2.0, False, 2.0), (50.0, False, 5.0), (2.0, True, 2.0)],
+)
 @on_virtual_time
-async def test_a_terminate_that_nobody_asked_for_has_five_seconds(stage, shutdown, cut_after):
-    """Nobody's ladder has an end there: its shutdown time, and never longer than that."""
+async def test_a_terminate_that_takes_too_long_is_killed(stage, shutdown, is_asked, cut_after):
+    """When the shutdown time is over; if nobody asked for the end, nobody's ladder has one: after five seconds at most."""
 
     class Slow(Tabled):
         async def terminate(self, reason, state, data):
             await trio.sleep(60)
 
-    async with stage.open() as supervisor:
-        start = Slow({"s1": lambda _: Stop()}).start
-        handle = (
-            await supervisor.start_child(ChildSpec("m", start, "temporary", shutdown_seconds=shutdown))
-        ).handle
-        began = trio.current_time()
-        handle.cast("go")
+    start = Slow({"s1": lambda _: Stop()}).start
+    children = [ChildSpec("m", start, "temporary", shutdown_seconds=shutdown)]
+    async with stage.open(children=children) as supervisor:
+        handle, began = supervisor.handle("m"), trio.current_time()
+        if is_asked:
+            await supervisor.terminate_child("m")
+        else:
+            handle.cast("go")
         assert await handle.wait() == Killed()
         assert trio.current_time() - began == cut_after

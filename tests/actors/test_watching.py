@@ -77,12 +77,12 @@ async def follow(where, child, into, *, task_status=trio.TASK_STATUS_IGNORED):
 
 
 @on_virtual_time
-async def test_a_child_that_a_call_may_start_again_is_not_gone(stage):
-    """A transient child that ended, or one that was terminated, is down until somebody starts it, or deletes it."""
+async def test_a_child_that_may_be_started_again_is_not_gone(stage):
+    """By a call, or by the restart of its group: one that ended, or was terminated, is down until it is deleted."""
     events = []
     async with (
         trio.open_nursery() as nursery,
-        stage.open("one_for_one", [stage.W("a", restart="transient")]) as supervisor,
+        stage.open("one_for_all", [stage.W("a", restart="transient"), stage.W("b")]) as supervisor,
     ):
         nursery.start_soon(follow, supervisor, "a", events)
         await settled()
@@ -94,26 +94,14 @@ async def test_a_child_that_a_call_may_start_again_is_not_gone(stage):
         await supervisor.terminate_child("a")
         await settled()
         assert words(events)[2:] == ["restarted 2", "down 2"]
+        stage.crash("b")
+        await settled()
+        assert words(events)[4:] == ["restarted 3"]
+        await supervisor.terminate_child("a")
         await supervisor.delete_child("a")
         await settled()
-        assert words(events)[4:] == ["gone"]
+        assert words(events)[5:] == ["down 3", "gone"]
         nursery.cancel_scope.cancel()
-
-
-@on_virtual_time
-async def test_a_group_restart_starts_a_finished_sibling_again(stage):
-    """So it was not gone, and its watcher sees it come back."""
-    events = []
-    async with trio.open_nursery() as nursery:
-        specs = [stage.W("a", restart="transient"), stage.W("b")]
-        async with stage.open("one_for_all", specs) as supervisor:
-            nursery.start_soon(follow, supervisor, "a", events)
-            await settled()
-            stage.end("a", NORMAL)
-            await settled()
-            stage.crash("b")
-            await settled()
-            assert words(events) == ["up 1", "down 1", "restarted 2"]
 
 
 @on_virtual_time
@@ -157,6 +145,8 @@ async def test_instances_of_a_dynamic_supervisor(stage):
             await follow(supervisor, started.handle, [])
         with pytest.raises(WrongChildKey, match="known by their handles"):
             await follow(supervisor, "x", [])
+        with pytest.raises(WrongChildKey, match="'x'"):
+            supervisor.handle("x")
 
 
 @on_virtual_time
@@ -210,8 +200,8 @@ async def test_a_watch_leaves_nothing_behind(stage):
 
 @on_virtual_time
 async def test_a_name_is_followed_whoever_holds_it(stage):
-    """Over restarts of its holder and of the supervisor above it; it is gone with its registry."""
-    events = []
+    """Over restarts of its holder and of the supervisor above it; it is gone with its registry, and taken from it first."""
+    events, later = [], []
     with Registry() as registry:
         named = stage.start("a").with_options(name=registry.name("door"))
         inner = subtree(SupervisorFlags("one_for_one", intensity=0), [ChildSpec("a", named)])
@@ -229,27 +219,17 @@ async def test_a_name_is_followed_whoever_holds_it(stage):
                 registry.register("door", supervisor.handle("b"))
                 registry.register("other", supervisor.handle("b"))
                 registry.unregister("door", supervisor.handle("b"))
+                nursery.start_soon(follow, registry, "other", later)
+                nursery.start_soon(follow, registry, "nobody", [])
                 await settled()
                 assert events[-1].reason == NoProcess()
                 registry.close()
                 await settled()
         assert words(events)[4:] == ["restarted 1", "down 1 ?", "gone"]
+        assert words(later) == ["up 1", "down 1 ?", "gone"]
         assert events[-1].reason == NoProcess()
         with pytest.raises(RegistryClosed):
             await follow(registry, "door", [])
-
-
-@on_virtual_time
-async def test_a_name_that_is_held_already(stage):
-    """Its holder is up at once; closing the registry takes the name from it first."""
-    events = []
-    async with stage.open("one_for_one", [stage.W("b")]) as supervisor, trio.open_nursery() as nursery:
-        with Registry() as registry:
-            registry.register("door", supervisor.handle("b"))
-            nursery.start_soon(follow, registry, "door", events)
-            nursery.start_soon(follow, registry, "nobody", [])
-            await settled()
-    assert words(events) == ["up 1", "down 1 ?", "gone"]
 
 
 @on_virtual_time

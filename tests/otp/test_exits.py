@@ -1,10 +1,17 @@
-"""Why an actor ended, as text."""
+"""Why an actor ended, as text; and what may leave an edge that awaits."""
 
+import re
 from typing import get_args
 
 import attrs
 import pytest
 
+from agentrail.otp.crash_text import (
+    MAX_TRACEBACK,
+    describe_bug,
+    traceback_of,
+    words_of,
+)
 from agentrail.otp.exits import (
     CAUSES_LIMIT,
     TEXT_LIMIT,
@@ -47,9 +54,10 @@ def crash(error):
     return caught.value
 
 
-def test_the_table_has_all_reasons():
-    """The reasons tried here are all that there are."""
+def test_each_reason_has_a_text():
+    """The reasons of the table are all that there are."""
     assert {type(reason) for reason in LINES} == set(get_args(ExitReason))
+    assert {reason: describe(reason) for reason in LINES} == LINES
 
 
 def test_describe_is_one_line_whatever_the_text_holds():
@@ -86,15 +94,20 @@ def test_long_text_and_traceback_are_cut_in_the_middle():
     assert Crashed.from_exception(ValueError("x" * 2_000)).text == "x" * 2_000
 
 
-def test_broken_rule_is_limited_and_redacted_too():
-    """A reason without an exception has the same limits and the same redaction."""
+def test_secrets_are_taken_out_of_a_crash():
+    """Of a reason without an exception too; when `redact` raises, a placeholder stands for the text."""
     crashed = Crashed.of_rule(
         "BadAction", "key " + "y" * 9_000, redact=lambda text: text.replace("key", "***")
     )
-    assert crashed.type == "BadAction"
+    assert (crashed.type, len(crashed.text), crashed.traceback) == ("BadAction", TEXT_LIMIT, "")
     assert crashed.text.startswith("*** yyy")
-    assert len(crashed.text) == TEXT_LIMIT
-    assert crashed.traceback == ""
+
+    def broken(text):
+        raise LookupError(text)
+
+    crashed = Crashed.from_exception(crash(ValueError("secret")), redact=broken)
+    assert crashed.type == "ValueError"
+    assert crashed.text == crashed.traceback == "<withheld: redact raised LookupError>"
 
 
 # --- what is a reason
@@ -150,17 +163,6 @@ def test_a_reason_that_was_changed_later_is_a_crash():
     assert (reason.type, "'done'" in reason.text) == ("BadReason", True)
 
 
-def test_redactor_that_raises_withholds_the_text():
-    """When `redact` raises, a placeholder stands for the text: neither the error nor the secret gets out."""
-
-    def broken(text):
-        raise LookupError(text)
-
-    crashed = Crashed.from_exception(crash(ValueError("secret")), redact=broken)
-    assert crashed.type == "ValueError"
-    assert crashed.text == crashed.traceback == "<withheld: redact raised LookupError>"
-
-
 class Own(Shutdown):
     """A class of somebody's own: nobody knows what it says of equality."""
 
@@ -176,3 +178,45 @@ def test_what_is_no_reason_is_refused_where_it_is_given(value):
     if value is not None:
         with pytest.raises(TypeError, match="exit reason"):
             InitFailed("raised", value)
+
+
+class Foreign(BaseException):
+    """What some library raises that is no `Exception`."""
+
+
+class Unprintable(Exception):
+    """Its `__str__` raises what it was given."""
+
+    def __str__(self) -> str:
+        """Raise it."""
+        raise self.args[0]
+
+
+def test_a_crash_is_described_with_the_place():
+    """Class, words, and where it was raised; of one that was never raised nobody knows where."""
+    error = crash(ValueError("a bug"))
+    assert re.fullmatch(r"ValueError: a bug \(otp/test_exits\.py:\d+ in crash\)", describe_bug(error))
+    assert describe_bug(ValueError("a bug")) == "ValueError: a bug"
+    group = crash(ExceptionGroup("g", [ValueError("a"), KeyError("b")]))
+    assert re.fullmatch(
+        r"ValueError: a; KeyError: 'b' \(otp/test_exits\.py:\d+ in crash\)", describe_bug(group)
+    )
+
+
+@pytest.mark.parametrize("worse", [ValueError(), Foreign(), SystemExit(), GeneratorExit()])
+def test_what_cannot_be_printed_is_named(worse):
+    """Whatever its `__str__` raises; only an interrupt goes on."""
+    assert words_of(Unprintable(worse)) == "<no message: its __str__ raises>"
+    assert "Unprintable" in traceback_of(crash(Unprintable(worse)), str)
+    with pytest.raises(KeyboardInterrupt):
+        words_of(Unprintable(KeyboardInterrupt()))
+
+
+def test_secrets_are_taken_out_of_a_traceback_before_it_is_cut():
+    """Half a secret is not recognised any more."""
+    error = crash(ValueError("s3cret" * 10_000))
+    shown = traceback_of(error, lambda text: text.replace("s3cret", "***"))
+    assert "s3cr" not in shown.replace('"s3cret" *', "")
+    assert len(shown) < MAX_TRACEBACK + 100
+    assert "characters left out" in shown
+    assert "in crash" in traceback_of(crash(ValueError("short")), str)

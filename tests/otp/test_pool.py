@@ -8,7 +8,6 @@ import pytest
 from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import Crashed, Killed, Normal, Shutdown
 from agentrail.otp.pool import (
-    AcceptJob,
     AssignJob,
     CancelJob,
     CutOff,
@@ -16,8 +15,6 @@ from agentrail.otp.pool import (
     Drain,
     Drained,
     FailJob,
-    ForgetJob,
-    GiveUpJob,
     JobFinished,
     JobStopped,
     PoolFlags,
@@ -56,29 +53,6 @@ class Played:
         return tuple(getattr(now, name) for name in names)
 
 
-def test_a_full_queue_lets_wait_or_refuses():
-    """Who can wait does, in order, and gets the place that becomes free; who cannot is refused."""
-    pool = Played(max_queue=1)
-    assert pool.play(WorkerUp(1), Submitted(1), Submitted(2)) == (AcceptJob(2),)
-    assert pool.play(Submitted(3, may_wait=False)) == (RefuseJob(3, "full"),)
-    assert pool.play(Submitted(4)) == ()
-    assert pool.play(Submitted(5)) == ()
-    assert pool.counts("waiting", "queued", "refused") == (2, 1, 1)
-    assert pool.play(JobFinished(1)) == (DeliverResult(1), AssignJob(1, 2), AcceptJob(4))
-    assert pool.play(Withdrawn(5)) == (ForgetJob(5),)
-    assert pool.counts("waiting", "accepted", "withdrawn") == (0, 3, 0)
-    refusing = Played(max_queue=1, when_full="refuse")
-    assert refusing.play(Submitted(1), Submitted(2)) == (RefuseJob(2, "full"),)
-
-
-def test_a_job_that_kills_again_and_again_is_given_up():
-    """After `max_retries` retries its caller hears how many died, and why the last one did."""
-    pool = Played(max_retries=1)
-    pool.play(WorkerUp(1), Submitted(1), WorkerDown(1, CRASH, began=True), WorkerUp(2))
-    assert pool.play(WorkerDown(2, Killed(), began=True)) == (GiveUpJob(1, 2, Killed()),)
-    assert pool.counts("given_up", "retried", "queued") == (1, 1, 0)
-
-
 def test_an_idle_worker_that_died_is_given_nothing():
     """Neither while it is gone, nor by a signal of its that comes late."""
     pool = Played()
@@ -99,18 +73,6 @@ def test_what_a_worker_without_a_job_says_of_one_changes_nothing():
     before = pool.state
     assert pool.play(JobStopped(1, began=True)) == ()
     assert pool.state == before
-
-
-def test_a_withdrawn_job_gives_its_place_back():
-    """One that waits is gone at once, and one that runs is cancelled once; its worker is busy until it has ended."""
-    pool = Played(max_queue=1)
-    pool.play(WorkerUp(1), Submitted(1), Submitted(2), Submitted(3))
-    assert pool.play(Withdrawn(2)) == (ForgetJob(2), AcceptJob(3))
-    assert pool.play(Withdrawn(1)) == (ForgetJob(1), CancelJob(1))
-    assert pool.play(Withdrawn(1)) == ()
-    assert pool.play(JobStopped(1, began=True)) == (AssignJob(1, 3),)
-    assert pool.play(Withdrawn(2), Withdrawn(99)) == ()
-    assert pool.counts("withdrawn", "accepted") == (2, 3)
 
 
 @pytest.mark.parametrize(

@@ -34,51 +34,14 @@ from agentrail.otp.statem import (
 from tests.otp.rig import Rig, Table, obey, of_kind, postpone, said
 
 
-@pytest.mark.scenario("S-166")
-@pytest.mark.scenario("S-170")
-@pytest.mark.scenario("S-171")
-def test_replies_go_out_whether_or_not_anybody_waits():
-    """The engine sends every reply, a late or second one too; that a slot takes only one is for the shell."""
-    rig = Rig(Table({"s1": obey}))
-    rig.call(Keep(actions=[Reply("caller", 1), Reply("caller", 2)]))
-    rig.cast(Keep(actions=[Reply("caller", 3)]))
-    assert rig.replies == [("caller", 1), ("caller", 2), ("caller", 3)]
-
-
-@pytest.mark.scenario("S-172")
-def test_call_can_be_kept_and_answered_by_a_later_event():
-    """A `to` that was kept in the data is answered by a later event, and others are handled meanwhile."""
-
-    class Keeper:
-        def handle(self, event, state, data):
-            match event:
-                case Call(to, "ask"):
-                    return Keep(to)
-                case Cast("answer"):
-                    return Keep(actions=[Reply(data, state)])
-            return Keep()
-
-    rig = Rig(Keeper())
-    rig.call("ask")
-    rig.cast("meanwhile")
-    assert rig.replies == []
-    rig.cast("answer")
-    assert rig.replies == [("caller", "s1")]
-
-
-@pytest.mark.scenario("S-169")
+@pytest.mark.scenario("S-169", "S-174")
 @pytest.mark.parametrize("reason", [Normal(), Shutdown("x"), Killed()], ids=repr)
 def test_stop_ends_with_its_reason_and_data(reason):
-    """`Stop` makes `Terminate` with its reason the last effect; the data it gives is what the machine ends with."""
+    """`Terminate` with the reason is the last effect, after the replies; the data given is what the machine ends with."""
     rig = Rig(Table({"s1": obey}))
     assert rig.call(Stop(reason, "final")) == (Terminate(reason),)
     assert (rig.engine.stopped, rig.engine.data) == (reason, "final")
     assert rig.engine.last == Call("caller", Stop(reason, "final"))
-
-
-@pytest.mark.scenario("S-174")
-def test_stop_and_reply_replies_before_it_terminates():
-    """The replies of `StopAndReply` go out in order, before `Terminate`; without a reason that is `Normal`."""
     rig = Rig(Table({"s1": obey}))
     rig.cast(StopAndReply([Reply("a", 1), Reply("b", 2)], data="final"))
     assert rig.effects == [SendReply("a", 1), SendReply("b", 2), Terminate(Normal())]
@@ -114,14 +77,6 @@ def test_return_that_is_no_transition_is_named(returned):
 
 
 @pytest.mark.scenario("S-176")
-def test_enter_that_returns_no_transition_is_named_too():
-    """What `enter` returns is held to the same, and the message says that it was `enter`."""
-    rig = Rig(Table({}, enter=lambda _state, _data: None))
-    assert rig.engine.stopped.type == "BadTransition"
-    assert rig.engine.stopped.text.startswith("enter returned None")
-
-
-@pytest.mark.scenario("S-176")
 @pytest.mark.parametrize(
     ("action", "named"),
     [
@@ -154,8 +109,11 @@ def test_bad_action_is_named_and_what_came_before_stands(action, named):
 
 
 @pytest.mark.scenario("S-176")
-def test_actions_that_are_no_list_are_named():
-    """One action that is not in a list is refused with the hint to put it in brackets, in `init` as well."""
+def test_answers_that_are_none_are_named():
+    """Of `enter` too; one action that is not in a list, with the hint to put it in brackets, in `init` as well."""
+    rig = Rig(Table({}, enter=lambda _state, _data: None))
+    assert rig.engine.stopped.type == "BadTransition"
+    assert rig.engine.stopped.text.startswith("enter returned None")
     rig = Rig(Table({"s1": obey}))
     rig.cast(Keep(actions=Postpone()))
     assert rig.engine.stopped == Crashed(
@@ -205,57 +163,41 @@ def test_handler_that_raises_ends_the_machine_and_shows_what_waited():
 
 
 @pytest.mark.scenario("S-177")
-def test_raised_value_is_not_a_returned_one():
-    """What an exception carries is never taken as the answer, not even a transition."""
-
-    class Throw(Exception):
-        pass
-
-    def handle(_event):
-        raise Throw(Keep("thrown"))
-
-    rig = Rig(Table({"s1": handle}))
-    rig.cast("x")
-    assert rig.engine.stopped.type.endswith("Throw")
-    assert rig.engine.data is None
-
-
-def test_interrupt_passes_through():
-    """`KeyboardInterrupt` leaves the step, and the engine of before is as good as it was."""
+def test_what_is_raised_is_no_answer():
+    """Not even a transition that an exception carries; `KeyboardInterrupt` leaves the engine as good as it was."""
 
     def handle(event):
         if said(event) == "interrupt":
             raise KeyboardInterrupt
+        if said(event) == "throw":
+            raise LookupError(Keep("thrown"))
         return Keep(actions=[Perform("done")])
 
     rig = Rig(Table({"s1": handle}))
     with pytest.raises(KeyboardInterrupt):
         rig.cast("interrupt")
     assert rig.send(Cast("again")) == (PerformEffect("done"),)
+    rig.cast("throw")
+    assert (rig.engine.stopped.type, rig.engine.data) == ("LookupError", None)
 
 
 @pytest.mark.scenario("S-186")
 def test_texts_of_a_crash_are_redacted():
     """`redact` is applied to what was raised and to what was returned, at the start and in a step."""
 
-    class Raising:
-        def handle(self, event, state, data):
-            raise ValueError(data)
-
-    class Returning:
-        state_enter = True
-
-        def enter(self, old_state, state, data):
-            return data
+    def fail(_event):
+        message = "hunter2"
+        raise ValueError(message)
 
     def redact(text):
         return text.replace("hunter2", "***")
 
-    engine, _ = start_statem(Raising(), Init("s1", "hunter2"), now=0.0)
-    engine, effects = step_statem(Raising(), engine, Cast("x"), now=0.0, redact=redact)
+    engine, _ = start_statem(Table({"s1": fail}), Init("s1", None), now=0.0)
+    engine, effects = step_statem(Table({"s1": fail}), engine, Cast("x"), now=0.0, redact=redact)
     assert engine.stopped.text == "***"
     assert "hunter2" not in repr(effects)
-    engine, effects = start_statem(Returning(), Init("s1", "hunter2"), now=0.0, redact=redact)
+    returning = Table({}, enter=lambda _state, data: data)
+    engine, effects = start_statem(returning, Init("s1", "hunter2"), now=0.0, redact=redact)
     assert "'***'" in engine.stopped.text
     assert "hunter2" not in repr(effects)
 
@@ -263,8 +205,8 @@ def test_texts_of_a_crash_are_redacted():
 # --- loops
 
 
-def test_machine_that_inserts_for_ever_is_stopped():
-    """More events in one step than the limit are a crash `EngineLoop`; exactly as many are fine."""
+def test_machine_that_goes_on_for_ever_is_stopped():
+    """More events in one step than the limit are a crash `EngineLoop`: inserted ones, entries, and zero timeouts."""
 
     def handle(event):
         left = said(event)
@@ -279,16 +221,10 @@ def test_machine_that_inserts_for_ever_is_stopped():
     assert "more than 10 events" in rig.engine.stopped.text
     assert len(rig.log) == 30
 
-
-def test_enter_that_repeats_for_ever_is_stopped():
-    """An `enter` that always answers `Repeat` is a loop too, and ends with the same crash."""
     rig = Rig(Table({"s1": Keep()}, enter=Repeat()), limits=Limits(events_per_step=5))
     assert rig.engine.stopped.type == "EngineLoop"
     assert len(rig.log) == 6
 
-
-def test_zero_timeout_that_sets_itself_for_ever_is_stopped():
-    """A zero timeout whose handler asks for the next one counts like any other event."""
     rig = Rig(Table({"s1": Keep(actions=[StateTimeout(0)])}))
     rig.cast("go")
     assert rig.engine.stopped.type == "EngineLoop"
