@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,12 @@ def take_ripgrep_away(monkeypatch: pytest.MonkeyPatch) -> None:
         return None if name == "rg" else find_program(name, root)
 
     monkeypatch.setattr(programs, "find_program", find_others)
+
+
+def count_alive(variable: str) -> int:
+    """Count the processes with this variable in their environment, such as `TEST_TREE=/its/root`."""
+    found = 0
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            found += variable.encode() in environ.read_bytes().split(b"\0")
+    return found

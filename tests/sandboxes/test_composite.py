@@ -27,13 +27,9 @@ def sandbox(parts):
 
 @pytest.mark.parametrize("routes", ["memories/", "/memories", "/", "", "/a/../b/", "//", "/~/../"])
 def test_a_prefix_has_slashes_around_it(routes):
-    """And is no root, and climbs nowhere: checked at construction."""
+    """And is no root, climbs nowhere, and is there once, in whichever way it is written: checked at construction."""
     with pytest.raises(OptionError, match="expected a path such as '/memories/', with a slash at both ends"):
         CompositeSandbox(MemorySandbox(), {routes: MemorySandbox()})
-
-
-def test_a_prefix_is_there_once():
-    """Also when it is written in two ways."""
     with pytest.raises(OptionError, match="route '/memories//' is there twice"):
         CompositeSandbox(MemorySandbox(), {"/memories/": MemorySandbox(), "/memories//": MemorySandbox()})
 
@@ -57,23 +53,22 @@ async def test_each_sandbox_gets_what_is_its_own(sandbox, parts):
     assert not await parts["default"].exists("up")
 
 
-async def test_nothing_climbs_from_one_into_another(sandbox):
-    """`..` is refused before it is asked which sandbox is meant."""
+async def test_prefixes_are_directories(sandbox):
+    """In the listing of what is above them, in place of what the sandbox there has; and nothing climbs out of one."""
+    assert [entry.name for entry in (await sandbox.list_dir("/")).entries] == ["memories", "src", "a.py"]
+    assert [entry.name for entry in (await sandbox.list_dir("/memories")).entries] == ["deep", "m.py"]
+    for path, is_there in (
+        ("/memories", True),
+        ("memories/deep/", True),
+        ("memories/hidden", False),
+        ("memories/deep/lost", False),
+    ):
+        assert await sandbox.exists(path) is is_there, path
     for path in ("/memories/../a.py", "memories/deep/../m.py", "../a.py"):
         found = await sandbox.read(path)
         assert found.error is not None
         assert found.error.code == "invalid_path"
         assert not await sandbox.exists(path)
-
-
-async def test_prefixes_are_directories(sandbox):
-    """In the listing of what is above them, in place of what the sandbox there has under that name."""
-    assert [entry.name for entry in (await sandbox.list_dir("/")).entries] == ["memories", "src", "a.py"]
-    assert [entry.name for entry in (await sandbox.list_dir("/memories")).entries] == ["deep", "m.py"]
-    assert await sandbox.exists("/memories")
-    assert await sandbox.exists("memories/deep/")
-    assert not await sandbox.exists("memories/hidden")
-    assert not await sandbox.exists("memories/deep/lost")
 
 
 async def test_a_prefix_may_hang_in_the_air():

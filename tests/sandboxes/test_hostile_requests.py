@@ -72,15 +72,8 @@ def test_an_edit_looks_at_each_place_once(text, old, new, monkeypatch):
     assert searched < 8 * len(text)
 
 
-def test_more_places_than_a_million_are_not_replaced():
-    """They would be a hundred times as much memory as the file."""
-    edited = _edit("a" * (MAX_REPLACEMENTS + 1), "a", "b")
-    assert isinstance(edited, Refusal)
-    assert "at most 1,000,000 are replaced at once" in edited.message
-
-
-def test_an_edit_asks_whether_it_is_still_wanted():
-    """Every few thousand places, in each thing that it does with them."""
+def test_an_edit_is_bounded_and_asks_whether_it_is_still_wanted():
+    """Every few thousand places, in each thing that it does with them; over a million would take too much memory."""
     asked = 0
 
     def ask():
@@ -95,15 +88,22 @@ def test_an_edit_asks_whether_it_is_still_wanted():
 
     with pytest.raises(TimeoutError):
         _edit("a", "a", "b", check=leave)
+    edited = _edit("a" * (MAX_REPLACEMENTS + 1), "a", "b")
+    assert isinstance(edited, Refusal)
+    assert "at most 1,000,000 are replaced at once" in edited.message
 
 
 async def test_a_large_file_may_be_edited_and_not_grow(sandbox, monkeypatch):
-    """It was there before; half of UTF-16 is counted too."""
+    """It was there before. Of lines that are all alike only some are compared in full to find the nearest."""
     monkeypatch.setattr(files, "MAX_WRITTEN_BYTES", 100)
     await sandbox.write("f", "a" * 100)
     monkeypatch.setattr(files, "MAX_WRITTEN_BYTES", 10)
     assert (await sandbox.edit("f", "a", "b", replace_all=True)).error is None
     assert (await sandbox.edit("f", "b", "cc", replace_all=True)).error.code == "too_large"
+    monkeypatch.undo()
+    await sandbox.write("f", "".join(f"{'ab' * 90}{i:05}\n" for i in range(5_000)))
+    result = await sandbox.edit("f", "ba" * 90 + "00000", "x")
+    assert result.error.code == "old_not_found"
 
 
 async def test_what_is_written_during_a_long_edit_is_not_overwritten(monkeypatch):
@@ -131,13 +131,6 @@ async def test_what_is_written_during_a_long_edit_is_not_overwritten(monkeypatch
             go_on.set()
     assert results[0].error.code == "changed"
     assert (await sandbox.read("f")).text == "other"
-
-
-async def test_the_nearest_line_is_looked_for_among_many(sandbox):
-    """Of lines that are all alike only some are compared in full."""
-    await sandbox.write("f", "".join(f"{'ab' * 90}{i:05}\n" for i in range(5_000)))
-    result = await sandbox.edit("f", "ba" * 90 + "00000", "x")
-    assert result.error.code == "old_not_found"
 
 
 # --- patterns

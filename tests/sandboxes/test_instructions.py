@@ -46,14 +46,20 @@ def test_one_file_of_each_directory(tree):
 
 
 def test_without_a_repository_the_working_directory_alone(tree):
-    """And a `.git` that is a file is a repository too: that of a work tree."""
-    _, root, here = tree
+    """A `.git` that is a file is a repository too: that of a work tree. The user's own directory is not read twice."""
+    home, root, here = tree
     (root / ".git").rmdir()
     assert list(found(tree)[0]) == ["~/.agentrail/AGENTS.md", "AGENTS.md"]
     (root / ".git").write_text("gitdir: elsewhere")
     assert len(found(tree)[0]) == 4
     assert find_root(here) == root
     assert not FilesAbove(here / "gone" / "x", None).read(NAMES).files[3:]
+
+    folder = home / ".agentrail"
+    read = FilesAbove(folder, home).read(NAMES)
+    assert [one.path for one in read.files] == ["AGENTS.md"]
+    assert FilesAbove(folder, None).read(NAMES) == read
+    assert "AGENTS" not in repr(FilesAbove(folder, None))
 
 
 @pytest.mark.parametrize("opener", ["kernel", "walk"])
@@ -117,13 +123,3 @@ def test_of_many_levels_the_nearest_are_looked_at(tree):
     files, unread = found((home, root, deep))
     assert list(files) == ["~/.agentrail/AGENTS.md"]
     assert list(unread.values()) == [f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are looked at"]
-
-
-def test_the_users_own_directory_is_not_read_twice(tree):
-    """Where somebody works in it."""
-    home, *_ = tree
-    folder = home / ".agentrail"
-    read = FilesAbove(folder, home).read(NAMES)
-    assert [one.path for one in read.files] == ["AGENTS.md"]
-    assert FilesAbove(folder, None).read(NAMES) == read
-    assert "AGENTS" not in repr(FilesAbove(folder, None))

@@ -1,18 +1,20 @@
-"""`LocalSandbox`, files: what is read and listed, and what is refused, with either way of opening."""
+"""`LocalSandbox`, files: what is read, listed and written, all or nothing, and what is refused, with either way of opening."""
 
+import ctypes
+import errno
 import gc
 import os
 import socket
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 
-from agentrail.abc import DirectoryEntry, ExecuteOptions, Refusal
-from agentrail.errors import SandboxError
-from agentrail.sandboxes import local, safe_open
+from agentrail.abc import DirectoryEntry, ExecuteOptions, GrepOptions, Refusal
+from agentrail.errors import OptionError, SandboxError
+from agentrail.sandboxes import files, local, safe_open
 from agentrail.sandboxes.local import LocalSandbox
-from agentrail.sandboxes.refusals import MAX_READ_BYTES
 
 
 def _works_in_kernel(root) -> bool:
@@ -54,12 +56,6 @@ async def _code(awaitable):
     return refusal.code
 
 
-async def _error(sandbox, path):
-    refusal = (await sandbox.read(path)).error
-    assert refusal is not None
-    return refusal
-
-
 # --- what is read
 
 
@@ -89,14 +85,23 @@ async def test_a_directory_is_listed_as_it_is(sandbox, root):
     "path", ["", "../secret", "a/../../secret", "~/x", "/etc/passwd", "a\0b", "a\nb", "x" * 300]
 )
 async def test_bad_paths_are_refused_by_every_operation(sandbox, path):
-    """As text, before any system call; the whole table stands in test_paths.py."""
+    """As text, before any system call; the whole table stands in test_path_patterns.py."""
     assert await _code(sandbox.read(path)) == "invalid_path"
     assert await _code(sandbox.list_dir(path)) == "invalid_path"
     assert await _code(sandbox.execute("true", ExecuteOptions(workdir=path))) == "invalid_path"
 
 
-async def test_pipes_sockets_and_devices_are_refused_without_blocking(sandbox, root, monkeypatch):
-    """A FIFO without a writer would hold an ordinary open for ever."""
+async def test_what_is_no_file_is_refused(sandbox, root, monkeypatch):
+    """A directory is said to be one, with what to use instead; a FIFO without a writer would hold an ordinary open for ever."""
+    assert (await sandbox.read("a")).error.message == 'No such file: a. list_dir(".") shows: nothing'
+    (root / "src").mkdir()
+    (root / "a").write_text("x")
+    assert (await sandbox.read("src")).error == Refusal(
+        code="is_directory", message='src is a directory. Use list_dir("src").'
+    )
+    assert await _code(sandbox.read("a/b")) == "invalid_path"
+    assert await _code(sandbox.list_dir("a")) == "invalid_path"
+    assert await _code(sandbox.execute("true", ExecuteOptions(workdir="a"))) == "invalid_path"
     os.mkfifo(root / "pipe")
     monkeypatch.chdir(root)  # the address of a socket is short, the path of a test is not
     with socket.socket(socket.AF_UNIX) as listener, trio.fail_after(60):
@@ -105,58 +110,19 @@ async def test_pipes_sockets_and_devices_are_refused_without_blocking(sandbox, r
         assert await _code(sandbox.read("socket")) == "permission_denied"
 
 
-async def test_a_directory_is_no_file_and_a_file_no_directory(sandbox, root):
-    """Each is said to be what it is, with what to use instead."""
-    (root / "src").mkdir()
-    (root / "a").write_text("x")
-    assert await _error(sandbox, "src") == Refusal(
-        code="is_directory", message='src is a directory. Use list_dir("src").'
-    )
-    assert await _code(sandbox.read("a/b")) == "invalid_path"
-    assert await _code(sandbox.list_dir("a")) == "invalid_path"
-    assert await _code(sandbox.execute("true", ExecuteOptions(workdir="a"))) == "invalid_path"
-
-
-async def test_an_empty_directory_shows_nothing(sandbox):
-    """There is no nearest name in an empty directory."""
-    assert (await _error(sandbox, "a")).message == 'No such file: a. list_dir(".") shows: nothing'
-
-
-async def test_a_huge_file_is_not_read(sandbox, root):
-    """50 MB is the limit, whatever the tool would have shown of it."""
-    with (root / "big").open("wb") as file:
-        file.truncate(MAX_READ_BYTES + 1)
-    refusal = await _error(sandbox, "big")
-    assert refusal.code == "too_large"
-    assert refusal.message.startswith("big has 50,000,001 bytes, at most 50,000,000 are read.")
-
-
 # --- the root
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (
-            lambda root: root / "missing",
-            "cannot be opened (No such file or directory): name an existing directory",
-        ),
-        (lambda root: root / "secret", "cannot be opened (Not a directory): name an existing directory"),
-        (
-            lambda _root: "/",
-            "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True",
-        ),
-    ],
-)
-def test_a_root_that_is_none_is_refused(root, make, words):
-    """At construction, with the reason and the way out."""
-    with pytest.raises(SandboxError) as caught:
-        LocalSandbox(make(root.parent))
-    assert words in str(caught.value)
-
-
-async def test_the_whole_machine_is_a_root_for_who_asks_for_it():
-    """Explicitly, and then absolute paths are all below it."""
+async def test_a_root_that_is_none_is_refused(root):
+    """At construction, with the reason and the way out; the whole machine is one for who asks for it."""
+    for place, words in (
+        (root / "missing", "(No such file or directory): name an existing directory"),
+        (root.parent / "secret", "cannot be opened (Not a directory): name an existing directory"),
+        ("/", "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True"),
+    ):
+        with pytest.raises(SandboxError) as caught:
+            LocalSandbox(place)
+        assert words in str(caught.value)
     assert (await LocalSandbox("/", allow_root=True).list_dir("/")).error is None
 
 
@@ -183,3 +149,131 @@ async def test_no_operation_leaves_a_descriptor_open(sandbox, root):
     with trio.fail_after(60):
         while _count_descriptors() > before:  # noqa: ASYNC110 - another thread may have a source file open for a moment
             await trio.sleep(0.01)
+
+
+# --- what is written
+
+
+async def test_a_link_inside_does_not_lead_around_a_protected_name(root):
+    """What counts is where the path leads, and not what it says."""
+    (root / ".git").mkdir()
+    (root / "alias").symlink_to(".git")
+    sandbox = LocalSandbox(root)
+    for path in ("alias/hooks/post-commit", "alias/config", "alias/hooks/new/deep"):
+        assert await _code(sandbox.write(path, "x")) in {"permission_denied", "invalid_path"}
+    assert list((root / ".git").iterdir()) == []
+    (root / ".git" / "config").write_text("old")
+    assert await _code(sandbox.edit("alias/config", "old", "new")) == "permission_denied"
+    (root / ".agentrail").mkdir()
+    (root / ".agentrail" / "state").write_text("words")
+    (root / "state").symlink_to(".agentrail/state")
+    assert await _code(sandbox.read("state")) in {"permission_denied", "invalid_path"}
+
+
+async def test_what_changed_meanwhile_is_not_overwritten(sandbox, root, monkeypatch):
+    """Between reading a file and replacing it somebody may write it; then the edit says so."""
+    file = root / "src.py"
+    file.write_text("a\n")
+    decide = files.decide_edit
+
+    def write_meanwhile(*args, **keywords):
+        file.write_text("a\nsomebody else's\n")
+        return decide(*args, **keywords)
+
+    monkeypatch.setattr(files, "decide_edit", write_meanwhile)
+    found = await sandbox.edit("src.py", "a", "b")
+    assert found.error == Refusal(
+        code="changed", message="src.py changed while it was being edited. Read it again."
+    )
+    assert file.read_text() == "a\nsomebody else's\n"
+
+
+# --- options
+
+
+@pytest.mark.parametrize(
+    ("hard_links", "readable", "writable"),
+    [("read", True, False), ("refuse", False, False), ("allow", True, True)],
+)
+async def test_files_with_several_names(root, hard_links, readable, writable):
+    """One of the names may lie outside; what is done with them is an option, and no write goes through to the others."""
+    (root / "a").write_text("x")
+    os.link(root / "a", root / "b")
+    sandbox = LocalSandbox(root, hard_links=hard_links)
+    assert ((await sandbox.read("a")).error is None) is readable
+    assert ((await sandbox.edit("a", "x", "y")).error is None) is writable
+    assert (root / "b").read_text() == "x"
+
+
+def test_an_option_that_is_none_of_its_words_is_refused(root):
+    """With all that it may be."""
+    for name, words in (
+        ("hard_links", "'read' or 'refuse' or 'allow'"),
+        ("shell_fallback", "'refuse' or 'unconfined'"),
+        ("network", "'none' or 'host'"),
+    ):
+        with pytest.raises(OptionError) as caught:
+            LocalSandbox(root, **{name: "yes"})
+        assert f"{name} is 'yes': expected {words}" in str(caught.value)
+
+
+async def test_other_names_can_be_protected(root):
+    """In place of ours; the file that says where a repository is stays protected always."""
+    sandbox = LocalSandbox(root, protected=("secrets/",))
+    assert await _code(sandbox.write("a/Secrets/key", "x")) == "permission_denied"
+    assert await _code(sandbox.write(".git", "gitdir: /elsewhere")) == "permission_denied"
+    assert (await sandbox.write(".envrc", "x")).error is None
+
+
+async def test_without_virtual_mode_paths_lead_anywhere(root):
+    """For who wants it: `..`, `~`, absolute paths and links; protected names hold all the same, and the log says so."""
+    beside = root.parent
+    (root / "link").symlink_to("../secret")
+    with structlog.testing.capture_logs() as logs:
+        sandbox = LocalSandbox(root, virtual_mode=False)
+    assert [entry["event"] for entry in logs] == ["sandbox_not_virtual"]
+    for path in ("../secret", str(beside / "secret"), "link"):
+        assert (await sandbox.read(path)).text == "hidden words"
+    assert (await sandbox.write("../made", "x")).error is None
+    assert (beside / "made").read_text() == "x"
+    assert await _code(sandbox.write("../.git/config", "x")) == "permission_denied"
+    names = ("made", "secret", "ws/")
+    assert (await sandbox.glob("*", "..")).paths == tuple(f"{root}/../{name}" for name in names)
+    found = await sandbox.grep("hidden", str(beside), GrepOptions())
+    assert [line.path for line in found.lines] == [str(beside / "secret")]
+    assert await _code(sandbox.read("~/no-such-file-here")) == "file_not_found"
+    assert await _code(sandbox.read("a\0b")) == "invalid_path"
+
+
+class OtherKernel:
+    """A C library whose system call fails, as an old kernel's does or one that a container has closed."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.calls = 0
+
+    def syscall(self, *_args: object) -> int:
+        """Fail."""
+        self.calls += 1
+        ctypes.set_errno(self.code)
+        return -1
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A descriptor of an empty directory."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(("code", "calls"), [(errno.EAGAIN, 4), (errno.EINTR, 4), (errno.ENOENT, 1)])
+def test_only_what_may_pass_is_tried_again(directory, monkeypatch, code, calls):
+    """EAGAIN says that something was renamed meanwhile; four times, because an attacker may rename for ever."""
+    kernel = OtherKernel(code)
+    monkeypatch.setattr(safe_open, "_libc", lambda: kernel)
+    with pytest.raises(OSError, match=os.strerror(code)) as caught:
+        safe_open.open_in_kernel(directory, ("a", "b"), os.O_RDONLY)
+    assert caught.value.errno == code
+    assert caught.value.filename == "a/b"
+    assert kernel.calls == calls

@@ -1,12 +1,16 @@
-"""A sandbox elsewhere keeps to the port, unchanged."""
+"""A sandbox elsewhere keeps to the port, unchanged; and so does a process in it that is talked to while it runs."""
 
 from functools import partial
 
 import pytest
+import trio
 
+from agentrail.abc import ProcessOptions
+from agentrail.errors import ProcessRefused
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
 from agentrail.testing.check_sandbox import check_sandbox
-from tests.sandboxes.remote.rig import serving
+from agentrail.testing.orphans import no_orphans
+from tests.sandboxes.remote.rig import OTHER_TOKEN, serving
 
 
 @pytest.mark.check
@@ -21,3 +25,72 @@ async def test_memory_elsewhere_keeps_to_the_port():
     """With snapshots, and without commands, as its address says."""
     async with serving() as served:
         await check_sandbox(lambda: served.make("?can=snapshot"))
+
+
+unconfined = partial(open_local_workspace, shell_fallback="unconfined")
+TALKS = ProcessOptions(env={"GREETING": "hello"})
+
+
+@pytest.mark.check
+async def test_a_process_elsewhere_is_talked_to_while_it_runs():
+    """It reads, prints, ends with its code, and does not outlive its block; where there are none, and where it cannot be started, that is said."""
+    async with no_orphans():
+        async with serving(unconfined) as served:
+            sandbox = served.make()
+            script = 'echo "$GREETING"; while read line; do echo "<$line>"; done; exit 7'
+            async with sandbox.open_process(["sh", "-c", script], TALKS) as process:
+                assert process.pid > 0
+                await process.stdin.send_all(b"one\n" + b"x" * 100_000 + b"\n")
+                await process.stdin.aclose()
+                said = b"".join([piece async for piece in process.stdout])
+                assert said == b"hello\n<one>\n<" + b"x" * 100_000 + b">\n"
+                assert await process.wait() == 7
+                with pytest.raises(trio.ClosedResourceError):
+                    await process.stdin.send_all(b"more")
+                await process.stop()
+            (lease,) = served.leases.values()
+
+            async def fail():
+                async with sandbox.open_process(["sh", "-c", "sleep 1000 & sleep 1000"], TALKS):
+                    assert lease.is_busy
+                    raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):  # of the block, and in no group
+                await fail()
+            assert not lease.is_busy
+            with trio.move_on_after(0.2) as scope:
+                async with sandbox.open_process(["cat"], TALKS) as process:
+                    await process.stdout.receive_some()
+            assert scope.cancelled_caught
+            assert not lease.is_busy
+            for options, code in ((ProcessOptions(workdir="../x"), "invalid_path"), (TALKS, "not_started")):
+                with pytest.raises(ProcessRefused) as caught:
+                    async with sandbox.open_process(
+                        ["x" * 300_000 if code == "not_started" else "cat"], options
+                    ):
+                        pytest.fail("it was opened")
+                assert caught.value.code in {code, "io_error"}
+            await sandbox.aclose()
+        with pytest.raises(ProcessRefused, match="did not answer"):
+            async with served.make().open_process(["cat"], TALKS):
+                pytest.fail("it was opened")
+
+
+async def test_a_process_of_nobody_is_not_opened():
+    """Without the token, in another client's workspace, or where no processes are; and one whose server ends is over, as if it had been killed."""
+    with trio.fail_after(60):
+        async with serving() as served:
+            memory, stranger = served.make(), served.make(token=OTHER_TOKEN)
+            with pytest.raises(ProcessRefused, match="opens no processes") as caught:
+                async with memory.open_process(["cat"], TALKS):
+                    pytest.fail("it was opened")
+            assert caught.value.code == "unsupported"
+            await stranger.connect()
+            stranger._lease = memory._lease  # noqa: SLF001 - stolen
+            with pytest.raises(ProcessRefused, match="opens no process for us"):
+                async with stranger.open_process(["cat"], TALKS):
+                    pytest.fail("it was opened")
+        async with serving(unconfined) as served, served.make().open_process(["cat"], TALKS) as process:
+            served.stop.set()
+            assert await process.wait() != 0
+            assert await process.stdout.receive_some() == b""
