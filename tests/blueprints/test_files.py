@@ -101,7 +101,7 @@ def test_a_file_that_is_named_comes_first(home):
 
 
 def test_what_is_no_ordinary_file_is_not_read(home):
-    """A pipe would never end, a link may lead anywhere, and a long file is read no further than needed."""
+    """A pipe would never end, a link may lead anywhere, a long file is read no further than needed, and a crowd not at all."""
     os.mkfifo(home / "pipe")
     with pytest.raises(OptionError, match="is not a regular file"):
         read_bytes(home / "pipe")
@@ -112,14 +112,8 @@ def test_what_is_no_ordinary_file_is_not_read(home):
     assert len(read_bytes(home / "f", most=10)) in range(11, 51)
     with pytest.raises(OptionError, match="cannot be read: No such file"):
         read_bytes(home / "none")
-
-
-def test_too_many_agents_are_refused(home):
-    """Before any is read."""
-    folder = home / "proj" / ".agentrail" / "agents"
-    folder.mkdir(parents=True)
     for number in range(MAX_AGENT_FILES + 1):
-        (folder / f"{number}.md").touch()
+        write(home / "proj" / ".agentrail" / "agents" / f"{number}.md", "")
     with pytest.raises(OptionError, match="expected at most 1000"):
         find_files(None, {}, home / "proj")
 
@@ -137,6 +131,21 @@ def test_faults_of_all_files_are_said_together(home):
     ]
     with pytest.raises(OptionError, match="there is no such key"):
         found.check()
+
+
+def test_faults_of_an_agent_of_markdown_have_their_lines(home):
+    """12.11: rules that cannot be read, and a plugin that there is not: all at once, when its leader is built."""
+    folder = home / "proj" / ".agentrail" / "agents"
+    write(folder / "lead.md", "---\ndescription: Leads.\nagents: [scout]\n---\nYou lead.\n")
+    write(
+        folder / "scout.md",
+        '---\ndescription: Looks.\nplugins: [OutputFilters]\npermissions:\n  deny: ["shell("]\n---\nYou look.\n',
+    )
+    with pytest.raises(OptionError) as refused:
+        build_blueprint(read(home, trust_project=True).check().settings, "lead")
+    said = "\n".join(refused.value.faults)
+    assert "scout.md:5: agents.scout.permissions.deny[0]" in said
+    assert "did you mean 'OutputFilter'" in said
 
 
 # --- trust
@@ -341,13 +350,6 @@ def test_what_cannot_be_built_is_said_with_its_line(home, text, said):
         assert list(caught.value.faults) == faults
 
 
-def test_an_agent_that_there_is_not_is_said(home):
-    """With the nearest."""
-    write(home / "proj" / "agentrail.toml", "[agents.scout]\n")
-    with pytest.raises(OptionError, match="there is no agent 'scot': did you mean 'scout'"):
-        build_blueprint(read(home).settings, "scot")
-
-
 def test_a_module_beside_the_file_is_found(home, monkeypatch):
     """Once, however many agents name it; one that fails to import says so, also when it leaves the interpreter."""
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -358,14 +360,16 @@ def test_a_module_beside_the_file_is_found(home, monkeypatch):
     write(home / "proj" / "leaves_at_once.py", "raise SystemExit(3)\n")
     write(
         home / "proj" / "agentrail.toml",
-        '[agents.a]\ntools = ["beside_the_file:mine"]\n[agents.b]\ntools = ["leaves_at_once:x"]\n',
+        '[agents.a]\ntools = ["beside_the_file:mine"]\n[agents.bad]\ntools = ["leaves_at_once:x"]\n',
     )
     write(home / "proj" / ".agentrail" / "agents" / "c.md", "---\ntools: beside_the_file:mine\n---\n")
     settings = read(home, trust_project=True).settings
     for name in ("a", "c"):
         assert [one.name for one in build_blueprint(settings, name).options()["tools"]] == ["glob"]
     with pytest.raises(OptionError, match=r"module 'leaves_at_once': .*SystemExit"):
-        build_blueprint(settings, "b")
+        build_blueprint(settings, "bad")
+    with pytest.raises(OptionError, match="there is no agent 'bat': did you mean 'bad'"):
+        build_blueprint(settings, "bat")
 
 
 def test_secrets_are_looked_up_where_they_are_needed(home):

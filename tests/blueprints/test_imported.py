@@ -9,7 +9,6 @@ from agentrail.blueprints.builder import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.system_prompt import fill_in
 from agentrail.config.imported_agents import literal_prompt
-from agentrail.config.imported_commands import read_gemini_command, read_markdown_command
 from agentrail.errors import OptionError
 from agentrail.plugins.permission_policy import LISTS
 
@@ -166,34 +165,6 @@ def test_one_file_of_each_tool_becomes_the_blueprint_that_is_written_here(place)
     assert [str(one) for one in skill.warnings] == [
         ".claude/skills/review-checklist/SKILL.md:5: model: model is not read"
     ]
-
-
-@pytest.mark.blueprint("G-027")
-def test_commands_of_each_tool_become_values():
-    """G-027: as their vendors document them."""
-    fix = read_markdown_command(
-        "claude",
-        "frontend/fix-issue.md",
-        "---\nargument-hint: [issue-number] [priority]\ndescription: Fix an issue\nallowed-tools: Bash(gh:*)\n---\nFix issue #$1 with priority $2.\n",
-    )
-    assert (fix.name, fix.argument_hint, fix.description, fix.first) == (
-        "frontend:fix-issue",
-        "[issue-number] [priority]",
-        "Fix an issue",
-        1,
-    )
-    assert fix.notes == ("allowed-tools is not read", "it has $1 and no $0: arguments are counted from 1")
-    codex = read_markdown_command(
-        "codex",
-        "draftpr.md",
-        "---\ndescription: Prep a branch\nargument-hint: FILES=<paths>\n---\nStage $1.\n",
-    )
-    assert (codex.name, codex.argument_hint, codex.notes) == ("draftpr", "FILES=<paths>", ())
-    gemini = read_gemini_command(
-        "git/commit.toml",
-        'description = "Commits."\nprompt = """\nWrite: {{args}}\n!{git diff --staged}\n"""\n',
-    )
-    assert (gemini.name, gemini.notes) == ("git:commit", ("commands in it are not run: they stay as text",))
 
 
 def test_commands_are_found_and_what_is_wrong_with_one_is_told(place):

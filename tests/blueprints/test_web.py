@@ -9,6 +9,7 @@ from agentrail.blueprints.builder import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.config_command import show_configuration
 from agentrail.core.policy.budget import Budget
+from agentrail.plugins import AutoRecall, WorkingNotes
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, calls, says
@@ -180,3 +181,27 @@ def test_what_results_is_shown_without_the_key(home):
     assert "[web]" in lines
     assert any("search" in line and 'exa, { env = "MINE" } (set)' in line for line in lines)
     assert "k-123" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "is_trusted", "wanted"),
+    [
+        ("", "", False, False),
+        ("[memory]\nauto = true", "", False, True),
+        ("[memory]\nauto = true", "[memory]\nauto = false", False, False),
+        ("", "[memory]\nauto = true", True, True),
+        ("", "[memory]\nauto = true", False, False),
+    ],
+)
+def test_memory_auto_is_of_who_may_say_it(home, user, project, is_trusted, wanted):
+    """The nearer file counts, and an untrusted project may only switch it off: memories of a user are not its business (12.7)."""
+    agents = '[agents.helper]\ncapabilities = ["memory"]\n[agents.other]\ntools = ["read_file"]\n'
+    held = read(home, project, agents + user, trust_project=is_trusted).check()
+    plugins = build_blueprint(held.settings, "helper").options()["plugins"]
+    assert (AutoRecall in plugins) == wanted
+    assert WorkingNotes in plugins
+    assert "plugins" not in build_blueprint(held.settings, "other").options()
+    refused = [str(one) for one in held.not_granted]
+    assert refused == (
+        ["memory.auto = True (agentrail.toml:2)"] if "true" in project and not is_trusted else []
+    )

@@ -13,8 +13,9 @@ from agentrail.config.imported_commands import (
 from agentrail.errors import CommandError
 
 
+@pytest.mark.blueprint("G-027")
 def test_a_command_of_claude_code():
-    """Directories are joined by `:`; what would be run or read stays as text, and is named once."""
+    """G-027: directories are joined by `:`; what would be run or read stays as text, and is named once."""
     text = (
         "---\ndescription: Commits.\nargument-hint: [message]\nallowed-tools: Bash(git:*)\nmodel: opus\n---\n"
         "Status: !`git status`\nSee @docs/commits.md and mail a@b.c.\nCommit $0 with $ARGUMENTS[1], all: $ARGUMENTS.\n"
@@ -47,17 +48,19 @@ def test_numbers_begin_where_the_file_means_it():
     assert expand_command(ImportedCommand(name="a", prompt="[$0]", origin="codex", first=1), "x") == "[]"
 
 
+@pytest.mark.blueprint("G-027")
 def test_a_prompt_of_codex():
-    """Counted from 1; `$$` is a dollar."""
-    command = read_markdown_command(
-        "codex", "review.md", "---\nargument_hint: FILE\n---\nReview $1 for $$5. !`x` @y"
-    )
-    assert (command.name, command.argument_hint, command.notes) == ("review", "FILE", ())
-    assert expand_command(command, "a.py b.py") == "Review a.py for $5. !`x` @y"
+    """G-027: counted from 1; `$$` is a dollar; a hint is written in two ways."""
+    for hint in ("argument_hint", "argument-hint"):
+        text = f"---\ndescription: Reviews.\n{hint}: FILE\n---\nReview $1 for $$5. !`x` @y"
+        command = read_markdown_command("codex", "review.md", text)
+        assert (command.name, command.argument_hint, command.notes) == ("review", "FILE", ())
+        assert expand_command(command, "a.py b.py") == "Review a.py for $5. !`x` @y"
 
 
+@pytest.mark.blueprint("G-027")
 def test_a_command_of_gemini():
-    """TOML with a prompt; `{{args}}` and nothing else is a place."""
+    """G-027: TOML with a prompt; `{{args}}` and nothing else is a place."""
     command = read_gemini_command(
         "git/fix.toml",
         'description = "Fixes."\nprompt = """Fix {{args}} for $1. !{ls} @{a.md}"""\nother = 1\n',

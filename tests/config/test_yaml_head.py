@@ -40,6 +40,7 @@ def test_a_head_is_read_as_texts():
         ("---\na: b: c\nd: '\n---\n", 2, "this is no YAML"),
         ("---\na: \x01\n---\n", 1, "this is no YAML: control characters"),
         ("---\na: b\n...\n---\n", 1, ""),
+        ("---\na: b\n--- {c: d}\n---\n", 3, "expected one document"),
         ("", 1, "expected front matter"),
         ("---\na: b\n", 1, "has no end"),
         ("---\nc: d\na b\n---\n", 3, "a line such as description:"),
@@ -62,12 +63,6 @@ def test_what_is_not_read_is_said_with_its_line(text, line, said):
     with pytest.raises(HeadFault, match=said) as raised:
         read_yaml_head(text)
     assert raised.value.line == line
-
-
-def test_a_second_document_is_refused():
-    """Behind `...` a head may not go on."""
-    with pytest.raises(HeadFault, match="expected one document"):
-        read_yaml_head("---\na: b\n--- {c: d}\n---\n")
 
 
 @given(st.text(alphabet="ab:-#&*!|>'\"[]{},. \n?%@`\t", max_size=60))
