@@ -140,7 +140,7 @@ async def test_what_is_written_during_a_long_edit_is_not_overwritten(monkeypatch
     ("pattern", "words"),
     [
         ("{" * 10_000, "10,000 characters"),
-        ("{a,b}" * 400, "stand for more than"),
+        ("{a,b}" * 400, "expand to more than"),
         ("{" + "," * 4_000 + "}", "more than 256 patterns"),
         ("{a,b}" * 7 + "x" * 4_000, "more than 20,000 characters"),
         ("a\0b", "control character"),
