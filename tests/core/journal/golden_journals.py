@@ -11,19 +11,10 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from agentrail.core.journal import record as rec
 from agentrail.core.journal.erasure import USER_FORGOTTEN, closing_record, erased_record
 from agentrail.core.journal.fold import Sources, fold_journal
 from agentrail.core.journal.jsonl import encode_journal
-from agentrail.core.journal.record import (
-    ClosedBody,
-    Draft,
-    DriftedBody,
-    Record,
-    RewoundBody,
-    changed_body,
-    encode_body,
-    taken_draft,
-)
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import new_session
@@ -74,14 +65,14 @@ def guarded() -> Told:
     return session
 
 
-def taken_over() -> list[Record]:
+def taken_over() -> list[rec.Record]:
     """The same, when its process has stopped: another one takes it, with newer code; it goes back, and is closed."""
     life = guarded().life
     seq = life.state.data.seq
-    taken = taken_draft(node="n2", cause="gone", engine="1.1", at_ms=100, events=seq)
+    taken = rec.taken_draft(node="n2", cause="gone", engine="1.1", at_ms=100, events=seq)
     records = behind(life.records, taken, epoch=2)
     folded = msgspec.structs.replace(life.state, data=msgspec.structs.replace(life.state.data, seq=seq + 2))
-    drifted = DriftedBody(
+    drifted = rec.DriftedBody(
         first=4,
         what="events was '7' and is '8'",
         events=seq + 2,
@@ -91,23 +82,23 @@ def taken_over() -> list[Record]:
     )
     records = behind(
         records,
-        Draft(at_ms=101, kind="drifted", body=encode_body(drifted), events=seq + 2),
-        Draft(
+        rec.Draft(at_ms=101, kind="drifted", body=rec.encode_body(drifted), events=seq + 2),
+        rec.Draft(
             at_ms=102,
             kind="changed",
-            body=encode_body(changed_body(life.state, engine="1.1")),
+            body=rec.encode_body(rec.changed_body(life.state, engine="1.1")),
             events=seq + 2,
         ),
     )
     resumed = Life.again(records, SOURCES)
     resumed.live(s.Recovered(at_ms=103, cause="gone", open=resumed.resumed.begun, attempt=1))
     seq = resumed.state.data.seq
-    rewound = encode_body(RewoundBody(number=3))
-    closed = encode_body(ClosedBody(reason="stopped"))
+    rewound = rec.encode_body(rec.RewoundBody(number=3))
+    closed = rec.encode_body(rec.ClosedBody(reason="stopped"))
     return behind(
         resumed.records,
-        Draft(at_ms=104, kind="rewound", body=rewound, events=seq),
-        Draft(at_ms=105, kind="closed", body=closed, events=seq),
+        rec.Draft(at_ms=104, kind="rewound", body=rewound, events=seq),
+        rec.Draft(at_ms=105, kind="closed", body=closed, events=seq),
     )
 
 
@@ -136,21 +127,21 @@ _SHELL: Final = ToolSpec(
 )
 
 
-def erased() -> list[Record]:
+def erased() -> list[rec.Record]:
     """A journal of which a person had one record removed."""
     records = list(plain_life().life.records)
     records[6] = erased_record(records[6], USER_FORGOTTEN)
     return records
 
 
-def forgotten() -> list[Record]:
+def forgotten() -> list[rec.Record]:
     """A journal whose user was forgotten."""
     records = plain_life().life.records
     end = closing_record(records[-1], USER_FORGOTTEN, at_ms=200)
     return [*(erased_record(one, USER_FORGOTTEN) for one in records), end]
 
 
-JOURNALS: Final[Mapping[str, Callable[[], Sequence[Record]]]] = {
+JOURNALS: Final[Mapping[str, Callable[[], Sequence[rec.Record]]]] = {
     "plain": lambda: plain_life().life.records,
     "guarded": lambda: guarded().life.records,
     "approved": lambda: approved().life.records,

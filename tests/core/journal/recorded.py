@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from attrs import field, mutable
 
+from agentrail import messages as m
 from agentrail.core.journal.fold import Folded, Sources, Walked, first_state, fold_journal, walk
 from agentrail.core.journal.record import NO_HASH, Draft, Record, Tail, hash_of, sealed, tail_of
 from agentrail.core.journal.recorder import Recorder, opened_draft
@@ -22,19 +23,9 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.core.wire.codec import encode_event
 from agentrail.core.wire.normalize import settled
 from agentrail.events import AbortReceipt, Event
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    PromptRef,
-    SessionId,
-    SteerRef,
-    Text,
-    TokenUsage,
-    ToolCall,
-)
 from tests.core.worlds import TOOLS, new_session
 
-SESSION: Final = SessionId("s")
+SESSION: Final = m.SessionId("s")
 
 
 @mutable
@@ -184,7 +175,7 @@ class Told:
 
     def prompt(self, text: str = "Hello") -> tuple[Effect, ...]:
         """A caller says something."""
-        return self.say(s.Prompt, ref=PromptRef(f"p{self._asked}"), content=(Text(text=text),))
+        return self.say(s.Prompt, ref=m.PromptRef(f"p{self._asked}"), content=(m.Text(text=text),))
 
     def hear(self, *texts: str, wait_ms: int = 1) -> tuple[Effect, ...]:
         """The model says something; the first chunk has come."""
@@ -194,13 +185,13 @@ class Told:
 
     def complete(self, *content: Any, **fields: Any) -> tuple[Effect, ...]:
         """The model is done: texts, and calls."""
-        blocks = tuple(Text(text=block) if isinstance(block, str) else block for block in content)
-        stop: Any = "tool_use" if any(isinstance(block, ToolCall) for block in blocks) else "end"
-        message = AssistantMessage(content=blocks, model="scripted:model", stop_reason=stop)
+        blocks = tuple(m.Text(text=block) if isinstance(block, str) else block for block in content)
+        stop: Any = "tool_use" if any(isinstance(block, m.ToolCall) for block in blocks) else "end"
+        message = m.AssistantMessage(content=blocks, model="scripted:model", stop_reason=stop)
         return self.say(
             s.ResponseCompleted,
             message=message,
-            usage=TokenUsage(input=9, output=3),
+            usage=m.TokenUsage(input=9, output=3),
             stop_reason=stop,
             **fields,
         )
@@ -221,9 +212,9 @@ class Told:
         self.say(s.Approve, approval_id=waiting[0].id, how=how)
 
 
-def call(name: str = "read", call_id: str = "c1", **arguments: Any) -> ToolCall:
+def call(name: str = "read", call_id: str = "c1", **arguments: Any) -> m.ToolCall:
     """A call of a tool."""
-    return ToolCall(call_id=CallId(call_id), name=name, arguments=arguments)
+    return m.ToolCall(call_id=m.CallId(call_id), name=name, arguments=arguments)
 
 
 def resealed(records: Iterable[Record], changes: dict[int, dict[str, Any]]) -> list[Record]:
@@ -255,7 +246,7 @@ def plain_life() -> Told:
     session.complete("<title>A fox</title>It is a fox.")
     session.prompt("And what does it do?")
     session.hear("It jumps", " over")
-    session.say(s.Steer, ref=SteerRef("x1"), text="Shorter!")
+    session.say(s.Steer, ref=m.SteerRef("x1"), text="Shorter!")
     session.hear(" the lazy dog")
     session.say(s.AbortCycle, reason="enough")
     for effect_id, owner in session.life.state.data.open.items():

@@ -33,10 +33,7 @@ def test_a_fork_at_each_number_folds_to_what_was_there(file):
         then = state_at(records, record.seq, SOURCES)
         config = config_of_fork(then.data.config, SessionId("fork"))
         draft = opened_draft(
-            forked_state(then, config, 500),
-            at_ms=500,
-            engine="1",
-            forked_from=(record.session, record.seq),
+            forked_state(then, config, 500), at_ms=500, engine="1", forked_from=(record.session, record.seq)
         )
         own, _ = sealed((draft,), Tail(), scope="", session=SessionId("fork"))
         folded = fold_journal(own, SOURCES).state
@@ -103,24 +100,17 @@ def classes() -> Told:
     return session
 
 
-def test_what_is_not_taken_back_is_named_once():
-    """What promises that running it twice does no harm is left out; what happened before the number too."""
+def test_calls_that_are_not_taken_back_are_named_once():
+    """Not those that promise to do no harm twice, nor those before the number; one whose tool is not known may have done anything."""
     session = classes()
     walked = session.life.walk()
     found = calls_behind(walked)
-    assert [(one.name, one.effect_class) for one in found] == [
-        ("once", "once"),
-        ("reconcilable", "reconcilable"),
-        ("task", "session"),
-    ]
+    named = [("once", "once"), ("reconcilable", "reconcilable"), ("task", "session")]
+    assert [(one.name, one.effect_class) for one in found] == named
     assert {one.number for one in found} == {len(walked)}
     assert calls_behind([*walked, *walked]) == found
     assert calls_behind(walked[:-1]) == ()
 
-
-def test_a_call_whose_tool_is_not_known_any_more_may_have_done_anything():
-    """Its step was made by other code."""
-    session = classes()
     (last,) = [one for one in session.life.walk() if any(isinstance(e, RunTool) for e in one.effects)]
     lost = msgspec.structs.replace(last, after=last.before)
     assert "pure" in {one.name for one in calls_behind([lost])}

@@ -71,46 +71,36 @@ def test_any_changed_byte_is_noticed():
         assert after == before, place
 
 
-def test_what_is_missing_is_named():
-    """A record, the end of a line, a large value, the last record."""
+def test_what_is_missing_or_changed_is_named():
+    """A record, the end of a line, a large value, the last record; a changed value by the record that needs it."""
     records, blobs = with_blobs()
-    lines = exported(records, blobs).splitlines(keepends=True)
-    for text, number in (
+    text = exported(records, blobs)
+    lines = text.splitlines(keepends=True)
+    for spoilt, number in (
         (b"".join(lines[:-1]), 4),
-        (b"".join(lines)[:-5], 4),
+        (text[:-5], 4),
         (b"".join(line for line in lines if not line.startswith(b'{"blob":')), 1),
         (b"".join((*lines[:3], *lines[4:])), 2),
         (exported(records[:3], blobs, HEAD).replace(records[2].hash.hex().encode(), b"00" * 16, 1), 3),
+        (text.replace(b'xy"', b'xz"', 1), 1),
+        (text.replace(b'{"blob":"', b'{"blob":', 1), 1),
     ):
         with pytest.raises(JournalCorrupt) as raised:
-            read_export(text)
+            read_export(spoilt)
         assert raised.value.seq == number
 
 
-def test_a_changed_large_value_is_named():
-    """By the record that needs it."""
-    records, blobs = with_blobs()
-    text = exported(records, blobs)
-    for changed in (text.replace(b'xy"', b'xz"', 1), text.replace(b'{"blob":"', b'{"blob":', 1)):
-        with pytest.raises(JournalCorrupt) as raised:
-            read_export(changed)
-        assert raised.value.seq == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_is_no_export_is_refused():
+    """The message says what it is."""
+    for text, said in (
         (b"", "empty"),
         (b"hello\n", "something else"),
         (b'{"agentrail_export":2,"session":"s","records":1,"root":"s"}\n', "version 2"),
         (b'{"session":"s","records":0,"root":"s"}\n', "no record"),
         (b'{"session":"s","records":1,"root":"s","content":false}\n', "without content"),
-    ],
-)
-def test_what_is_no_export_is_refused(text, said):
-    """The message says what it is."""
-    with pytest.raises(CodecError, match=said):
-        read_export(text)
+    ):
+        with pytest.raises(CodecError, match=said):
+            read_export(text)
 
 
 @pytest.mark.journal(25)

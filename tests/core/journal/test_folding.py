@@ -5,17 +5,8 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
+from agentrail.core.journal import record as rec
 from agentrail.core.journal.fold import Sources, fold, fold_journal, rewound_state, walk
-from agentrail.core.journal.record import (
-    Draft,
-    DriftedBody,
-    ErasedBody,
-    RewoundBody,
-    encode_body,
-    first_broken,
-    split_blobs,
-    tail_of,
-)
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId
@@ -24,31 +15,24 @@ from agentrail.core.session.fork import without_what_was_open
 from agentrail.core.session.state import Phase
 from agentrail.core.wire.codec import encode_signal
 from agentrail.errors import CodecError, JournalCorrupt, OptionError
-from agentrail.messages import CallId, PromptRef, Text
+from agentrail.messages import CallId
 from tests.core.drawn_lives import start_of, steps
-from tests.core.journal.recorded import (
-    Life,
-    Told,
-    behind,
-    folds_to_what_was_lived,
-    plain_life,
-    resealed,
-)
-from tests.core.worlds import TOOLS, new_session
+from tests.core.journal.recorded import Life, Told, behind, folds_to_what_was_lived, plain_life, resealed
+from tests.core.worlds import TOOLS, changed, new_session, prompt as prompted
 
 LIFE = plain_life().life
 RECORDS = tuple(LIFE.records)
 
 
-def own(kind: str, body, events: int = 0) -> Draft:
+def own(kind: str, body, events: int = 0) -> rec.Draft:
     """A record that is no signal."""
-    return Draft(at_ms=95, kind=kind, body=encode_body(body), events=events)
+    return rec.Draft(at_ms=95, kind=kind, body=rec.encode_body(body), events=events)
 
 
-def said(signal, does: str = "", events: int = 0) -> Draft:
+def said(signal, does: str = "", events: int = 0) -> rec.Draft:
     """A record of a signal, with whatever stands beside it."""
     kind = msgspec.json.decode(encode_signal(signal))["kind"]
-    return Draft(at_ms=signal.at_ms, kind=kind, body=encode_signal(signal), does=does, events=events)
+    return rec.Draft(at_ms=signal.at_ms, kind=kind, body=encode_signal(signal), does=does, events=events)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -65,15 +49,22 @@ def test_drawn_lives_fold_to_what_they_were(seed):
 
 @pytest.mark.at(142)
 def test_a_record_that_is_missing_is_named():
-    """By the number that should stand there."""
+    """By the number that should stand there; also in front of a removed one, whose hash says nothing of what stood before it."""
     for number in range(1, len(RECORDS) - 1):
         without = (*RECORDS[: number - 1], *RECORDS[number:])
         with pytest.raises(JournalCorrupt, match=f"record {number} is damaged") as caught:
             fold_journal(without)
         assert caught.value.seq == number
-        assert first_broken(without) == number
+        assert rec.first_broken(without) == number
     with pytest.raises(JournalCorrupt, match="record 1 is damaged"):
         fold_journal(())
+
+    gone = RECORDS[6]
+    body = rec.encode_body(rec.ErasedBody(number=7, hash=gone.hash.hex(), why="retention"))
+    records = (*RECORDS[:5], msgspec.structs.replace(gone, kind="erased", body=body), *RECORDS[7:])
+    with pytest.raises(JournalCorrupt, match="it is missing: found 7 in its place") as caught:
+        fold_journal(records)
+    assert caught.value.seq == rec.first_broken(records) == 6
 
 
 @pytest.mark.at(142)
@@ -97,7 +88,7 @@ def test_a_record_that_is_damaged_is_named():
             with pytest.raises(JournalCorrupt) as caught:
                 fold_journal(spoilt)
             assert caught.value.seq == number, name
-            assert first_broken(spoilt) == number
+            assert rec.first_broken(spoilt) == number
 
 
 def test_a_journal_begins_with_opened_and_is_opened_once():
@@ -105,20 +96,9 @@ def test_a_journal_begins_with_opened_and_is_opened_once():
     headless = resealed(RECORDS[:1], {1: {"kind": "closed"}})
     with pytest.raises(JournalCorrupt, match="it is 'closed', and a journal begins with 'opened'"):
         fold_journal(headless)
-    again = behind(RECORDS, Draft(at_ms=1, kind="opened", body=RECORDS[0].body))
+    again = behind(RECORDS, rec.Draft(at_ms=1, kind="opened", body=RECORDS[0].body))
     with pytest.raises(JournalCorrupt, match="a journal is opened once"):
         fold_journal(again)
-
-
-@pytest.mark.at(142)
-def test_a_record_that_is_missing_in_front_of_a_removed_one_is_named():
-    """The hash of what was removed says nothing of what stood before it; the numbers do."""
-    gone = RECORDS[6]
-    body = encode_body(ErasedBody(number=7, hash=gone.hash.hex(), why="retention"))
-    records = (*RECORDS[:5], msgspec.structs.replace(gone, kind="erased", body=body), *RECORDS[7:])
-    with pytest.raises(JournalCorrupt, match="it is missing: found 7 in its place") as caught:
-        fold_journal(records)
-    assert caught.value.seq == first_broken(records) == 6
 
 
 # --- large values
@@ -131,7 +111,7 @@ def test_large_values_are_put_in_their_places():
     life, blobs = session.life, {}
     changes = {}
     for record in life.records:
-        body, found = split_blobs(record.body, 80)
+        body, found = rec.split_blobs(record.body, 80)
         changes[record.seq] = {"body": body}
         blobs |= found
     stored = resealed(life.records, changes)
@@ -139,9 +119,6 @@ def test_large_values_are_put_in_their_places():
     assert fold_journal(stored, Sources(blob=blobs.get)).state == life.state
     with pytest.raises(CodecError, match=r"record 3 of session 's' \(prompt\): a large value is missing"):
         fold_journal(stored)
-
-
-# --- owners
 
 
 def test_of_ten_thousand_effects_only_those_that_are_open_are_kept():
@@ -164,19 +141,16 @@ def test_drift_is_told_with_the_first_record_and_the_fold_counts():
     records = resealed(RECORDS, older)
     folded = fold_journal(records)
     assert folded.drift is not None
-    assert (folded.drift.first, folded.drift.what, folded.drift.events) == (
-        _first_with(records, "publish  "),
-        "does",
-        seq,
-    )
+    first = next(record.seq for record in records if "publish  " in record.does)
+    assert (folded.drift.first, folded.drift.what, folded.drift.events) == (first, "does", seq)
     assert str(folded.drift).startswith(f"record {folded.drift.first} (")
     assert folded.state.data.seq == seq
-    noted = DriftedBody(first=folded.drift.first, what=str(folded.drift), events=seq)
+    noted = rec.DriftedBody(first=folded.drift.first, what=str(folded.drift), events=seq)
     settled = behind(records, own("drifted", noted, seq))
     again = fold_journal(settled)
     assert again.drift is None
     assert again.state == folded.state
-    prompt = s.Prompt(at_ms=99, signal_id=s.SignalId("z"), ref=PromptRef("z"), content=(Text(text="?"),))
+    prompt = prompted("z", "?", at_ms=99)
     (*_, last) = walk(again.state, behind(settled, said(prompt))[len(settled) :], tail=again.tail)
     on = behind(settled, said(prompt, last.does, last.after.data.seq))
     assert fold_journal(on).drift is None
@@ -187,8 +161,7 @@ def test_a_signal_that_crashes_newer_code_is_stepped_over_and_told():
     """It would have been put aside, had it come now; the session comes back all the same."""
     lost = EffectId("t99")
     opened = MappingProxyType({lost: OfCall(CallId("nowhere"))})  # no code of ours comes to such a state
-    data = msgspec.structs.replace(LIFE.state.data, open=opened)
-    start = msgspec.structs.replace(LIFE.state, data=data)
+    start = changed(LIFE.state, open=opened)
     done = s.ToolFinished(at_ms=99, effect_id=lost, text="?", started_at_ms=98)
     records = behind(RECORDS, said(done, "publish 3", start.data.seq))
     folded = fold(start, records[len(RECORDS) :], tail=LIFE.tail)
@@ -205,7 +178,7 @@ def test_a_rewind_and_a_rewind_of_it_are_what_the_session_was_then():
     """Back to 10, on to 14, back to 5: the conversation of each; numbers of events and ids of effects only rise."""
     records, seq = list(RECORDS), LIFE.state.data.seq
     for number in (10, 14, 5):
-        records = behind(records, own("rewound", RewoundBody(number=number), seq))
+        records = behind(records, own("rewound", rec.RewoundBody(number=number), seq))
         folded = fold_journal(records)
         then = fold_journal(records[:number]).state
         assert folded.drift is None
@@ -218,7 +191,7 @@ def test_a_rewind_and_a_rewind_of_it_are_what_the_session_was_then():
         assert folded.state.data.minted == LIFE.state.data.minted
         assert folded.state.data.usage == LIFE.state.data.usage
         assert folded.state.data.call_ids == LIFE.state.data.call_ids
-    assert first_broken(records) is None
+    assert rec.first_broken(records) is None
 
 
 def test_what_was_spent_is_spent_also_behind_a_rewind():
@@ -236,32 +209,25 @@ def test_what_was_spent_is_spent_also_behind_a_rewind():
     assert plain.data.ledger is None
 
 
-@pytest.mark.parametrize("number", [0, -1, len(RECORDS) + 1, 99])
-def test_a_rewind_to_nowhere_is_damage(number):
-    """No session would have written that."""
-    records = behind(RECORDS, own("rewound", RewoundBody(number=number)))
-    with pytest.raises(JournalCorrupt, match=f"it goes back to {number}, and there is 1 to {len(RECORDS)}"):
+def test_a_rewind_to_nowhere_is_damage():
+    """No session would have written that; one that cannot be read is named as any other record."""
+    for number in (0, -1, len(RECORDS) + 1, 99):
+        records = behind(RECORDS, own("rewound", rec.RewoundBody(number=number)))
+        said = f"it goes back to {number}, and there is 1 to {len(RECORDS)}"
+        with pytest.raises(JournalCorrupt, match=said):
+            fold_journal(records)
+    records = behind(RECORDS, rec.Draft(at_ms=1, kind="rewound", body=b"{}"))
+    with pytest.raises(CodecError, match=f"record {len(records)} of session"):
         fold_journal(records)
-
-
-def _first_with(records, text: str):
-    return next(record.seq for record in records if text in record.does)
 
 
 def test_a_rewind_in_front_of_what_is_folded_asks_for_the_state():
     """As behind a snapshot; without it the caller is told what to do."""
-    records = behind(RECORDS, own("rewound", RewoundBody(number=3), LIFE.state.data.seq))
-    rest, tail = records[8:], tail_of(records[:8])
+    records = behind(RECORDS, own("rewound", rec.RewoundBody(number=3), LIFE.state.data.seq))
+    rest, tail = records[8:], rec.tail_of(records[:8])
     with pytest.raises(OptionError, match=r"goes back to 3, .* give state_at"):
         fold(LIFE.states[8], rest, tail=tail)
     folded = fold(LIFE.states[8], rest, tail=tail, sources=Sources(state_at=LIFE.states.__getitem__))
     assert folded.state == fold_journal(records).state
-    to_the_edge = behind(RECORDS, own("rewound", RewoundBody(number=8), LIFE.state.data.seq))
+    to_the_edge = behind(RECORDS, own("rewound", rec.RewoundBody(number=8), LIFE.state.data.seq))
     assert fold(LIFE.states[8], to_the_edge[8:], tail=tail).state == fold_journal(to_the_edge).state
-
-
-def test_a_rewind_that_cannot_be_read_is_named():
-    """As any other record."""
-    records = behind(RECORDS, Draft(at_ms=1, kind="rewound", body=b"{}"))
-    with pytest.raises(CodecError, match=f"record {len(records)} of session"):
-        fold_journal(records)

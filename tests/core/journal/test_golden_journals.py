@@ -19,52 +19,44 @@ WITHOUT = {"erased", "forgotten"}
 WHOLE = [file for file in STORED if file.stem not in WITHOUT]
 
 
-@pytest.mark.parametrize("name", JOURNALS)
-def test_todays_code_writes_the_newest_file(name):
+def test_todays_code_writes_the_newest_file():
     """What goes to disk changes only together with the file that shows it: `python -m tests.core.journal.golden_journals`."""
-    assert (FOLDER / f"{name}.jsonl").read_bytes() == encode_journal(JOURNALS[name]())
-
-
-def test_there_is_one_of_each_kind_of_record():
-    """All that is no signal stands in one of them."""
+    for name, records in JOURNALS.items():
+        assert (FOLDER / f"{name}.jsonl").read_bytes() == encode_journal(records()), name
     kinds = {json.loads(line)["kind"] for file in STORED for line in file.read_bytes().splitlines()}
-    assert kinds >= OWN_KINDS
+    assert kinds >= OWN_KINDS  # all that is no signal stands in one of them
 
 
 @pytest.mark.parametrize("file", WHOLE, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_a_stored_journal_is_sound_and_folds_without_drift(file):
-    """Also that of an older version: the same events, the same decisions."""
+    """Also that of an older version: the same events and decisions, and the same end from whatever number one stops at."""
     read = read_journal(file.read_bytes())
+    records = read.records
     assert read.damaged is None
-    assert first_broken(read.records) is None
-    folded = fold_journal(read.records, SOURCES)
-    assert folded.drift is None
-    assert replay(read.records, SOURCES).difference is None
-    assert replay(read.records, SOURCES).state == folded.state
-
-
-@pytest.mark.parametrize("file", WHOLE, ids=lambda file: f"{file.parent.name}-{file.stem}")
-def test_the_state_at_a_number_goes_on_to_the_same_end(file):
-    """Whatever number one stops at."""
-    records = read_journal(file.read_bytes()).records
+    assert first_broken(records) is None
     folded = fold_journal(records, SOURCES)
+    assert folded.drift is None
+    assert replay(records, SOURCES).difference is None
+    assert replay(records, SOURCES).state == folded.state
+
+    back = type(SOURCES)(resolve=SOURCES.resolve, state_at=lambda number: state_at(records, number, SOURCES))
     for number in range(3, len(records)):
-        rest = fold(state_at(records, number, SOURCES), records[number:], tail=tail_of(records[:number]),
-                    sources=_looking_back(records))  # fmt: skip
+        then, tail = state_at(records, number, SOURCES), tail_of(records[:number])
+        rest = fold(then, records[number:], tail=tail, sources=back)
         assert rest.state.data.history == folded.state.data.history
         assert rest.state.data.seq == folded.state.data.seq
 
 
-@pytest.mark.parametrize("name", ["plain", "guarded", "taken_over"])
-def test_a_journal_of_version_1_says_the_same(name):
-    """Its bodies are longer, and so its hashes are others: a record for a record it comes to what that of version 2 comes to."""
-    old, new = (
-        read_journal((folder / f"{name}.jsonl").read_bytes()).records
-        for folder in (FOLDER / "v1", FOLDER / "semantics_0")
-    )
-    assert where_they_part(old, new, SOURCES) is None
-    short, long = (sum(len(one.body) for one in some if one.kind != "drifted") for some in (new, old))
-    assert short < long
+def test_a_journal_of_version_1_says_the_same():
+    """Its bodies are longer and its hashes others: a record for a record it comes to what that of version 2 comes to."""
+    for name in ("plain", "guarded", "taken_over"):
+        old, new = (
+            read_journal((folder / f"{name}.jsonl").read_bytes()).records
+            for folder in (FOLDER / "v1", FOLDER / "semantics_0")
+        )
+        assert where_they_part(old, new, SOURCES) is None
+        short, long = (sum(len(one.body) for one in some if one.kind != "drifted") for some in (new, old))
+        assert short < long
 
 
 def test_a_session_of_version_1_goes_on_in_version_2():
@@ -94,16 +86,12 @@ def test_the_decisions_of_a_journal_are_those_of_its_time():
     assert life.state.data.semantics == SEMANTICS
 
 
-@pytest.mark.parametrize("name", ["erased", "forgotten", "v1/erased"])
-def test_what_was_removed_is_told(name):
+def test_what_was_removed_is_told():
     """Its journal is sound, and cannot be folded from its beginning."""
-    read = read_journal((FOLDER / f"{name}.jsonl").read_bytes())
-    assert read.damaged is None
-    assert first_broken(read.records) is None
-    assert [decode_erased(one.body).number for one in read.records if one.kind == "erased"]
-    with pytest.raises(Erased):
-        fold_journal(read.records, SOURCES)
-
-
-def _looking_back(records):
-    return type(SOURCES)(resolve=SOURCES.resolve, state_at=lambda number: state_at(records, number, SOURCES))
+    for name in ("erased", "forgotten", "v1/erased"):
+        read = read_journal((FOLDER / f"{name}.jsonl").read_bytes())
+        assert read.damaged is None
+        assert first_broken(read.records) is None
+        assert [decode_erased(one.body).number for one in read.records if one.kind == "erased"]
+        with pytest.raises(Erased):
+            fold_journal(read.records, SOURCES)

@@ -2,8 +2,6 @@
 
 from typing import Any, get_args
 
-import pytest
-
 from agentrail.core.journal.recorded_steps import effects_named, outline
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import effects as asked
@@ -13,7 +11,7 @@ from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import SignalId
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo, MailboxFull
-from agentrail.events import AgentStart, Envelope, Event, MessageDelta
+from agentrail.events import AgentStart, Envelope
 from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult, UserMessage
 
 SAID = (UserMessage(content=(Text(text="a secret"),)),)
@@ -21,31 +19,21 @@ CALL: dict[str, Any] = {"call_id": CallId("c1"), "name": "read", "arguments": {"
 PATH = (SessionId("s"),)
 
 
-def published(seq: int, *, ephemeral: bool = False) -> Publish:
-    """An event of this number."""
-    meta = Envelope(SessionId("s"), seq, 5, PATH, ephemeral)
-    event: Event = (
-        MessageDelta(delta="x", attempt=1, meta=meta)
-        if ephemeral
-        else AgentStart(ref=PromptRef("p"), meta=meta)
-    )
-    return Publish(event)
+PUBLISHED = Publish(AgentStart(ref=PromptRef("p"), meta=Envelope(SessionId("s"), 31, 5, PATH)))
 
 
-def tool(effect_id: str = "t7", name: str = "shell", attempt: int = 1) -> asked.RunTool:
+def tool(attempt: int = 1) -> asked.RunTool:
     """A call that runs."""
     return asked.RunTool(
-        effect_id=EffectId(effect_id),
-        call_id=CallId("c1"),
-        name=name,
+        effect_id=e("t7"),
         generation=0,
-        arguments={"command": "a secret"},
         arguments_hash="77ab" * 16,
         operation_id="9f2c" * 8,
         attempt=attempt,
         turn=1,
         model="m",
         path=PATH,
+        **CALL | {"name": "shell"},
     )
 
 
@@ -84,31 +72,18 @@ LINES: dict[str, Effect] = {
     "gather_context c2 messages=1": asked.GatherContext(effect_id=e("c2"), messages=SAID),
     "set_provider_opts model=a:b": asked.SetProviderOpts(model="a:b", provider_opts={"key": "a secret"}),
     "teardown d5 t7 r4": asked.Teardown(effect_id=e("d5"), stopped=(e("t7"), e("r4"))),
-    "publish 31": published(31),
+    "publish 31": PUBLISHED,
     "reply": asked.ReplyToCaller(SignalId("s1"), "a secret"),
     "refuse MailboxFull": asked.Refuse(SignalId("s1"), MailboxFull("a secret")),
     "end": asked.End("a secret"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_each_effect_is_one_short_line(line):
-    """Names, numbers and digests: enough to read an export by, and to compare a fold with."""
-    assert outline((LINES[line],)) == line
-
-
-def test_each_kind_of_effect_has_its_line():
-    """A new kind of effect comes with its line."""
+def test_each_effect_is_one_short_line():
+    """Names, numbers and digests of each kind, no word of the conversation; named as begun is what runs, and no timer or teardown."""
+    for line, effect in LINES.items():
+        assert outline((effect,)) == line
     assert {type(effect) for effect in LINES.values()} == set(get_args(Effect))
-
-
-def test_no_word_of_a_conversation_is_in_an_outline():
-    """An export without content has outlines all the same."""
-    assert "secret" not in outline(LINES.values())
-
-
-def test_what_a_record_names_as_begun():
-    """Requests, tools, sessions, agents, questions to the host, requests of plugins and gatherings; no timers and no teardowns."""
+    assert "secret" not in outline(LINES.values())  # an export without content has outlines all the same
     assert effects_named("") == frozenset()
-    named = effects_named(outline(LINES.values()))
-    assert named == {"r4", "t7", "t8", "h1", "h2", "g1", "e3", "c2"}
+    assert effects_named(outline(LINES.values())) == {"r4", "t7", "t8", "h1", "h2", "g1", "e3", "c2"}

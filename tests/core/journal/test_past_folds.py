@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import get_args
 
 import msgspec
-import pytest
 
 from agentrail.core.journal.call_history import story_of_call
 from agentrail.core.journal.record import REWOUND, Record, RewoundBody
@@ -66,112 +65,107 @@ def test_of_all_that_is_published_each_span_has_its_place_and_each_call_its_stor
     assert {"done", "error", "blocked", "killed", "skipped", "unknown"} <= outcomes
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_of_each_state_the_parts_of_the_next_request_add_up(name):
+def test_of_each_state_the_parts_of_the_next_request_add_up():
     """What is sent is named whole and once: together as long as the whole is estimated, but for what rounding takes part by part."""
-    data = state_of(name).data
-    told = next_request_of(data, lambda text: text)
-    handed = data.history.messages if data.cycle is None or data.cycle.handed is None else data.cycle.handed
-    _, messages = outgoing(data.outgoing, handed, data.refused)
-    whole = fixed_tokens_of(system_prompt_of(data), data.tools) + tokens_of(messages)
-    gathered = [part for part in told.parts if part.kind == "provider"]
-    first_added = len(told.parts) - len(gathered) - len(data.steers)
-    added = told.parts[first_added:]
-    assert told.tokens == sum(part.tokens for part in told.parts)
-    assert abs(told.tokens - sum(part.tokens for part in added) - whole) <= len(told.parts)
-    assert [part.name for part in told.parts if part.kind == "tools"] == [spec.name for spec in data.tools]
-    drawn = [part for part in told.parts[:first_added] if part.role is not None]
-    assert len(drawn) == len(messages)
-    asked = [call.call_id for one in messages if isinstance(one, AssistantMessage) for call in one.calls]
-    assert [at for part in drawn if part.role == "assistant" for at in part.call_ids] == asked
-    assert (told.counted_tokens, told.model) == (data.context_tokens, model_of(data).model)
+    for name in NAMES:
+        data = state_of(name).data
+        told = next_request_of(data, lambda text: text)
+        handed = data.cycle.handed if data.cycle is not None else None
+        _, messages = outgoing(
+            data.outgoing, data.history.messages if handed is None else handed, data.refused
+        )
+        whole = fixed_tokens_of(system_prompt_of(data), data.tools) + tokens_of(messages)
+        gathered = [part for part in told.parts if part.kind == "provider"]
+        first_added = len(told.parts) - len(gathered) - len(data.steers)
+        added = told.parts[first_added:]
+        assert told.tokens == sum(part.tokens for part in told.parts)
+        assert abs(told.tokens - sum(part.tokens for part in added) - whole) <= len(told.parts), name
+        tools = [part.name for part in told.parts if part.kind == "tools"]
+        assert tools == [spec.name for spec in data.tools]
+        drawn = [part for part in told.parts[:first_added] if part.role is not None]
+        assert len(drawn) == len(messages)
+        asked = [call.call_id for one in messages if isinstance(one, AssistantMessage) for call in one.calls]
+        assert [at for part in drawn if part.role == "assistant" for at in part.call_ids] == asked
+        assert (told.counted_tokens, told.model) == (data.context_tokens, model_of(data).model)
 
 
 def test_the_digest_is_another_one_when_a_word_is():
     """Of a message, of the system prompt and of a tool; and the same when nothing is."""
     data = state_of("everything").data
-    spec = next(iter(data.tools))
-    others = [
-        msgspec.structs.replace(data, tools=Toolbox()),
-        msgspec.structs.replace(
-            data, tools=Toolbox([msgspec.structs.replace(spec, description="Another one.")])
-        ),
-        msgspec.structs.replace(data, acting=msgspec.structs.replace(data.acting, prompt="Another one.")),
-        msgspec.structs.replace(
-            data, cycle=None, history=History().with_user(UserMessage(content=(Text(text="Another one."),)))
-        ),
+    spec = msgspec.structs.replace(next(iter(data.tools)), description="Another one.")
+    history = History().with_user(UserMessage(content=(Text(text="Another one."),)))
+    others: list[dict[str, object]] = [
+        {},
+        {"tools": Toolbox()},
+        {"tools": Toolbox([spec])},
+        {"acting": msgspec.structs.replace(data.acting, prompt="Another one.")},
+        {"cycle": None, "history": history},
     ]
-    digests = [next_request_of(one, str).digest for one in (data, *others)]
+    digests = [next_request_of(msgspec.structs.replace(data, **one), str).digest for one in others]
     assert len(set(digests)) == len(digests)
     assert next_request_of(state_of("everything").data, str).digest == digests[0]
 
 
-@pytest.mark.parametrize("mode", get_args(PromptMode))
-def test_the_sections_of_a_system_prompt_are_parts_as_far_as_its_mode_wants_them(mode):
+def test_the_sections_of_a_system_prompt_are_parts_as_far_as_its_mode_wants_them():
     """Joined as they stand they are the prompt: a section that repeats another's words is one too, and so are the names of tools."""
-    data = state_of("everything").data
-    config = msgspec.structs.replace(data.config, prompt_mode=mode)
     sections = {"skills": "Use them.", "memory": "Use them.", "rules": "Be short."}
-    data = msgspec.structs.replace(data, config=config, sections=sections)
-    parts = [part for part in next_request_of(data, str).parts if part.kind == "system"]
-    assert "\n\n".join(part.text_head for part in parts) == system_prompt_of(data)
+    for mode in get_args(PromptMode):
+        data = state_of("everything").data
+        config = msgspec.structs.replace(data.config, prompt_mode=mode)
+        data = msgspec.structs.replace(data, config=config, sections=sections)
+        parts = [part for part in next_request_of(data, str).parts if part.kind == "system"]
+        assert "\n\n".join(part.text_head for part in parts) == system_prompt_of(data)
 
 
-def test_what_used_nothing_has_no_spending():
-    """Of a journal that is kept from its beginning."""
-    assert spendings_of_usage(TokenUsage(), "scripted:model", 0) == ()
-
-
-def test_a_step_that_came_out_otherwise_says_so():
-    """Its last line."""
+def test_what_seldom_has_words_is_told_all_the_same():
+    """A step that came out otherwise, a message of files and pictures, half of a character, a class of one's own; nothing of what used nothing."""
+    signal = ExplainedSignal(kind="prompt", at_ms=0)
     step = ExplainedStep(
-        at=1,
-        signal=ExplainedSignal(kind="prompt", at_ms=0),
-        phase=("idle", "idle"),
-        runs=(),
-        effects=(),
-        events=None,
-        drift="another effect",
+        at=1, signal=signal, phase=("idle", "idle"), runs=(), effects=(), events=None, drift="another effect"
     )
     assert list(lines_of_step(step))[-1] == "  differs: another effect"
+    said = UserMessage(content=(FileRef(path="a.txt"), Image(media_type="image/png", data="aGk=")))
+    assert _head_of(said) == "a.txt\n[image]"
+    assert (_plain("\ud800"), _plain(object())) == ("\ud800", "object(…)")
+    assert spendings_of_usage(TokenUsage(), "scripted:model", 0) == ()
+    RunListener(None, ()).over(None)  # a run that no caller waits for is heard all the same
 
 
-def test_a_rewind_that_cannot_be_read_takes_nothing_back():
-    """What it says is damaged: its events stand."""
-    undoing = UndoneEvents()
-    undoing.follow(
-        [Record(scope="", session=SessionId("s"), seq=2, epoch=1, at_ms=0, kind=REWOUND, body=b"{", events=3)]
-    )
-    assert undoing.ranges == ()
-
-
-def golden(kind, **fields):
-    """An event as its golden file has it, with some fields of its own."""
-    return {**msgspec.json.decode((GOLDEN / f"{kind}.json").read_bytes()), **fields}
+def test_a_rewind_without_events_behind_it_takes_nothing_back():
+    """One that is damaged, whose events stand; and one back to the first of two records that published nothing."""
+    back = canonical_json(msgspec.to_builtins(RewoundBody(number=1)))
+    for rows in (((2, REWOUND, b"{", 3),), ((1, "opened", b"{}", 0), (2, REWOUND, back, 0))):
+        undoing = UndoneEvents()
+        undoing.follow(
+            [
+                Record(
+                    scope="",
+                    session=SessionId("s"),
+                    seq=seq,
+                    epoch=1,
+                    at_ms=0,
+                    kind=kind,
+                    body=body,
+                    events=events,
+                )
+                for seq, kind, body, events in rows
+            ]
+        )
+        assert undoing.ranges == ()
 
 
 def test_what_comes_without_what_it_refers_to_makes_no_span():
     """A first word without a request, an approval that was never asked for; what a running call says stands with it."""
-    row = [
-        golden("prompt_received"),
-        golden("agent_start"),
-        golden("message_start"),
-        golden("response_complete"),
-        golden("approval_resolved"),
-        golden("tool_execution_start", call_id="c1"),
-        golden("large_result_offloaded", call_id="c1", path="results/c1.txt"),
-        golden("tool_execution_metrics", call_id="c1"),
-    ]
+    kinds = ("prompt_received", "agent_start", "message_start", "response_complete", "approval_resolved")
+    of_call = ("tool_execution_start", "large_result_offloaded", "tool_execution_metrics")
+    row = [msgspec.json.decode((GOLDEN / f"{kind}.json").read_bytes()) for kind in (*kinds, *of_call)]
+    for event in row[len(kinds) :]:
+        event["call_id"] = "c1"
+    row[6]["path"] = "results/c1.txt"
     spans = timeline_of(known([{**event, "seq": seq, "at_ms": seq} for seq, event in enumerate(row, 1)]))
     assert [span.kind for span in spans] == ["cycle", "call"]
     assert spans[1].attributes["offloaded"] == "results/c1.txt"
     assert "duration_ms" in spans[1].attributes
-
-
-def test_a_message_of_files_and_pictures_is_named_by_them():
-    """Nothing of what they hold is shown."""
-    said = UserMessage(content=(FileRef(path="a.txt"), Image(media_type="image/png", data="aGk=")))
-    assert _head_of(said) == "a.txt\n[image]"
 
 
 def test_a_rule_that_stands_is_made_once():
@@ -181,28 +175,3 @@ def test_a_rule_that_stands_is_made_once():
     step.at_ms = 2
     assert allow(step, "shell", {"command": "git status", "timeout_seconds": 9}) == first
     assert step.data.rules == {first}
-
-
-def test_a_run_that_no_caller_waits_for_is_told_of_nowhere():
-    """Its answers are heard all the same."""
-    RunListener(None, ()).over(None)
-
-
-def test_a_rewind_behind_which_nothing_was_published_takes_nothing_back():
-    """Two records without an event, and back to the first."""
-    first, back = (
-        Record(scope="", session=SessionId("s"), seq=seq, epoch=1, at_ms=0, kind=kind, body=body, events=0)
-        for seq, kind, body in (
-            (1, "opened", b"{}"),
-            (2, REWOUND, canonical_json(msgspec.to_builtins(RewoundBody(number=1)))),
-        )
-    )
-    undoing = UndoneEvents()
-    undoing.follow([first, back])
-    assert undoing.ranges == ()
-
-
-def test_what_cannot_be_said_is_said_to_be_there():
-    """A text of half a character, and a payload of a class of one's own."""
-    assert _plain("\ud800") == "\ud800"
-    assert _plain(object()) == "object(…)"

@@ -1,7 +1,6 @@
 """Verdicts on calls in a fold that brings a session back: the records decide, one rule after the other."""
 
 import msgspec
-import pytest
 
 from agentrail.core.journal import fold
 from agentrail.core.journal.fold import NO_SOURCES, Walked
@@ -50,45 +49,28 @@ ASKS = RequireApproval("sure?", None)
 BLOCKS = BlockTool("no", None)
 
 
-@pytest.mark.parametrize(
-    ("guess", "action", "counts", "set_aside"),
-    [
-        ("as_said", BLOCKS, BlockTool, []),
-        ("as_said", None, BlockTool, ["journal"]),
-        ("asked", BLOCKS, RequireApproval, ["guard"]),
-        ("refused", ASKS, BlockTool, ["guard"]),
-        ("aborted", BLOCKS, Abort, ["guard"]),
-        ("allowed", BLOCKS, type(None), ["guard"]),
-    ],
-)
-def test_a_call_that_no_record_names_gets_the_guess(guess, action, counts, set_aside):
-    """A guard's refusal stands at first; an allowed call that no record names was refused then."""
-    found, aside = judged(RecordedCalls([""], 0, guess), action)
-    assert (type(found), aside) == (counts, set_aside)
+PEOPLES = state_of(ToolSpec(name="read", description="x", parameters={"type": "object"}, answered_by="user"))
 
 
-@pytest.mark.parametrize(
-    ("guess", "counts", "set_aside"), [("as_said", BlockTool, []), ("asked", RequireApproval, ["guard"])]
-)
-def test_a_call_that_people_answer_is_named_by_no_record(guess, counts, set_aside):
-    """So its guards count, or the guess."""
-    spec = ToolSpec(name="read", description="x", parameters={"type": "object"}, answered_by="user")
-    found, aside = judged(RecordedCalls([RAN], 0, guess), BLOCKS, state_of(spec))
-    assert (type(found), aside) == (counts, set_aside)
-
-
-def test_a_call_that_its_record_names_has_run():
-    """Allowed calls run again, and a guard that refuses today does not count."""
-    assert judged(RecordedCalls([RAN], 0), None) == (None, [])
-    assert judged(RecordedCalls([RAN], 0), BLOCKS) == (None, ["guard"])
-
-
-def test_a_call_that_a_later_record_names_may_have_waited_for_a_person():
-    """A guard that asks is right, and any other verdict is set aside."""
-    later = ["", RAN]
-    assert judged(RecordedCalls(later, 0), ASKS) == (ASKS, [])
-    assert judged(RecordedCalls(later, 0), BLOCKS) == (None, ["guard"])
-    assert judged(RecordedCalls(["", "start_stream r2", RAN], 0), BLOCKS) == (BLOCKS, [])
+def test_the_record_of_a_call_decides_or_the_guess():
+    """A call that its record names has run, one that a later record names may have waited for a person; no record names what people answer."""
+    for records, guess, state, action, counts, set_aside in (
+        ([""], "as_said", None, BLOCKS, BlockTool, []),
+        ([""], "as_said", None, None, BlockTool, ["journal"]),
+        ([""], "asked", None, BLOCKS, RequireApproval, ["guard"]),
+        ([""], "refused", None, ASKS, BlockTool, ["guard"]),
+        ([""], "aborted", None, BLOCKS, Abort, ["guard"]),
+        ([""], "allowed", None, BLOCKS, type(None), ["guard"]),
+        ([RAN], "as_said", PEOPLES, BLOCKS, BlockTool, []),
+        ([RAN], "asked", PEOPLES, BLOCKS, RequireApproval, ["guard"]),
+        ([RAN], "as_said", None, None, type(None), []),
+        ([RAN], "as_said", None, BLOCKS, type(None), ["guard"]),
+        (["", RAN], "as_said", None, ASKS, RequireApproval, []),
+        (["", RAN], "as_said", None, BLOCKS, type(None), ["guard"]),
+        (["", "start_stream r2", RAN], "as_said", None, BLOCKS, BlockTool, []),
+    ):
+        found, aside = judged(RecordedCalls(records, 0, guess), action, state)
+        assert (type(found), aside) == (counts, set_aside), (records, guess)
 
 
 def test_a_refused_call_that_a_record_names_has_passed():
@@ -102,10 +84,14 @@ def test_a_refused_call_that_a_record_names_has_passed():
     assert isinstance(_validated(step, other, "tool_use", withheld=True), Refused)
 
 
-def test_a_sub_agent_is_named_by_its_kind():
-    """Its record has no digest of arguments."""
+def test_what_records_name_in_another_way_is_found():
+    """A sub-agent has no digest of arguments; where no signal stands nothing was stepped, so no plugin caused it."""
     spec = ToolSpec(name="task", description="x", parameters={"type": "object"}, answered_by="child")
     assert began_call(state_of(spec, "task"), {"subagent_type": "scout", "task": "Look."}) == ("scout", "")
+
+    told = Told(new_session())
+    walked = Walked(record=told.life.records[0], before=told.life.start, signal=None, after=told.life.start)
+    assert fold._last_asked(walked, NO_SOURCES) == ""  # noqa: SLF001 - its own door
 
 
 def test_a_guess_with_which_a_step_crashes_is_passed_over(monkeypatch):
@@ -134,18 +120,11 @@ def test_a_guess_with_which_a_step_crashes_is_passed_over(monkeypatch):
     assert folded.drift.first == place
 
 
-def test_a_record_without_a_signal_was_caused_by_no_plugin():
-    """Nothing was stepped there."""
-    told = Told(new_session())
-    walked = Walked(record=told.life.records[0], before=told.life.start, signal=None, after=told.life.start)
-    assert fold._last_asked(walked, NO_SOURCES) == ""  # noqa: SLF001 - its own door
-
-
-@pytest.mark.parametrize(("is_error", "outcome"), [(False, "done"), (True, "failed")])
-def test_a_stopped_call_that_took_effect_is_told_as_such(is_error, outcome):
+def test_a_stopped_call_that_took_effect_is_told_as_such():
     """The late value says what it did; the result of the stop, before and after it, does not."""
     behind = CallBehind(number=1, call_id=CallId("c1"), name="pay", effect_class="once")
-    found = {behind.call_id: msgspec.structs.replace(behind, outcome="unknown")}
-    result = ToolResult(call_id=CallId("c1"), name="pay", text="paid", is_error=is_error)
-    _note_end(found, Publish(event=ToolTookEffect(name="pay", call_id=CallId("c1"), result=result)))
-    assert found[CallId("c1")].outcome == outcome
+    for is_error, outcome in ((False, "done"), (True, "failed")):
+        found = {behind.call_id: msgspec.structs.replace(behind, outcome="unknown")}
+        result = ToolResult(call_id=CallId("c1"), name="pay", text="paid", is_error=is_error)
+        _note_end(found, Publish(event=ToolTookEffect(name="pay", call_id=CallId("c1"), result=result)))
+        assert found[CallId("c1")].outcome == outcome

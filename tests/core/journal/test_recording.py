@@ -11,7 +11,7 @@ from agentrail.core.protocol.request import ReasoningDelta, TextDelta, UsageUpda
 from agentrail.core.session.state import Phase
 from agentrail.messages import AssistantMessage, TokenUsage
 from tests.core.journal.recorded import Told, folds_to_what_was_lived
-from tests.core.worlds import TOOLS, new_session
+from tests.core.worlds import TOOLS, changed, new_session
 
 
 def told(**options) -> Told:
@@ -19,44 +19,26 @@ def told(**options) -> Told:
     return Told(new_session(TOOLS, **options))
 
 
-def impatient(**options) -> Told:
-    """One whose model is waited for only a second."""
-    start = new_session(TOOLS, **options)
-    model = msgspec.structs.replace(start.data.config.model, stalls=StallOptions(stall_ms=1_000))
-    config = msgspec.structs.replace(start.data.config, model=model)
-    data = msgspec.structs.replace(start.data, config=config, model=model)
-    return Told(msgspec.structs.replace(start, data=data))
-
-
 def text_of_last(session: Told) -> str:
     """What the history says the model said last."""
-    said = [
-        one for one in session.life.fold().state.data.history.messages if isinstance(one, AssistantMessage)
-    ]
-    return said[-1].text
+    messages = session.life.fold().state.data.history.messages
+    return [one for one in messages if isinstance(one, AssistantMessage)][-1].text
 
 
 @pytest.mark.journal(9)
 def test_a_response_that_was_not_broken_into_leaves_no_heard():
-    """However many chunks it came in: what was said stands in the response. Prompt, first chunk, response."""
-    session = told()
-    session.prompt()
-    for word in ["It", "is", "a", "fox", "."]:
-        session.hear(f"{word} ")
-    session.complete("It is a fox . ")
-    assert session.life.kinds == ["opened", "started", "prompt", "stream_started", "response_completed"]
-    folds_to_what_was_lived(session.life)
-
-
-@pytest.mark.journal(9)
-def test_nor_does_one_of_a_session_that_reads_no_tags():
-    """What looks like a tag is text there, so the response says all of it."""
-    session = Told(new_session(TOOLS, inline_tags=False))
-    session.prompt()
-    session.hear("<status>far")
-    session.complete("<status>far off</status>")
-    assert session.life.kinds == ["opened", "started", "prompt", "stream_started", "response_completed"]
-    folds_to_what_was_lived(session.life)
+    """However many chunks it came in, also where what looks like a tag is text: what was said stands in the response."""
+    plain, untagged = told(), told(inline_tags=False)
+    for session, words, said in (
+        (plain, ["It ", "is ", "a ", "fox ", ". "], "It is a fox . "),
+        (untagged, ["<status>far"], "<status>far off</status>"),
+    ):
+        session.prompt()
+        for word in words:
+            session.hear(word)
+        session.complete(said)
+        assert session.life.kinds == ["opened", "started", "prompt", "stream_started", "response_completed"]
+        folds_to_what_was_lived(session.life)
 
 
 @pytest.mark.journal(6)
@@ -68,8 +50,7 @@ def test_a_stream_aborted_after_a_hundred_chunks_has_the_text_of_all():
         session.hear(f"{number} ")
     session.say(s.AbortCycle, reason="enough")
     assert session.life.kinds[-2:] == ["heard", "abort"]
-    heard = _signal_in(session.life.records[-2])
-    assert len(heard.chunks) == 100
+    assert len(_signal_in(session.life.records[-2]).chunks) == 100
     assert text_of_last(session) == "".join(f"{number} " for number in range(100))
     folds_to_what_was_lived(session.life)
 
@@ -108,21 +89,22 @@ def test_chunks_of_which_an_event_came_are_recorded_at_once():
 
 def test_chunks_of_an_impatient_session_are_recorded_like_others():
     """The look at its silence is set anew when its first chunk comes, which is a signal of its own."""
-    session = impatient()
+    start = new_session(TOOLS)
+    model = msgspec.structs.replace(start.data.config.model, stalls=StallOptions(stall_ms=1_000))
+    session = Told(
+        changed(start, config=msgspec.structs.replace(start.data.config, model=model), model=model)
+    )
     session.prompt()
     session.hear("It is")
-    timers = [
-        effect for _, effects in session.life.steps for effect in effects if isinstance(effect, SetTimer)
-    ]
-    assert timers
+    assert [one for _, effects in session.life.steps for one in effects if isinstance(one, SetTimer)]
     session.hear(" a fox.")
     session.complete("It is a fox.")
     assert session.life.kinds[3:] == ["stream_started", "response_completed"]
     folds_to_what_was_lived(session.life)
 
 
-def test_an_empty_response_keeps_what_was_heard():
-    """It is a failure whose cost is estimated by what came."""
+def test_what_is_late_or_empty_takes_nothing_along():
+    """An empty response keeps what was heard; late chunks come to nothing; a late response belongs to another stream."""
     session = told()
     session.prompt()
     session.hear("It is")
@@ -130,22 +112,6 @@ def test_an_empty_response_keeps_what_was_heard():
     assert session.life.kinds[-2:] == ["heard", "response_completed"]
     folds_to_what_was_lived(session.life)
 
-
-def test_a_late_response_of_another_stream_takes_nothing_along():
-    """What is kept aside belongs to the stream that is open."""
-    session = told()
-    session.prompt()
-    session.hear("It is")
-    session.complete("no", effect_id="r99")
-    assert session.life.kinds[-2:] == ["heard", "response_completed"]
-    session.hear(" a fox.")
-    session.complete("It is a fox.")
-    assert session.life.state.phase is Phase.IDLE
-    folds_to_what_was_lived(session.life)
-
-
-def test_late_chunks_are_not_recorded():
-    """They come to nothing, and the state does not count them."""
     session = told()
     session.prompt()
     session.say(s.ChunksArrived, chunks=(TextDelta("early"),))
@@ -154,6 +120,16 @@ def test_late_chunks_are_not_recorded():
     session.complete("It is")
     session.say(s.ChunksArrived, effect_id="r99", chunks=(TextDelta("late"),))
     assert session.life.kinds[2:] == ["prompt", "stream_started", "response_completed"]
+    folds_to_what_was_lived(session.life)
+
+    session = told()
+    session.prompt()
+    session.hear("It is")
+    session.complete("no", effect_id="r99")
+    assert session.life.kinds[-2:] == ["heard", "response_completed"]
+    session.hear(" a fox.")
+    session.complete("It is a fox.")
+    assert session.life.state.phase is Phase.IDLE
     folds_to_what_was_lived(session.life)
 
 

@@ -46,8 +46,8 @@ def test_the_first_difference_is_shown_with_its_number_and_the_plugins_that_were
     assert any(line.startswith("+ run_tool") for line in shown)
 
 
-def test_a_snapshot_of_another_state_is_a_difference():
-    """With the first place where they differ, and not all of both."""
+def test_a_snapshot_of_another_state_is_a_difference_and_one_that_is_settled_is_none():
+    """With the first place where they differ, and not all of both; a `drifted` record says that it is known."""
     other = msgspec.json.decode(encode_session(LIFE.states[9]))
     other["session_state"]["data"]["seq"] = 99
     other["session_state"]["data"]["history"].append({"role": "user" * 100})
@@ -60,9 +60,6 @@ def test_a_snapshot_of_another_state_is_a_difference():
     found = replay(RECORDS, snapshots={9: msgspec.json.encode(other)}).difference
     assert found.diff == "- $.session_state.data.seq: 99\n+ $.session_state.data.seq: 15"
 
-
-def test_a_difference_that_is_settled_is_none():
-    """A `drifted` record says that it is known."""
     records = resealed(RECORDS, {9: {"events": 3}})
     assert replay(records).difference.seq == 9
     body = b'{"first":9,"what":"x","events":%d,"engine":"","version":1}' % LIFE.state.data.seq
@@ -78,9 +75,8 @@ def test_the_state_at_each_number_is_what_it_was():
     waiting = state_at(GUARDED, 5, SOURCES)
     assert [one.asked.question for one in waiting.data.interactions] == ["Now?"]
     for number in (0, -1, len(RECORDS) + 1):
-        with pytest.raises(
-            OptionError, match=f"the number is {number}: expected one from 1 to {len(RECORDS)}"
-        ):
+        said = f"the number is {number}: expected one from 1 to {len(RECORDS)}"
+        with pytest.raises(OptionError, match=said):
             state_at(RECORDS, number)
 
 
@@ -103,18 +99,23 @@ def test_it_is_told_who_caused_what():
 
 @pytest.mark.at(162)
 def test_two_runs_that_differ_in_times_and_ids_alone_do_not_part():
-    """Nor by who owned them."""
-    again = Told(new_session(config(), TOOLS))
-    again.at_ms = 5_000
+    """Nor by who owned them; a timer and an operation hold what differs from run to run."""
     other = plain_life().life.records
     taken = taken_draft(node="n2", cause="gone", engine="1", at_ms=90, events=25)
     assert where_they_part(RECORDS, behind(other, taken)) is None
-    moved = resealed(
-        other, {record.seq: {"body": _later(record.body), "at_ms": record.at_ms + 5} for record in other[1:]}
-    )
+    later = {one.seq: {"body": _later(one.body), "at_ms": one.at_ms + 5} for one in other[1:]}
+    moved = resealed(other, later)
     assert where_they_part(RECORDS, moved) is None
-    renamed = _session_called("t")
-    assert where_they_part(_session_called("s"), renamed) is None
+    assert where_they_part(_session_called("s"), _session_called("t")) is None
+
+    one = _going_on(lambda session: session.complete(call(path="a"), call("ask", "c2", question="?")))
+    does = one[-1].does
+    assert "op=" in does
+    assert "set_timer" in does
+    does_else = does.replace("op=", "op=00").replace("1005", "9999").replace("1006", "8")
+    other = resealed(one, {len(one): {"does": does_else}})
+    assert other[-1].does != does
+    assert where_they_part(one, other) is None
 
 
 @pytest.mark.at(162)
@@ -146,24 +147,9 @@ def test_the_first_place_where_two_runs_part_is_shown():
     assert where_they_part(mine[:-1], mine).other == len(mine)
 
 
-def test_a_timer_and_an_operation_are_the_same_in_another_session_at_another_time():
-    """Its time and its key hold what differs from run to run."""
-    one = _going_on(lambda session: session.complete(call(path="a"), call("ask", "c2", question="?")))
-    does = one[-1].does
-    assert "op=" in does
-    assert "set_timer" in does
-    other = resealed(
-        one, {len(one): {"does": does.replace("op=", "op=00").replace("1005", "9999").replace("1006", "8")}}
-    )
-    assert other[-1].does != does
-    assert where_they_part(one, other) is None
-
-
 def _later(body: bytes) -> bytes:
     fields = msgspec.json.decode(body)
-    return msgspec.json.encode(
-        {name: 9 if name == "started_at_ms" else item for name, item in fields.items()}
-    )
+    return msgspec.json.encode(fields | {"started_at_ms": 9} if "started_at_ms" in fields else fields)
 
 
 def _session_called(name: str):
