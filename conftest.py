@@ -386,7 +386,7 @@ SHARES: Final = {
         "a state for each kind of owner": (
             "core/test_owners.py::test_a_compaction_that_is_broken_off_waits_for_no_file",
             "core/test_owners.py::test_an_outcome_that_crashed_the_core_is_stood_in_for",
-            "core/test_owners.py::test_every_owner_is_met",
+            "core/test_owners.py::test_every_owner_waits_for_something",
         ),
         "the types of vendors": (
             "providers/test_anthropic_stream.py",

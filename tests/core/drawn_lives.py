@@ -17,54 +17,10 @@ from attrs import frozen
 
 from agentrail.core.policy.budget import Budget, Price, spent_of
 from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol import effects as fx, signals as s
 from agentrail.core.protocol.actions import ReadFile, WriteFile
-from agentrail.core.protocol.effects import (
-    Effect,
-    Publish,
-    RunPluginRequest,
-    RunTool,
-    SpawnChild,
-    StartStream,
-)
 from agentrail.core.protocol.hooks import HOOKS, FileText, FileWritten, RequestFailed
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
-from agentrail.core.protocol.signals import (
-    AgentCommand,
-    AgentEnded,
-    AgentIdled,
-    AnswerCall,
-    Approve,
-    BudgetLent,
-    ChangePlugins,
-    ChildPublished,
-    ChildStarted,
-    ChunksArrived,
-    ContextGathered,
-    Decline,
-    EffectOutcome,
-    GoOn,
-    HostJudged,
-    HostTold,
-    Parked,
-    PluginRequestFinished,
-    Prompt,
-    ReceiptQuery,
-    Recovered,
-    Reject,
-    Respond,
-    RevokeRule,
-    SessionBegan,
-    Signal,
-    SignalId,
-    Steer,
-    StopSession,
-    TimerFired,
-    ToolAnsweredEarly,
-    ToolFinished,
-    ToolSourceReported,
-    ToolWantsChild,
-    UpdatePluginOpts,
-)
 from agentrail.core.protocol.tool_changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionConfig, SessionState
@@ -82,7 +38,7 @@ from tests.thinned import first, sampled
 
 T = TypeVar("T")
 
-_OF_PEOPLE: Final = (Prompt, Steer, Approve, Reject, Respond)
+_OF_PEOPLE: Final = (s.Prompt, s.Steer, s.Approve, s.Reject, s.Respond)
 _name_of: Final = cache(lambda kind: scenario_name(SIGNAL_KINDS[kind]))
 
 
@@ -114,19 +70,19 @@ _ACTIONS: Final = (
 _TEXTS: Final = {"args": '{"path": "z"}', "model": 'scripted:other?{"a": 1}', "messages": "2"}
 _MOST_CALLS: Final = 24
 _LATER: Final = (
-    ToolWantsChild,
-    ToolAnsweredEarly,
-    Recovered,
-    ToolSourceReported,
-    ReceiptQuery,
-    GoOn,
-    Decline,
-    RevokeRule,
-    AgentCommand,
-    AnswerCall,
-    AgentIdled,
-    AgentEnded,
-    BudgetLent,
+    s.ToolWantsChild,
+    s.ToolAnsweredEarly,
+    s.Recovered,
+    s.ToolSourceReported,
+    s.ReceiptQuery,
+    s.GoOn,
+    s.Decline,
+    s.RevokeRule,
+    s.AgentCommand,
+    s.AnswerCall,
+    s.AgentIdled,
+    s.AgentEnded,
+    s.BudgetLent,
 )
 """The signals that the recorded lives do not know."""
 _ANYTHING: Final = 0.12
@@ -143,7 +99,7 @@ class Told:
         effects: What was asked for, each as text.
     """
 
-    signal: Signal
+    signal: s.Signal
     phase: str
     effects: tuple[str, ...]
 
@@ -169,13 +125,13 @@ def steps(  # noqa: PLR0913 - what is in play
     has_host: bool = False,
     gathers_context: bool = False,
     is_new: bool = False,
-) -> Iterator[tuple[Signal, SessionState, tuple[Effect, ...]]]:
+) -> Iterator[tuple[s.Signal, SessionState, tuple[fx.Effect, ...]]]:
     """Live a life, and show every step; `ask` is how its plugins are called, and `has_host` whether a host is asked and told.
 
     A new one has what older ones do not know.
     """
     draw, state = _begin(seed, ask, has_host=has_host, gathers_context=gathers_context, is_new=is_new)
-    signal: Signal = SessionBegan(at_ms=0)
+    signal: s.Signal = s.SessionBegan(at_ms=0)
     for number in range(signals):
         state, effects = machine.step(state, signal)
         yield signal, state, effects
@@ -208,17 +164,17 @@ def _begin(
     return draw, state
 
 
-def text_of(effect: Effect) -> str:
+def text_of(effect: fx.Effect) -> str:
     """Write an effect down, with all that whoever carries it out could see of it."""
     match effect:
-        case Publish(event=event):
+        case fx.Publish(event=event):
             return encode_event(event).decode("utf-8", "surrogatepass")
-        case StartStream(request=request):
+        case fx.StartStream(request=request):
             said = encode_effect(effect, GROUPS)
             sent = repr([repr(message) for message in request.messages])
             digest = hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()[:8]
             return f"{said} {request.model} {','.join(request.tools.names)} {effect.look_at_ms} {effect.is_quiet} {digest}"
-        case RunTool():
+        case fx.RunTool():
             more = (
                 *(effect.generation, effect.arguments_hash, effect.operation_id, effect.attempt, effect.turn),
                 *(effect.model, effect.total_tokens, effect.cost_usd, json.dumps(effect.memory, default=str)),
@@ -284,31 +240,31 @@ class _Draw:
     def stack(self) -> tuple[PuppetPlugin, ...]:
         return tuple(self._puppet(f"plugin-{number}") for number in range(self.among((0, 0, 1, 2, 4))))
 
-    def heard(self, effects: tuple[Effect, ...]) -> None:
-        self._wanted |= {one.effect_id: one.wanted for one in effects if isinstance(one, RunPluginRequest)}
-        self._children += [one.effect_id for one in effects if isinstance(one, SpawnChild)]
+    def heard(self, effects: tuple[fx.Effect, ...]) -> None:
+        self._wanted |= {one.effect_id: one.wanted for one in effects if isinstance(one, fx.RunPluginRequest)}
+        self._children += [one.effect_id for one in effects if isinstance(one, fx.SpawnChild)]
 
-    def signal(self, state: SessionState, *, is_young: bool) -> Signal:
+    def signal(self, state: SessionState, *, is_young: bool) -> s.Signal:
         """Draw a signal: mostly one that means something in this state."""
         self._now_ms += self.among((0, 1, 7, 500, 20_000))
         left_out: tuple[type, ...] = ()
         if not self._has_host:
-            left_out += (HostJudged, HostTold)
+            left_out += (s.HostJudged, s.HostTold)
         if not state.data.config.gathers_context:
-            left_out += (ContextGathered,)
+            left_out += (s.ContextGathered,)
         if not self._is_new:  # the lives of the file were drawn before there were these, or a host
             left_out += _LATER
         if is_young:  # not to be lost to an early end
-            left_out += (StopSession, Parked)
+            left_out += (s.StopSession, s.Parked)
         every = [
             one
             for one in (*worlds.everything(state, self._numbers), *self._more(state))
             if not isinstance(one, left_out)
         ]
-        outcomes = [one for one in every if isinstance(one, EffectOutcome) and not _is_late(one)]
+        outcomes = [one for one in every if isinstance(one, s.EffectOutcome) and not _is_late(one)]
         people = [one for one in every if isinstance(one, _OF_PEOPLE)]
         if not state.data.interactions:
-            people = [one for one in people if isinstance(one, (Prompt, Steer))]
+            people = [one for one in people if isinstance(one, (s.Prompt, s.Steer))]
         kind_of_day = self._random.random()
         pool = (
             every
@@ -318,8 +274,8 @@ class _Draw:
             else outcomes
         )
         kind = self.among(sorted({_name_of(type(one)) for one in pool}, key=_place_of))
-        chosen: Signal = self.among([one for one in pool if _name_of(type(one)) == kind])
-        if isinstance(chosen, PluginRequestFinished):
+        chosen: s.Signal = self.among([one for one in pool if _name_of(type(one)) == kind])
+        if isinstance(chosen, s.PluginRequestFinished):
             chosen = msgspec.structs.replace(chosen, result=self._result(chosen.effect_id))
         return msgspec.structs.replace(chosen, at_ms=self._now_ms)
 
@@ -344,38 +300,40 @@ class _Draw:
         return FileText(path=wanted.path if isinstance(wanted, ReadFile) else "a", text="found")
 
     def _by(self) -> dict[str, Any]:
-        return {"at_ms": 0, "signal_id": SignalId(f"s{next(self._numbers)}")}
+        return {"at_ms": 0, "signal_id": s.SignalId(f"s{next(self._numbers)}")}
 
-    def _change(self, change: Literal["attach", "reload"], make: Callable[[], PuppetPlugin]) -> ChangePlugins:
+    def _change(
+        self, change: Literal["attach", "reload"], make: Callable[[], PuppetPlugin]
+    ) -> s.ChangePlugins:
         by = self._by()
-        return ChangePlugins(**by, change=change, entry=self.shelf.put(by["signal_id"], make()))
+        return s.ChangePlugins(**by, change=change, entry=self.shelf.put(by["signal_id"], make()))
 
-    def _more(self, state: SessionState) -> Iterator[Signal]:
+    def _more(self, state: SessionState) -> Iterator[s.Signal]:
         """What the small world does not say."""
         data = state.data
         text = self.among(("go", "word " * 60, "<title>T</title>"))
         name = self.among(("web-1", "web-2"))
-        yield Prompt(
+        yield s.Prompt(
             **self._by(), ref=PromptRef(f"p{next(self._numbers)}"), content=(Text(text=text),), client_id=name
         )
-        yield Steer(**self._by(), ref=SteerRef(f"p{next(self._numbers)}"), text=text, client_id=name)
+        yield s.Steer(**self._by(), ref=SteerRef(f"p{next(self._numbers)}"), text=text, client_id=name)
         yield self._change("attach", lambda: self._puppet(f"later-{next(self._numbers)}"))
         yield self._change("reload", lambda: self._puppet("plugin-0"))
-        yield ChangePlugins(**self._by(), change="detach", name=f"plugin-{self.among('0123')}")
-        yield UpdatePluginOpts(**self._by(), plugin="plugin-0", options={})
+        yield s.ChangePlugins(**self._by(), change="detach", name=f"plugin-{self.among('0123')}")
+        yield s.UpdatePluginOpts(**self._by(), plugin="plugin-0", options={})
         for interaction in data.interactions:
-            yield Approve(**self._by(), approval_id=ApprovalId(interaction.id), arguments={"path": "b"})
+            yield s.Approve(**self._by(), approval_id=ApprovalId(interaction.id), arguments={"path": "b"})
         if data.stream is not None:
             yield from self._responses(data.stream.effect_id)
         if data.held is not None:
-            yield TimerFired(at_ms=0, effect_id=data.held.timer)
+            yield s.TimerFired(at_ms=0, effect_id=data.held.timer)
         for effect_id in self._children:
             child = SessionId(f"child-{effect_id}")
-            yield ChildStarted(at_ms=0, effect_id=effect_id, child_id=child)
+            yield s.ChildStarted(at_ms=0, effect_id=effect_id, child_id=child)
             if any(call.effect_id == effect_id and call.child_ids for call in (*data.batch, *data.survivors)):
-                yield ChildPublished(at_ms=0, effect_id=effect_id, event=AgentStart(ref=PromptRef("p")))
+                yield s.ChildPublished(at_ms=0, effect_id=effect_id, event=AgentStart(ref=PromptRef("p")))
             spent = spent_of(TokenUsage(input=3, output=4), None)
-            yield ToolFinished(at_ms=0, effect_id=effect_id, text="child", started_at_ms=0, spent=spent)
+            yield s.ToolFinished(at_ms=0, effect_id=effect_id, text="child", started_at_ms=0, spent=spent)
         changes = (
             UpdateTodos(todos=(Todo(id="1", content="a"),)),
             UpdateContext(key=self.among(("memory", "note")), value="b"),
@@ -383,7 +341,7 @@ class _Draw:
         )
         for call in (*data.batch, *data.survivors):
             if call.effect_id is not None and call.stage not in {"checking", "reporting"}:
-                yield ToolFinished(
+                yield s.ToolFinished(
                     at_ms=0,
                     effect_id=call.effect_id,
                     text="x " * 30,
@@ -393,7 +351,7 @@ class _Draw:
                     ran_ms=3 if self._has_host else None,
                 )
 
-    def _responses(self, effect_id: EffectId) -> Iterator[Signal]:
+    def _responses(self, effect_id: EffectId) -> Iterator[s.Signal]:
         names = ("read", "watch", "deploy", "ask", "task", "task", "raed", "read")
         for most in (3, _MOST_CALLS):
             calls = tuple(
@@ -408,9 +366,9 @@ class _Draw:
         for reason in ("end", "max_tokens", "context_window", "refused", "pause"):
             blocks = (Text(text="{}"),) if self.chance(0.7) else ()
             yield worlds.completed(effect_id, *blocks, stop_reason=reason)
-        yield ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("word " * 20), TextDelta("`<")))
+        yield s.ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("word " * 20), TextDelta("`<")))
 
 
-def _is_late(outcome: EffectOutcome) -> bool:
+def _is_late(outcome: s.EffectOutcome) -> bool:
     """Say whether an outcome is one of those that are never awaited: all of them are of an effect numbered 0."""
     return outcome.effect_id[1:] == "0"

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from agentrail import messages as m
 from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId, Spent
 from agentrail.core.policy.calls import FileSeen, LoopHistory
 from agentrail.core.policy.patience import Attempts, StallClock, StallOptions
@@ -17,53 +18,14 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.request_context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.tags import TagReader
-from agentrail.core.protocol.actions import (
-    Abort,
-    CallModel,
-    Hints,
-    KeepMemory,
-    ReadFile,
-    ReadInstructions,
-    ReadNotes,
-    Search,
-    WriteFile,
-    WriteNotes,
-)
+from agentrail.core.protocol import actions
 from agentrail.core.protocol.hooks import BeforePrompt
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
-from agentrail.core.session import effect_owners
-from agentrail.core.session.agent_records import (
-    ActingAgent,
-    AgentLimits,
-    Agents,
-    AgentSpec,
-    AgentState,
-    AgentWait,
-)
+from agentrail.core.session import agent_records as agents, effect_owners, state as parts
 from agentrail.core.session.open_calls import CallState, HostCheck, OpenCalls, WantedApproval
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
-from agentrail.core.session.state import (
-    Compaction,
-    Cycle,
-    Ended,
-    GatheredContext,
-    Interaction,
-    OptsUpdate,
-    Phase,
-    QueuedPrompt,
-    QueuedSteer,
-    Remembered,
-    Resolved,
-    Rule,
-    SessionConfig,
-    SessionData,
-    SessionState,
-    Stream,
-    SuspendedHook,
-    TeardownState,
-)
 from agentrail.core.session.state_codec import encode_session
 from agentrail.core.stack.hook_outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
 from agentrail.core.stack.loaded_stack import load_stack
@@ -72,26 +34,6 @@ from agentrail.core.values.import_history import Repair
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, PluginEvent, Question, Todo, TodoChange
-from agentrail.messages import (
-    ApprovalId,
-    AssistantMessage,
-    CallId,
-    FileRef,
-    Image,
-    JsonObject,
-    Opaque,
-    PromptRef,
-    QuestionRef,
-    SessionId,
-    SteerRef,
-    Text,
-    Thinking,
-    TokenUsage,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
 from agentrail.testing.plugins import PUPPET_ORIGIN, PuppetPlugin
 from tests.core.drawn_lives import steps
 from tests.core.golden_values import GOLDEN, as_stored
@@ -110,41 +52,41 @@ LIVES: Final[Mapping[str, tuple[int, int]]] = {
 """The seed of a life, and the step after which it is in this state."""
 
 
-_CALL = CallId("call_1")
-_P = PromptRef("p1")
+_CALL = m.CallId("call_1")
+_P = m.PromptRef("p1")
 _ERROR = ErrorInfo(code="rate_limited", message="slow down", retryable=True, retry_after_seconds=7.5)
-_USAGE = TokenUsage(
+_USAGE = m.TokenUsage(
     input=1200, output=34, cache_read=1000, cache_write=100, reasoning=7, cost_usd=0.0125, estimated=True
 )
 _ASKED = (
-    Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
-    Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
-    FileRef(path="src/a.py"),
+    m.Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
+    m.Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
+    m.FileRef(path="src/a.py"),
 )
-_SAID = AssistantMessage(
+_SAID = m.AssistantMessage(
     content=(
-        Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
-        Opaque(provider="openai", payload={"type": "reasoning", "encrypted": "AAAA"}),
-        Text(text="Let me look."),
-        ToolCall(call_id=_CALL, name="shell", arguments={"command": "ls", "deep": [1.5, None, True]}),
-        ToolCall(call_id=CallId("call_2"), name="grep", arguments=None, malformed='{"pattern": '),
+        m.Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
+        m.Opaque(provider="openai", payload={"type": "reasoning", "encrypted": "AAAA"}),
+        m.Text(text="Let me look."),
+        m.ToolCall(call_id=_CALL, name="shell", arguments={"command": "ls", "deep": [1.5, None, True]}),
+        m.ToolCall(call_id=m.CallId("call_2"), name="grep", arguments=None, malformed='{"pattern": '),
     ),
     model="scripted:model",
     stop_reason="tool_use",
 )
-_RESULT = ToolResult(
-    call_id=CallId("call_2"),
+_RESULT = m.ToolResult(
+    call_id=m.CallId("call_2"),
     name="grep",
     text="no",
     is_error=True,
     details={"lines": 1},
-    images=(Image(media_type="image/png", data="iVBORw0KGgo="),),
+    images=(m.Image(media_type="image/png", data="iVBORw0KGgo="),),
 )
 
 
-def everything() -> SessionState:
+def everything() -> parts.SessionState:
     """Make a state in which no field has its default, as far as that can be. No session is ever in it."""
-    root, child = SessionId("root"), SessionId("root/child")
+    root, child = m.SessionId("root"), m.SessionId("root/child")
     stack, states = load_stack(
         (PuppetPlugin((), name="guard", priority=50), (PuppetPlugin((), name="notes"), {}))
     )
@@ -173,7 +115,7 @@ def everything() -> SessionState:
     )
     gone = ToolSpec(name="gone", description="Was detached while it ran.", parameters={"type": "object"})
     budget = Budget(max_cost_usd=1.5, max_total_tokens=10_000, allow_unknown_prices=True)
-    config = SessionConfig(
+    config = parts.SessionConfig(
         session_id=child,
         path=(root, child),
         model=facts,
@@ -200,7 +142,7 @@ def everything() -> SessionState:
         response_format=ResponseFormat({"type": "object", "required": ["answer"]}),
         scope="tenant@a",
         agents=(
-            AgentSpec(
+            agents.AgentSpec(
                 name="scout",
                 description="Finds files.",
                 digest="hash",
@@ -217,13 +159,13 @@ def everything() -> SessionState:
         ),
         host_hooks=frozenset({"before_tool", "after_tool"}),
         gathers_context=True,
-        rules=frozenset({Rule(tool="deploy", family=None, at_ms=7)}),
+        rules=frozenset({parts.Rule(tool="deploy", family=None, at_ms=7)}),
         replaced_sections={"mode": "Only read."},
         wake_on_background_end=True,
-        agent_limits=AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
+        agent_limits=agents.AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
-    history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))
-    shown: JsonObject = {"command": "ls", "again": 1}
+    history = History.of((m.UserMessage(content=_ASKED, ref=_P), _SAID))
+    shown: m.JsonObject = {"command": "ls", "again": 1}
     asked = CallState(
         call=_SAID.calls[0],
         spec=shell,
@@ -237,7 +179,7 @@ def everything() -> SessionState:
         bound_to="hash",
         arguments_hash="hash",
         began_at_ms=5,
-        child_ids=(SessionId("root/child/one"),),
+        child_ids=(m.SessionId("root/child/one"),),
         effect_id=EffectId("t4"),
         check=HostCheck(
             wanted=WantedApproval(hint="Sure?", timeout_ms=9, options=("approve", "reject")),
@@ -248,7 +190,7 @@ def everything() -> SessionState:
     )
     done = CallState(call=_SAID.calls[1], arguments={}, stage="done", result=_RESULT)
     survivor = CallState(
-        call=ToolCall(call_id=CallId("call_0"), name="gone", arguments={}),
+        call=m.ToolCall(call_id=m.CallId("call_0"), name="gone", arguments={}),
         spec=gone,
         arguments={},
         stage="stopping",
@@ -257,7 +199,7 @@ def everything() -> SessionState:
         detached=True,
     )
     approval = Approval(
-        id=ApprovalId("a1"),
+        id=m.ApprovalId("a1"),
         call_id=_CALL,
         tool="shell",
         arguments=shown,
@@ -269,7 +211,7 @@ def everything() -> SessionState:
         permission_options=("approve", "reject"),
     )
     question = Question(
-        ref=QuestionRef("q1"),
+        ref=m.QuestionRef("q1"),
         call_id=_CALL,
         question="Which?",
         options=("a", "b"),
@@ -277,27 +219,29 @@ def everything() -> SessionState:
         expires_at_ms=7,
         path=(root, child),
     )
-    prompt = QueuedPrompt(
-        ref=PromptRef("p2"),
-        content=(Text(text="next"),),
+    prompt = parts.QueuedPrompt(
+        ref=m.PromptRef("p2"),
+        content=(m.Text(text="next"),),
         askers=(SignalId("s9"),),
         via="http",
         request_id="req-2",
         settings=PromptSettings(reasoning="low", response_format={"type": "object"}),
     )
     wanted = PluginRequest(
-        effect=CallModel(prompt="?", system="s", model="m", max_output_tokens=5), tag="ask", by="notes"
+        effect=actions.CallModel(prompt="?", system="s", model="m", max_output_tokens=5),
+        tag="ask",
+        by="notes",
     )
     outcome = Outcome(
-        event=BeforePrompt(text="next", content=(Text(text="next"),)),
+        event=BeforePrompt(text="next", content=(m.Text(text="next"),)),
         states=states,
         decision=Decision(
-            action=Abort(
+            action=actions.Abort(
                 "no",
                 1,
                 emits=(("seen", {"what": ["x"]}), TodoChange(todos=(Todo(id="1", content="a"),))),
                 context={"note": None, "time": "now"},
-                hints=Hints(pause_ms=3, cache_points=("system", 2)),
+                hints=actions.Hints(pause_ms=3, cache_points=("system", 2)),
             ),
             by="guard",
             failed=True,
@@ -308,23 +252,27 @@ def everything() -> SessionState:
         switch=Switch(model="scripted:other", provider_opts={"a": 1}, by="notes"),
         collected=(Switch(model="scripted:third", provider_opts=None, by="guard"),),
         context={"note": "text", "gone": None},
-        hints=Hints(pause_ms=1),
+        hints=actions.Hints(pause_ms=1),
         events=(PluginEvent(name="seen", payload={"a": [1]}),),
         plugin_requests=(
-            PluginRequest(effect=ReadFile("a.txt"), tag="read", by="notes"),
-            PluginRequest(effect=WriteFile(path="b.txt", text="b", append=True), tag="write", by="notes"),
-            PluginRequest(effect=Search(query="q", max_entries=2), tag="look", by="guard"),
+            PluginRequest(effect=actions.ReadFile("a.txt"), tag="read", by="notes"),
             PluginRequest(
-                effect=ReadInstructions(names=("AGENTS.md",), below=("src",)), tag="rules", by="notes"
+                effect=actions.WriteFile(path="b.txt", text="b", append=True), tag="write", by="notes"
             ),
-            PluginRequest(effect=Search(query="q", tags=("episode",)), tag="look", by="guard"),
+            PluginRequest(effect=actions.Search(query="q", max_entries=2), tag="look", by="guard"),
             PluginRequest(
-                effect=KeepMemory(entry_id="e-1", text="t", tags=("episode",), max_entries=9),
+                effect=actions.ReadInstructions(names=("AGENTS.md",), below=("src",)), tag="rules", by="notes"
+            ),
+            PluginRequest(effect=actions.Search(query="q", tags=("episode",)), tag="look", by="guard"),
+            PluginRequest(
+                effect=actions.KeepMemory(entry_id="e-1", text="t", tags=("episode",), max_entries=9),
                 tag="keep",
                 by="guard",
             ),
-            PluginRequest(effect=ReadNotes(), tag="index", by="guard"),
-            PluginRequest(effect=WriteNotes(topic="t", facts=("f",), dedupe=False), tag="note", by="guard"),
+            PluginRequest(effect=actions.ReadNotes(), tag="index", by="guard"),
+            PluginRequest(
+                effect=actions.WriteNotes(topic="t", facts=("f",), dedupe=False), tag="note", by="guard"
+            ),
         ),
         waiting=Waiting(plugin_request=wanted, todo=("notes",), round=1),
         seen_by=frozenset({"guard", "notes"}),
@@ -332,22 +280,22 @@ def everything() -> SessionState:
         guarded_by=frozenset({"guard"}),
         is_fit=False,
     )
-    call_ids: GrowingSet[CallId] = GrowingSet()
+    call_ids: GrowingSet[m.CallId] = GrowingSet()
     for call_id in ("call_0", "call_1", "call_2"):
-        call_ids = call_ids.added(CallId(call_id))
+        call_ids = call_ids.added(m.CallId(call_id))
     names = GrowingSet[str]().added("agent-1").added("anna")
-    data = SessionData(
+    data = parts.SessionData(
         config=config,
         model=ModelFacts(model="scripted:other"),
         tools=Toolbox([shell], {"shell": 2}, 3),
         history=history,
         repairs=(Repair(code="missing_result", position=1, call_id=_CALL),),
         queue=(prompt,),
-        steers=(QueuedSteer(ref=SteerRef("p3"), text="left", via="acp", request_id="req-3"),),
-        cycle=Cycle(
+        steers=(parts.QueuedSteer(ref=m.SteerRef("p3"), text="left", via="acp", request_id="req-3"),),
+        cycle=parts.Cycle(
             ref=_P,
             first_message=1,
-            earlier=(ToolMessage(results=(_RESULT,)),),
+            earlier=(m.ToolMessage(results=(_RESULT,)),),
             started_at_ms=3,
             turn=2,
             usage=_USAGE,
@@ -361,8 +309,8 @@ def everything() -> SessionState:
             ),
             resume=False,
             cache_points=("system", 1),
-            handed=(UserMessage(content=(Text(text="instead"),), origin="intervention"),),
-            context=GatheredContext(
+            handed=(m.UserMessage(content=(m.Text(text="instead"),), origin="intervention"),),
+            context=parts.GatheredContext(
                 effect_id=EffectId("g9"), is_open=False, count=2, digest="9f86d081884c7d65", tokens=120
             ),
             request_id="req-1",
@@ -371,7 +319,7 @@ def everything() -> SessionState:
                 temperature=0.5, top_p=0.9, max_output_tokens=7, stop=("END",), reasoning=1_024
             ),
         ),
-        held=SuspendedHook(
+        held=parts.SuspendedHook(
             effect_id=EffectId("e5"),
             timer=EffectId("w6"),
             outcome=outcome,
@@ -382,9 +330,9 @@ def everything() -> SessionState:
         interventions=(Injected(prompt="and", by="notes"),),
         stack=stack,
         plugin_states=states,
-        updates=(OptsUpdate(plugin="notes", options={"strict": True}),),
+        updates=(parts.OptsUpdate(plugin="notes", options={"strict": True}),),
         sections={"zeta": "last", "alpha": "first"},
-        stream=Stream(
+        stream=parts.Stream(
             effect_id=EffectId("r3"),
             model="scripted:model",
             pausing=True,
@@ -395,7 +343,7 @@ def everything() -> SessionState:
             last_turn=True,
             usage=_USAGE,
         ),
-        compaction=Compaction(
+        compaction=parts.Compaction(
             effect_id=EffectId("r7"),
             plan=CompactionPlan(reason="overflow", cut=1, squeezed_tokens=900),
             summary="short",
@@ -403,7 +351,7 @@ def everything() -> SessionState:
         ),
         compaction_watch=CompactionWatch(due_from=11, forced_from=12),
         compact_asked="long",
-        refused=(PromptRef("p0"),),
+        refused=(m.PromptRef("p0"),),
         outgoing=Outgoing(
             first=history.messages[0],
             border=10,
@@ -414,32 +362,34 @@ def everything() -> SessionState:
         ),
         batch=OpenCalls((asked, done)),
         interactions=(
-            Interaction(asked=approval, timer=EffectId("w5"), asker=SignalId("s3")),
-            Interaction(asked=question, timer=None),
+            parts.Interaction(asked=approval, timer=EffectId("w5"), asker=SignalId("s3")),
+            parts.Interaction(asked=question, timer=None),
         ),
         resolved=(
-            Resolved(id="a0", status="approved", by="rule"),
-            Resolved(id="a1", status="approved", by="user", at_ms=7),
+            parts.Resolved(id="a0", status="approved", by="rule"),
+            parts.Resolved(id="a1", status="approved", by="user", at_ms=7),
         ),
-        rules=frozenset({Rule(tool="shell", family="git status"), Rule(tool="deploy", family=None, at_ms=7)}),
+        rules=frozenset(
+            {parts.Rule(tool="shell", family="git status"), parts.Rule(tool="deploy", family=None, at_ms=7)}
+        ),
         survivors=(survivor,),
         notes=("done",),
-        teardown=TeardownState(effect_id=EffectId("d2"), waiting=(SignalId("s4"),)),
+        teardown=parts.TeardownState(effect_id=EffectId("d2"), waiting=(SignalId("s4"),)),
         stopping="stopped",
         stoppers=(SignalId("s5"),),
-        last=Ended(outcome="failed", text="so far", reason="why", error=_ERROR),
+        last=parts.Ended(outcome="failed", text="so far", reason="why", error=_ERROR),
         todos=(Todo(id="1", content="a", status="completed"),),
         memory={"key": [1, "two"]},
         remembered=(
-            Remembered(
+            parts.Remembered(
                 client_id="web-1",
                 digest="d",
                 receipt=PromptReceipt(ref=_P, queued=True, position=1, seq=4, request_id="req-1"),
             ),
-            Remembered(
+            parts.Remembered(
                 client_id="web-2",
                 digest="e",
-                receipt=SteerReceipt(ref=SteerRef("p3"), status="queued", seq=5, request_id="req-3"),
+                receipt=SteerReceipt(ref=m.SteerRef("p3"), status="queued", seq=5, request_id="req-3"),
             ),
         ),
         usage=_USAGE,
@@ -461,14 +411,14 @@ def everything() -> SessionState:
                 EffectId("w7"): effect_owners.OfSummaryTimer(),
                 EffectId("e8"): effect_owners.OfTranscript(),
                 EffectId("t4"): effect_owners.OfCall(_CALL),
-                EffectId("t1"): effect_owners.OfSurvivor(CallId("call_0")),
-                EffectId("t2"): effect_owners.OfStoppedCall(CallId("call_0")),
+                EffectId("t1"): effect_owners.OfSurvivor(m.CallId("call_0")),
+                EffectId("t2"): effect_owners.OfStoppedCall(m.CallId("call_0")),
                 EffectId("c1"): effect_owners.OfChild(EffectId("t4")),
                 EffectId("c2"): effect_owners.OfLoan(),
                 EffectId("h1"): effect_owners.OfHostCheck(_CALL),
                 EffectId("h2"): effect_owners.OfHostReport(_CALL),
                 EffectId("w8"): effect_owners.OfRetry(_CALL),
-                EffectId("w5"): effect_owners.OfInteraction(ApprovalId("a1")),
+                EffectId("w5"): effect_owners.OfInteraction(m.ApprovalId("a1")),
                 EffectId("e5"): effect_owners.OfPluginRequest("notes", "ask"),
                 EffectId("e6"): effect_owners.OfHeldHook(),
                 EffectId("g4"): effect_owners.OfContext(),
@@ -479,16 +429,16 @@ def everything() -> SessionState:
         ),
         title="Where it is",
         context_tokens=1_234,
-        acting=ActingAgent(name="scout", prompt="You look.", next="clerk", note="He owes ten."),
-        agents=Agents(
+        acting=agents.ActingAgent(name="scout", prompt="You look.", next="clerk", note="He owes ten."),
+        agents=agents.Agents(
             states=(
-                AgentState(
+                agents.AgentState(
                     name="agent-1",
                     agent="scout",
                     task="Look.",
                     call_id=_CALL,
                     effect_id=EffectId("g8"),
-                    child_id=SessionId("root/child.agent-1"),
+                    child_id=m.SessionId("root/child.agent-1"),
                     status="working",
                     outcome="failed",
                     answer="It broke",
@@ -499,7 +449,7 @@ def everything() -> SessionState:
                     seen=9,
                     sources=("travel.md#L3-L9",),
                 ),
-                AgentState(
+                agents.AgentState(
                     name="anna",
                     agent="scout",
                     task="Look.",
@@ -510,7 +460,7 @@ def everything() -> SessionState:
                 ),
             ),
             waits=(
-                AgentWait(
+                agents.AgentWait(
                     call_id=_CALL,
                     names=("agent-1", "anna"),
                     match="any",
@@ -538,8 +488,8 @@ def everything() -> SessionState:
     postponed = (
         Prompt(
             **by,
-            ref=PromptRef("p4"),
-            content=(Text(text="later"),),
+            ref=m.PromptRef("p4"),
+            content=(m.Text(text="later"),),
             reply="text",
             client_id="web-3",
             via="http",
@@ -551,14 +501,14 @@ def everything() -> SessionState:
         ChangePlugins(**by, change="attach", entry=_record("new", None)),
         ChangePlugins(**by, change="detach", name="guard"),
     )
-    return SessionState(phase=Phase.EXECUTING_TOOLS, data=data, postponed=postponed, ended=True)
+    return parts.SessionState(phase=parts.Phase.EXECUTING_TOOLS, data=data, postponed=postponed, ended=True)
 
 
-def _record(name: str, options: JsonObject | None) -> PluginRecord:
+def _record(name: str, options: m.JsonObject | None) -> PluginRecord:
     return PluginRecord(name=name, version="0", origin=PUPPET_ORIGIN, options=options)
 
 
-def state_of(name: str) -> SessionState:
+def state_of(name: str) -> parts.SessionState:
     """Give the state that a golden file holds."""
     if name not in LIVES:
         return everything()

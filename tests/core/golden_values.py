@@ -12,100 +12,63 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail import events as e
+from agentrail import events as e, messages as m
 from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.hooks import (
-    FileText,
-    Found,
-    InstructionsFound,
-    MemoryKept,
-    NotesIndex,
-    UnreadInstructions,
-)
+from agentrail.core.protocol import hooks, request as wire, signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.protocol.request import (
-    ArgumentsDelta,
-    Completed,
-    EffectId,
-    ModelFacts,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallStarted,
-    UsageUpdate,
-)
 from agentrail.core.protocol.tool_changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.values.instruction_order import InstructionFile
 from agentrail.core.values.notes_markdown import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.errors import ErrorInfo
-from agentrail.messages import (
-    ApprovalId,
-    AssistantMessage,
-    CallId,
-    ClientCallRef,
-    FileRef,
-    Image,
-    JsonObject,
-    Opaque,
-    PromptRef,
-    QuestionRef,
-    SessionId,
-    SteerRef,
-    Text,
-    Thinking,
-    TokenUsage,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 
-_ROOT, _CHILD = SessionId("s-root"), SessionId("s-child")
-_CALL = CallId("call_1")
-_P = PromptRef("p-1")
+_ROOT, _CHILD = m.SessionId("s-root"), m.SessionId("s-child")
+_CALL = m.CallId("call_1")
+_P = m.PromptRef("p-1")
 _ERROR = ErrorInfo(
     code="rate_limited", message="slow down: 20 requests a minute", retryable=True, retry_after_seconds=7.5
 )
-_USAGE = TokenUsage(
+_USAGE = m.TokenUsage(
     input=1200, output=34, cache_read=1000, cache_write=100, reasoning=7, cost_usd=0.0125, estimated=True
 )
 _ASKED = (
-    Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
-    Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
-    FileRef(path="src/a.py"),
+    m.Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
+    m.Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
+    m.FileRef(path="src/a.py"),
 )
-_SAID = AssistantMessage(
+_SAID = m.AssistantMessage(
     content=(
-        Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
-        Opaque(provider="openai", payload={"type": "reasoning", "encrypted": "AAAA"}),
-        Text(text="Let me look."),
-        ToolCall(
+        m.Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
+        m.Opaque(provider="openai", payload={"type": "reasoning", "encrypted": "AAAA"}),
+        m.Text(text="Let me look."),
+        m.ToolCall(
             call_id=_CALL,
             name="read_file",
             arguments={"path": "src/a.py", "limit": 10, "deep": [1.5, None, True]},
         ),
-        ToolCall(call_id=CallId("call_2"), name="grep", arguments=None, malformed='{"pattern": '),
+        m.ToolCall(call_id=m.CallId("call_2"), name="grep", arguments=None, malformed='{"pattern": '),
     ),
     model="anthropic:claude",
     stop_reason="tool_use",
 )
-_RESULT = ToolResult(call_id=_CALL, name="read_file", text="1\thello", is_error=False, details={"lines": 1})
-_CUT = AssistantMessage(content=(Text(text="It is"),), model="anthropic:claude", stop_reason="end", cut=True)
+_RESULT = m.ToolResult(call_id=_CALL, name="read_file", text="1\thello", is_error=False, details={"lines": 1})
+_CUT = m.AssistantMessage(
+    content=(m.Text(text="It is"),), model="anthropic:claude", stop_reason="end", cut=True
+)
 _CYCLE = (
-    UserMessage(content=_ASKED, ref=_P),
+    m.UserMessage(content=_ASKED, ref=_P),
     _SAID,
-    ToolMessage(
+    m.ToolMessage(
         results=(
             _RESULT,
-            ToolResult(call_id=CallId("call_2"), name="grep", text="Malformed arguments", is_error=True),
+            m.ToolResult(call_id=m.CallId("call_2"), name="grep", text="Malformed arguments", is_error=True),
         )
     ),
-    UserMessage(content=(Text(text="Only the tests"),), origin="steer"),
+    m.UserMessage(content=(m.Text(text="Only the tests"),), origin="steer"),
     _CUT,
 )
 _RECEIPT = e.AbortReceipt(
@@ -120,7 +83,7 @@ _RECEIPT = e.AbortReceipt(
     milliseconds=41,
 )
 _APPROVAL = e.Approval(
-    id=ApprovalId("a-1"),
+    id=m.ApprovalId("a-1"),
     call_id=_CALL,
     tool="shell",
     arguments={"command": "git push"},
@@ -130,7 +93,7 @@ _APPROVAL = e.Approval(
     expires_at_ms=1_700_000_120_100,
     path=(_ROOT, _CHILD),
 )
-_FORM: Final[JsonObject] = {
+_FORM: Final[m.JsonObject] = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "minLength": 1, "title": "Your name"},
@@ -145,7 +108,7 @@ _PLAN = e.Plan(
 )
 
 
-def _published(event: e.Event, *path: SessionId) -> e.Event:
+def _published(event: e.Event, *path: m.SessionId) -> e.Event:
     """The event, as a session would have published it."""
     meta = e.Envelope(path[-1], 7, 1_700_000_000_000, path, type(event) in e.EPHEMERAL)
     return msgspec.structs.replace(event, meta=meta)
@@ -168,7 +131,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.PromptQueued(ref=_P, content=_ASKED, position=3),
     e.PromptDropped(ref=_P, content=_ASKED),
     e.PromptRejected(ref=_P, reason="no brand names"),
-    e.PromptTaken(ref=_P, approval_id=ApprovalId("s-1/a4"), by="HumanApproval"),
+    e.PromptTaken(ref=_P, approval_id=m.ApprovalId("s-1/a4"), by="HumanApproval"),
     e.AgentStart(ref=_P),
     e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns"),
     e.AgentAbort(reason="changed my mind"),
@@ -176,8 +139,8 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.AgentError(error=_ERROR),
     e.AgentSuspended(
         waiting=(
-            e.WaitingFor(kind="approval", id=ApprovalId("a-1"), call_id=_CALL),
-            e.WaitingFor(kind="question", id=QuestionRef("q-1"), call_id=CallId("call_2")),
+            e.WaitingFor(kind="approval", id=m.ApprovalId("a-1"), call_id=_CALL),
+            e.WaitingFor(kind="question", id=m.QuestionRef("q-1"), call_id=m.CallId("call_2")),
         )
     ),
     e.AgentResumed(trigger="tool_approved"),
@@ -223,14 +186,14 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.ApprovalRequired(approval=_APPROVAL),
     e.ApprovalResolved(approval=_APPROVAL, status="rejected", by="user"),
     e.ToolApprovedAlways(tool="shell", command_family="git status"),
-    e.AskUser(ref=QuestionRef("q-1"), question="Which one?", options=("left", "right")),
-    e.UserResponded(ref=QuestionRef("q-1"), response="left"),
+    e.AskUser(ref=m.QuestionRef("q-1"), question="Which one?", options=("left", "right")),
+    e.UserResponded(ref=m.QuestionRef("q-1"), response="left"),
     e.ClientCall(
-        ref=ClientCallRef("s-root/a7"), name="show_map", call_id=_CALL, arguments={"place": "Lisbon", "zoom": 3}
+        ref=m.ClientCallRef("s-root/a7"), name="show_map", call_id=_CALL, arguments={"place": "Lisbon", "zoom": 3}
     ),
-    e.UserDeclined(ref=QuestionRef("q-1"), reason="not your business"),
-    e.SteeringReceived(ref=SteerRef("st-1"), text="Only the tests", queued_at_ms=1_700_000_000_000, status="queued"),
-    e.SteeringApplied(refs=(SteerRef("st-1"), SteerRef("st-2")), count=2),
+    e.UserDeclined(ref=m.QuestionRef("q-1"), reason="not your business"),
+    e.SteeringReceived(ref=m.SteerRef("st-1"), text="Only the tests", queued_at_ms=1_700_000_000_000, status="queued"),
+    e.SteeringApplied(refs=(m.SteerRef("st-1"), m.SteerRef("st-2")), count=2),
     e.CompactDue(reason="threshold", messages=40, tokens=171_000),
     e.CompactStart(reason="threshold"),
     e.CompactEnd(removed=40, tokens_before=170_000, tokens_after=12_000, saved_to=".agentrail/history/1.md"),
@@ -239,7 +202,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.SubagentStart(child_id=_CHILD, call_id=_CALL, description="Look for the bug"),
     e.SubagentEnd(child_id=_CHILD, call_id=_CALL, result=_RESULT),
     e.SubagentEvent(
-        call_id=_CALL, child_id=_CHILD, depth=1, event=_published(e.AgentStart(ref=PromptRef("p-2")), _ROOT, _CHILD)
+        call_id=_CALL, child_id=_CHILD, depth=1, event=_published(e.AgentStart(ref=m.PromptRef("p-2")), _ROOT, _CHILD)
     ),
     # --- plans, memory, policy; plugins
     e.TodoChange(todos=(e.Todo(id="1", content="Read the code", status="in_progress"), e.Todo(id="2", content="Change it"))),
@@ -265,57 +228,45 @@ EVENTS: Final[Mapping[str, e.Event]] = {
 }
 
 _ASKED_BY = s.SignalId("sig-1")
-_EFFECT = EffectId("r1")
+_EFFECT = wire.EffectId("r1")
 _AT = 1_700_000_000_000
+_SPENT = Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000)
+_BY: Final[dict[str, Any]] = {"at_ms": _AT, "signal_id": _ASKED_BY}
 
 _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
-    s.Prompt(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, reply="text", client_id="web-7"),
-    s.GoOn(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, client_id="web-7", via="http", request_id="req-1", digest="9f86d081884c7d65" * 4),
-    s.AbortCycle(at_ms=_AT, signal_id=_ASKED_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
-    s.StopSession(at_ms=_AT, signal_id=_ASKED_BY, reason="enough"),
-    s.ReplyQuery(at_ms=_AT, signal_id=_ASKED_BY),
-    s.StatusQuery(at_ms=_AT, signal_id=_ASKED_BY),
-    s.MessagesQuery(at_ms=_AT, signal_id=_ASKED_BY),
-    s.SnapshotQuery(at_ms=_AT, signal_id=_ASKED_BY),
-    s.ReceiptQuery(at_ms=_AT, signal_id=_ASKED_BY, client_id="web-7", digest="9f86d081884c7d65" * 4),
-    s.Steer(at_ms=_AT, signal_id=_ASKED_BY, ref=SteerRef("st-1"), text="Only the tests", client_id="web-8"),
-    s.AbortTool(at_ms=_AT, signal_id=_ASKED_BY, call_id=_CALL, reason="it takes too long"),
+    s.Prompt(**_BY, ref=_P, content=_ASKED, reply="text", client_id="web-7"),
+    s.GoOn(**_BY, ref=_P, client_id="web-7", via="http", request_id="req-1", digest="9f86d081884c7d65" * 4),
+    s.AbortCycle(**_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
+    s.StopSession(**_BY, reason="enough"),
+    s.ReplyQuery(**_BY),
+    s.StatusQuery(**_BY),
+    s.MessagesQuery(**_BY),
+    s.SnapshotQuery(**_BY),
+    s.ReceiptQuery(**_BY, client_id="web-7", digest="9f86d081884c7d65" * 4),
+    s.Steer(**_BY, ref=m.SteerRef("st-1"), text="Only the tests", client_id="web-8"),
+    s.AbortTool(**_BY, call_id=_CALL, reason="it takes too long"),
     s.Approve(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        approval_id=ApprovalId("a-1"),
-        how="always",
+        **_BY, approval_id=m.ApprovalId("a-1"), how="always", auto_resume=False,
         arguments={"command": "git push --dry-run", "deep": [1.5, None, True]},
-        auto_resume=False,
     ),
-    s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), reason="not today", auto_resume=True),
-    s.Respond(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1),
+    s.Reject(**_BY, approval_id=m.ApprovalId("a-1"), reason="not today", auto_resume=True),
+    s.Respond(**_BY, ref=m.QuestionRef("q-1"), response=1),
     s.AnswerCall(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        ref=ClientCallRef("s-root/a7"),
-        text="shown",
-        is_error=True,
-        details={"tiles": 4},
-        images=(Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),),
+        **_BY, ref=m.ClientCallRef("s-root/a7"), text="shown", is_error=True, details={"tiles": 4}, images=(_ASKED[1],)
     ),
-    s.Decline(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), reason="not your business"),
-    s.RevokeRule(at_ms=_AT, signal_id=_ASKED_BY, tool="shell", command_family="git status"),
-    s.AgentCommand(
-        at_ms=_AT, signal_id=_ASKED_BY, action="spawn", name="one", agent="scout", text="Look.", now=True
-    ),
+    s.Decline(**_BY, ref=m.QuestionRef("q-1"), reason="not your business"),
+    s.RevokeRule(**_BY, tool="shell", command_family="git status"),
+    s.AgentCommand(**_BY, action="spawn", name="one", agent="scout", text="Look.", now=True),
     s.ChangeModel(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        model=ModelFacts(
+        **_BY,
+        model=wire.ModelFacts(
             model="openai:gpt", context_window=400_000, window_is_assumed=False, max_output_tokens=128_000
         ),
         opts_changed=True,
         described=(ToolSpec(name="shell", description="Run a command.", parameters={"type": "object"}),),
     ),
     s.ChangeTools(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
+        **_BY,
         attach=(
             ToolSpec(
                 name="ask_user",
@@ -334,16 +285,16 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         generation=3,
     ),
     s.ToolAsked(
-        at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), question="Left or right?", options=("left",), timeout_ms=9,
+        **_BY, effect_id=wire.EffectId("t1"), question="Left or right?", options=("left",), timeout_ms=9,
     ),
     s.ToolWantsChild(
-        at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), prompt="Count the files.", system_prompt="Be brief.",
+        **_BY, effect_id=wire.EffectId("t1"), prompt="Count the files.", system_prompt="Be brief.",
         tools=("glob",), max_turns=3, model="demo:fast",
     ),
-    s.ToolSourceReported(at_ms=_AT, signal_id=_ASKED_BY, source="mcp:files", state="restarting", reason="exit code 1"),
-    s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
-    s.ChangePlugins(at_ms=_AT, signal_id=_ASKED_BY, change="detach", name="CostGuard"),
-    s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),
+    s.ToolSourceReported(**_BY, source="mcp:files", state="restarting", reason="exit code 1"),
+    s.UpdatePluginOpts(**_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
+    s.ChangePlugins(**_BY, change="detach", name="CostGuard"),
+    s.Compact(**_BY, reason="too long"),
     s.SessionBegan(at_ms=_AT),
     s.Restarted(at_ms=_AT, reason="ValueError: bad city", incarnation=2),
     s.Recovered(at_ms=_AT, cause="gone", open=(_EFFECT,), attempt=2),
@@ -355,280 +306,174 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         at_ms=_AT,
         effect_id=_EFFECT,
         chunks=(
-            TextDelta("It"), ReasoningDelta("Hm", "c2ln"), ToolCallStarted(0, "call_1", "grep"), ArgumentsDelta(0, '{"pat'),
-            UsageUpdate(_USAGE), Completed("end", _CUT, _USAGE),
+            wire.TextDelta("It"), wire.ReasoningDelta("Hm", "c2ln"), wire.ToolCallStarted(0, "call_1", "grep"), wire.ArgumentsDelta(0, '{"pat'),
+            wire.UsageUpdate(_USAGE), wire.Completed("end", _CUT, _USAGE),
         ),
     ),
     s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=_USAGE, stop_reason="tool_use", jitter=0.25),
     s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR, usage=_USAGE, jitter=0.5),
-    s.ToolProgressed(at_ms=_AT, effect_id=EffectId("t1"), text="12 of 40"),
-    s.ToolEmitted(at_ms=_AT, effect_id=EffectId("t1"), name="ticket", payload={"id": 7}),
+    s.ToolProgressed(at_ms=_AT, effect_id=wire.EffectId("t1"), text="12 of 40"),
+    s.ToolEmitted(at_ms=_AT, effect_id=wire.EffectId("t1"), name="ticket", payload={"id": 7}),
     s.ToolAnsweredEarly(
-        at_ms=_AT, effect_id=EffectId("t1"), text="sh-1 runs", details={"id": "sh-1"}, started_at_ms=_AT - 12, ran_ms=12
+        at_ms=_AT, effect_id=wire.EffectId("t1"), text="sh-1 runs", details={"id": "sh-1"}, started_at_ms=_AT - 12, ran_ms=12
     ),
     s.ToolFinished(
-        at_ms=_AT,
-        effect_id=EffectId("t1"),
-        text="1\thello",
-        is_error=True,
-        details={"lines": 1},
-        started_at_ms=_AT - 12,
-        crashed=True,
-        jitter=0.125,
+        at_ms=_AT, effect_id=wire.EffectId("t1"), text="1\thello", is_error=True, details={"lines": 1},
+        started_at_ms=_AT - 12, crashed=True, jitter=0.125,
         changes=(
             UpdateTodos(todos=(e.Todo(id="1", content="Read the log", status="in_progress"),)),
             UpdateContext(key="plan", value="Read, then fix."), RequestCompaction(reason="too long"),
         ),
-        late=True,
-        spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000),
+        late=True, spent=_SPENT,
     ),
     s.HostJudged(
-        at_ms=_AT, effect_id=EffectId("h1"), deny="not for this tenant", arguments={"path": "src/b.py"}, by="audit"
+        at_ms=_AT, effect_id=wire.EffectId("h1"), deny="not for this tenant", arguments={"path": "src/b.py"}, by="audit"
     ),
-    s.HostTold(at_ms=_AT, effect_id=EffectId("h2")),
-    s.ChildStarted(at_ms=_AT, effect_id=EffectId("t1"), child_id=_CHILD),
+    s.HostTold(at_ms=_AT, effect_id=wire.EffectId("h2")),
+    s.ChildStarted(at_ms=_AT, effect_id=wire.EffectId("t1"), child_id=_CHILD),
     s.ChildPublished(
-        at_ms=_AT, effect_id=EffectId("t1"), event=_published(e.AgentStart(ref=PromptRef("p-2")), _ROOT, _CHILD)
+        at_ms=_AT, effect_id=wire.EffectId("t1"), event=_published(e.AgentStart(ref=m.PromptRef("p-2")), _ROOT, _CHILD)
     ),
     s.AgentIdled(
-        at_ms=_AT, effect_id=EffectId("g1"), outcome="failed", text="It broke", turns=3,
-        spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000),
+        at_ms=_AT, effect_id=wire.EffectId("g1"), outcome="failed", text="It broke", turns=3,
+        spent=_SPENT,
     ),
     s.AgentEnded(
-        at_ms=_AT, effect_id=EffectId("g1"), reason="closed", is_lost=True,
-        spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000), receipt=_RECEIPT,
+        at_ms=_AT, effect_id=wire.EffectId("g1"), reason="closed", is_lost=True,
+        spent=_SPENT, receipt=_RECEIPT,
     ),
     s.BudgetLent(at_ms=_AT, budget=Budget(max_cost_usd=0.5, max_total_tokens=100, allow_unknown_prices=True)),
-    s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75, pinged_at_ms=_AT - 500),
-    s.PluginRequestFinished(at_ms=_AT, effect_id=EffectId("e1"), result=FileText(path="AGENTS.md", text="Run the tests.")),
-    s.ContextGathered(at_ms=_AT, effect_id=EffectId("g7"), count=2, digest="9f86d081884c7d65", tokens=120),
-    s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
+    s.TimerFired(at_ms=_AT, effect_id=wire.EffectId("w1"), jitter=0.75, pinged_at_ms=_AT - 500),
+    s.PluginRequestFinished(at_ms=_AT, effect_id=wire.EffectId("e1"), result=hooks.FileText(path="AGENTS.md", text="Run the tests.")),
+    s.ContextGathered(at_ms=_AT, effect_id=wire.EffectId("g7"), count=2, digest="9f86d081884c7d65", tokens=120),
+    s.TeardownFinished(at_ms=_AT, effect_id=wire.EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip
 
-FIELDS: Final[Mapping[str, e.Event]] = {
-    "tool_blocked_approved": _published(
-        e.ToolBlocked(name="shell", call_id=CallId("call_1"), reason="never", by="guard", approved=True),
-        _ROOT,
+_SIDE = m.QuestionRef("q-1")
+
+
+def _request_finished(effect_id: str, result: Any) -> s.Signal:
+    return s.PluginRequestFinished(at_ms=_AT, effect_id=wire.EffectId(effect_id), result=result)
+
+
+_VIA: Final[dict[str, Any]] = {"via": "http", "request_id": "req-1"}
+_SHOWN = msgspec.structs.replace(_RESULT, images=(m.Image(media_type="image/png", data="iVBORw0KGgo="),))
+_STEPS = (
+    e.PlanStep(index=0, content="Look", status="completed", result="12 modules"),
+    e.PlanStep(index=1, content="Move", status="failed", error="no such file", notes=("ask",)),
+    e.PlanStep(index=2, content="Test", status="in_progress"),
+    e.PlanStep(index=3, content="Ship", status="skipped"),
+    e.PlanStep(index=4, content="Say so"),
+)
+_FIELDS: Final[Mapping[str, e.Event]] = {
+    "tool_blocked_approved": e.ToolBlocked(
+        name="shell", call_id=_CALL, reason="never", by="guard", approved=True
     ),
-    "tool_approved_always_exact": _published(
-        e.ToolApprovedAlways(tool="shell", command_family="git clean -n", exact=True), _ROOT
+    "tool_approved_always_exact": e.ToolApprovedAlways(
+        tool="shell", command_family="git clean -n", exact=True
     ),
-    "approval_permission_options": _published(
-        e.ApprovalRequired(
-            approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
-        ),
-        _ROOT,
+    "approval_permission_options": e.ApprovalRequired(
+        approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
     ),
-    "approval_resolved_user": _published(
-        e.ApprovalResolved(approval=_APPROVAL, status="approved", by="user", user="ann@acme"), _ROOT
+    "approval_resolved_user": e.ApprovalResolved(
+        approval=_APPROVAL, status="approved", by="user", user="ann@acme"
     ),
-    "user_declined_user": _published(e.UserDeclined(ref=QuestionRef("q-1"), user="ann@acme"), _ROOT),
-    "user_responded_user": _published(
-        e.UserResponded(ref=QuestionRef("q-1"), response="left", user="ann@acme"), _ROOT
+    "user_declined_user": e.UserDeclined(ref=_SIDE, user="ann@acme"),
+    "user_responded_user": e.UserResponded(ref=_SIDE, response="left", user="ann@acme"),
+    "plan_generated_states": e.PlanGenerated(
+        plan=e.Plan(goal="Tidy up", steps=_STEPS, notes=("before noon",), approved_at_ms=_AT)
     ),
-    "plan_generated_states": _published(
-        e.PlanGenerated(
-            plan=e.Plan(
-                goal="Tidy up",
-                steps=(
-                    e.PlanStep(index=0, content="Look", status="completed", result="12 modules"),
-                    e.PlanStep(
-                        index=1, content="Move", status="failed", error="no such file", notes=("ask",)
-                    ),
-                    e.PlanStep(index=2, content="Test", status="in_progress"),
-                    e.PlanStep(index=3, content="Ship", status="skipped"),
-                    e.PlanStep(index=4, content="Say so"),
-                ),
-                notes=("before noon",),
-                approved_at_ms=_AT,
-            )
-        ),
-        _ROOT,
+    "tool_execution_end_images": e.ToolExecutionEnd(name="read_file", call_id=_CALL, result=_SHOWN),
+    "ask_user_form": e.AskUser(
+        ref=_SIDE, question="Who are you?", schema=_FORM, url="https://example.org/who"
     ),
-    "tool_execution_end_images": _published(
-        e.ToolExecutionEnd(
-            name="read_file",
-            call_id=_CALL,
-            result=msgspec.structs.replace(
-                _RESULT, images=(Image(media_type="image/png", data="iVBORw0KGgo="),)
-            ),
-        ),
-        _ROOT,
-    ),
-    "ask_user_form": _published(
-        e.AskUser(
-            ref=QuestionRef("q-1"), question="Who are you?", schema=_FORM, url="https://example.org/who"
-        ),
-        _ROOT,
-    ),
-    "ask_user_call": _published(
-        e.AskUser(ref=QuestionRef("q-1"), question="Which one?", call_id=_CALL), _ROOT
-    ),
-    "user_responded_form": _published(
-        e.UserResponded(ref=QuestionRef("q-1"), response={"name": "Ada", "age": 36}), _ROOT
-    ),
-    "prompt_received_via": _published(
-        e.PromptReceived(ref=_P, content=_ASKED, via="http", request_id="req-1"), _ROOT
-    ),
-    "prompt_queued_via": _published(
-        e.PromptQueued(ref=_P, content=_ASKED, position=3, via="http", request_id="req-1"), _ROOT
-    ),
-    "agent_start_request": _published(e.AgentStart(ref=_P, request_id="req-1"), _ROOT),
-    "agent_start_goes_on": _published(
-        e.AgentStart(ref=_P, request_id="req-1", goes_on=True, via="http"), _ROOT
-    ),
-    "agent_end_ref": _published(
-        e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns", ref=_P), _ROOT
-    ),
-    "agent_abort_ref": _published(e.AgentAbort(reason="changed my mind", ref=_P), _ROOT),
-    "agent_error_ref": _published(e.AgentError(error=_ERROR, ref=_P), _ROOT),
+    "ask_user_call": e.AskUser(ref=_SIDE, question="Which one?", call_id=_CALL),
+    "user_responded_form": e.UserResponded(ref=_SIDE, response={"name": "Ada", "age": 36}),
+    "prompt_received_via": e.PromptReceived(ref=_P, content=_ASKED, **_VIA),
+    "prompt_queued_via": e.PromptQueued(ref=_P, content=_ASKED, position=3, **_VIA),
+    "agent_start_request": e.AgentStart(ref=_P, request_id="req-1"),
+    "agent_start_goes_on": e.AgentStart(ref=_P, goes_on=True, **_VIA),
+    "agent_end_ref": e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns", ref=_P),
+    "agent_abort_ref": e.AgentAbort(reason="changed my mind", ref=_P),
+    "agent_error_ref": e.AgentError(error=_ERROR, ref=_P),
 }
+FIELDS: Final = {name: _published(event, _ROOT) for name, event in _FIELDS.items()}
 """Events with fields that came later, and that are only written when they do not hold their defaults."""
 
+_FOUND = hooks.InstructionsFound(
+    files=(
+        InstructionFile(path="../AGENTS.md", text="Run the tests."),
+        InstructionFile(path="AGENTS.override.md", text="Run them twice."),
+    ),
+    unread=(hooks.UnreadInstructions(path="~/.agentrail/AGENTS.md", reason="it is no text"),),
+)
+_NOTES = hooks.NotesIndex(
+    topics=(NoteTopic(name="deployment", size_bytes=24, at_ms=_AT), NoteTopic(name="b", size_bytes=1)),
+    added=("We deploy on Fridays.",),
+)
+_LOOK = ToolSpec(
+    name="look", description="Look something up.", parameters={"type": "object"}, origin="app.tools:look"
+)
+_SETTINGS = PromptSettings(
+    temperature=0.5,
+    top_p=0.9,
+    max_output_tokens=500,
+    stop=("END",),
+    reasoning=1_024,
+    response_format={"type": "object", "required": ["answer"]},
+)
+_CHANGED = PluginRecord(
+    name="CostGuard", version="2", origin="shop.guards:CostGuard", options={"max_usd": 2.5}
+)
+_OF_TOOL: Final[dict[str, Any]] = {"at_ms": _AT, "effect_id": wire.EffectId("t1"), "started_at_ms": _AT - 12}
+_DENY: Final[m.JsonObject] = {"deny": ["pay"]}
 SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "update_plugin_opts_narrows": s.UpdatePluginOpts(
-        at_ms=_AT, signal_id=_ASKED_BY, plugin="Permissions", options={"deny": ["pay"]}, narrows=True
+        **_BY, plugin="Permissions", options=_DENY, narrows=True
     ),
-    "recovered_semantics": s.Recovered(
-        at_ms=_AT, cause="gone", open=(EffectId("r1"),), attempt=2, semantics=1
+    "recovered_semantics": s.Recovered(at_ms=_AT, cause="gone", open=(_EFFECT,), attempt=2, semantics=1),
+    "revoke_rule_exact": s.RevokeRule(**_BY, tool="shell", command_family="git clean -n", exact=True),
+    "approve_user": s.Approve(**_BY, approval_id=m.ApprovalId("a-1"), user="ann@acme"),
+    "decline_user": s.Decline(**_BY, ref=_SIDE, user="ann@acme"),
+    "reject_user": s.Reject(**_BY, approval_id=m.ApprovalId("a-1"), user="ann@acme"),
+    "respond_user": s.Respond(**_BY, ref=_SIDE, response=1, user="ann@acme"),
+    "plugin_request_finished_instructions": _request_finished("e2", _FOUND),
+    "plugin_request_finished_kept": _request_finished("e3", hooks.MemoryKept(entry_id="e-1")),
+    "plugin_request_finished_notes": _request_finished("e4", _NOTES),
+    "plugin_request_finished_words_only": _request_finished(
+        "e5", hooks.Found(entries=("tea",), words_only="too slow")
     ),
-    "revoke_rule_exact": s.RevokeRule(
-        at_ms=_AT, signal_id=_ASKED_BY, tool="shell", command_family="git clean -n", exact=True
-    ),
-    "approve_user": s.Approve(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), user="ann@acme"),
-    "decline_user": s.Decline(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), user="ann@acme"),
-    "reject_user": s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), user="ann@acme"),
-    "respond_user": s.Respond(
-        at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1, user="ann@acme"
-    ),
-    "plugin_request_finished_instructions": s.PluginRequestFinished(
-        at_ms=_AT,
-        effect_id=EffectId("e2"),
-        result=InstructionsFound(
-            files=(
-                InstructionFile(path="../AGENTS.md", text="Run the tests."),
-                InstructionFile(path="AGENTS.override.md", text="Run them twice."),
-            ),
-            unread=(UnreadInstructions(path="~/.agentrail/AGENTS.md", reason="it is no text"),),
-        ),
-    ),
-    "plugin_request_finished_kept": s.PluginRequestFinished(
-        at_ms=_AT, effect_id=EffectId("e3"), result=MemoryKept(entry_id="e-1")
-    ),
-    "plugin_request_finished_notes": s.PluginRequestFinished(
-        at_ms=_AT,
-        effect_id=EffectId("e4"),
-        result=NotesIndex(
-            topics=(
-                NoteTopic(name="deployment", size_bytes=24, at_ms=_AT),
-                NoteTopic(name="b", size_bytes=1),
-            ),
-            added=("We deploy on Fridays.",),
-        ),
-    ),
-    "plugin_request_finished_words_only": s.PluginRequestFinished(
-        at_ms=_AT, effect_id=EffectId("e5"), result=Found(entries=("tea",), words_only="too slow")
-    ),
-    "change_tools_origin": s.ChangeTools(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        attach=(
-            ToolSpec(
-                name="look",
-                description="Look something up.",
-                parameters={"type": "object"},
-                origin="app.tools:look",
-            ),
-        ),
-        generation=1,
-    ),
-    "prompt_via": s.Prompt(
-        at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, via="http", request_id="req-1"
-    ),
-    "prompt_settings": s.Prompt(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        ref=_P,
-        content=_ASKED,
-        settings=PromptSettings(
-            temperature=0.5,
-            top_p=0.9,
-            max_output_tokens=500,
-            stop=("END",),
-            reasoning=1_024,
-            response_format={"type": "object", "required": ["answer"]},
-        ),
-    ),
-    "go_on_settings": s.GoOn(
-        at_ms=_AT, signal_id=_ASKED_BY, ref=_P, settings=PromptSettings(reasoning="low")
-    ),
+    "change_tools_origin": s.ChangeTools(**_BY, attach=(_LOOK,), generation=1),
+    "prompt_via": s.Prompt(**_BY, ref=_P, content=_ASKED, **_VIA),
+    "prompt_settings": s.Prompt(**_BY, ref=_P, content=_ASKED, settings=_SETTINGS),
+    "go_on_settings": s.GoOn(**_BY, ref=_P, settings=PromptSettings(reasoning="low")),
     "prompt_digest": s.Prompt(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        ref=_P,
-        content=_ASKED,
-        client_id="web-7",
-        digest="9f86d081884c7d65" * 4,
+        **_BY, ref=_P, content=_ASKED, client_id="web-7", digest="9f86d081884c7d65" * 4
     ),
-    "steer_via": s.Steer(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        ref=SteerRef("st-1"),
-        text="Only the tests",
-        via="http",
-        request_id="req-1",
-    ),
-    "change_plugins_entry": s.ChangePlugins(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        change="reload",
-        name="CostGuard",
-        entry=PluginRecord(
-            name="CostGuard", version="2", origin="shop.guards:CostGuard", options={"max_usd": 2.5}
-        ),
-    ),
-    "tool_finished_images": s.ToolFinished(
-        at_ms=_AT,
-        effect_id=EffectId("t1"),
-        text="a picture",
-        started_at_ms=_AT - 12,
-        images=(Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),),
-    ),
-    "tool_finished_ran_ms": s.ToolFinished(
-        at_ms=_AT, effect_id=EffectId("t1"), text="done", started_at_ms=_AT - 12, ran_ms=9
-    ),
+    "steer_via": s.Steer(**_BY, ref=m.SteerRef("st-1"), text="Only the tests", **_VIA),
+    "change_plugins_entry": s.ChangePlugins(**_BY, change="reload", name="CostGuard", entry=_CHANGED),
+    "tool_finished_images": s.ToolFinished(**_OF_TOOL, text="a picture", images=(_ASKED[1],)),
+    "tool_finished_ran_ms": s.ToolFinished(**_OF_TOOL, text="done", ran_ms=9),
     "tool_finished_value": s.ToolFinished(
-        at_ms=_AT,
-        effect_id=EffectId("t1"),
+        **_OF_TOOL,
         text="Timed out after 30 s.",
         is_error=True,
-        started_at_ms=_AT - 12,
         late=True,
         value=s.LateValue(call_id=_CALL, name="charge", text="charged 5"),
     ),
     "teardown_finished_values": s.TeardownFinished(
         at_ms=_AT,
-        effect_id=EffectId("d1"),
+        effect_id=wire.EffectId("d1"),
         receipt=_RECEIPT,
         values=(s.LateValue(call_id=_CALL, name="charge", text="no such card", is_error=True),),
     ),
     "tool_asked_form": s.ToolAsked(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        effect_id=EffectId("t1"),
-        question="Who?",
-        schema=_FORM,
-        url="https://example.org/who",
+        **_BY, effect_id=wire.EffectId("t1"), question="Who?", schema=_FORM, url="https://example.org/who"
     ),
     "tool_wants_child_agent": s.ToolWantsChild(
-        at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), prompt="Count the files.", agent="scout"
+        **_BY, effect_id=wire.EffectId("t1"), prompt="Count the files.", agent="scout"
     ),
-    "respond_form": s.Respond(
-        at_ms=_AT,
-        signal_id=_ASKED_BY,
-        ref=QuestionRef("q-1"),
-        response={"name": "Ada", "age": 36, "sure": None},
-    ),
+    "respond_form": s.Respond(**_BY, ref=_SIDE, response={"name": "Ada", "age": 36, "sure": None}),
 }
 """Signals with such fields, and with what the one file of their kind leaves empty."""
 

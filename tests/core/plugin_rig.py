@@ -76,6 +76,20 @@ class Says(p.Plugin[int]):
         return self.answer(event, state + 1, ctx)
 
 
+def judges(name: str, hook: Hook, answer: Callable[[Any, Any], Any], **members: Any) -> Says:
+    """Make a plugin that answers one hook by a function of the event and its own next state."""
+    return Says(name, lambda event, state, ctx: answer(event, state), hooks=(hook,), **members)
+
+
+def not_again(name: str = "Once") -> Says:
+    """Make a plugin that lets a session begin, and not come back."""
+
+    def look(event: Any, state: Any) -> Any:
+        return p.Abort("not again", state) if event.recovered else p.Continue(state)
+
+    return judges(name, p.SessionStarted, look)
+
+
 def ask(entries: list[PluginEntry], hook: Hook, **how: Any) -> Outcome:
     """Run a new stack once."""
     stack, states = load_stack(entries)

@@ -4,40 +4,26 @@ import msgspec
 import pytest
 
 from agentrail.core.policy.budget import Budget, Spent
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import CloseAgent, PromptAgent, StartAgent
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AgentEnded,
-    AgentIdled,
-    ChildPublished,
-    ChildStarted,
-    Parked,
-    Prompt,
-    Recovered,
-    Restarted,
-    SignalId,
-    Steer,
-    StopSession,
-)
 from agentrail.core.session.agent_calls import MAX_INPUTS
 from agentrail.core.session.agent_pool import MAX_ENDED, MAX_NOTE_CHARACTERS
-from agentrail.core.session.agent_records import (
-    GENERAL_PURPOSE,
-    AgentLimits,
-    AgentSpec,
-    find_agent,
-)
+from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentLimits, AgentSpec, find_agent
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.events import Envelope, SessionRecovered, StatusUpdate, SubagentEvent, ToolExecutionEnd
-from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage, ToolResult
-from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, new_session, walk
+from agentrail.messages import SessionId, SteerRef, TokenUsage, ToolResult
+from tests.core.worlds import (
+    AGENT_TOOLS,
+    TOOLS,
+    agents_session,
+    changed,
+    completed,
+    new_session,
+    prompt,
+    walk,
+)
 
 USED = Spent(usage=TokenUsage(input=3, output=2, cost_usd=0.5), tokens=5, nano_usd=500_000_000)
-
-
-def prompt(name, at_ms=1):
-    """A prompt."""
-    return Prompt(at_ms=at_ms, signal_id=SignalId(name), ref=PromptRef(name), content=(Text(text="go"),))
 
 
 def call(number, tool, /, **given):
@@ -51,7 +37,7 @@ class Life:
     def __init__(self, state):
         """Begin with a prompt."""
         self.state, self.seen = state, []
-        self.hear(prompt("p"))
+        self.hear(prompt())
 
     def hear(self, *signals):
         """Step with these."""
@@ -65,12 +51,12 @@ class Life:
 
     def answers(self):
         """What was answered in the last steps."""
-        return [
-            event.result.text
-            for one in self.seen
-            for event in one.events
-            if isinstance(event, ToolExecutionEnd)
-        ]
+        return [result.text for result in self.results()]
+
+    def results(self):
+        """The results of the last steps."""
+        events = [event for one in self.seen for event in one.events]
+        return [event.result for event in events if isinstance(event, ToolExecutionEnd)]
 
     def asked(self, kind):
         """What was asked of the shell in the last steps."""
@@ -83,12 +69,12 @@ class Life:
     def idle(self, name="agent-1", text="found", **more):
         """Let an agent be idle."""
         given = {"outcome": "finished", "text": text, "turns": 1, "spent": USED} | more
-        self.hear(AgentIdled(at_ms=5, effect_id=self.agent(name).effect_id, **given))
+        self.hear(s.AgentIdled(at_ms=5, effect_id=self.agent(name).effect_id, **given))
 
     def end(self, name="agent-1", **more):
         """Let an agent be gone."""
         given = {"reason": "closed", "is_lost": False, "spent": None} | more
-        self.hear(AgentEnded(at_ms=6, effect_id=self.agent(name).effect_id, **given))
+        self.hear(s.AgentEnded(at_ms=6, effect_id=self.agent(name).effect_id, **given))
 
 
 def life(**options):
@@ -101,11 +87,9 @@ LOOK = {"agent": "scout", "task": "Look."}
 
 def all_spent(there):
     """Let everything be spent."""
-    ledger = there.state.data.ledger
-    assert ledger is not None
-    broke = msgspec.structs.replace(ledger, spent_tokens=10**6)
-    data = msgspec.structs.replace(there.state.data, ledger=broke)
-    there.state = msgspec.structs.replace(there.state, data=data)
+    there.state = changed(
+        there.state, ledger=msgspec.structs.replace(there.state.data.ledger, spent_tokens=10**6)
+    )
 
 
 def test_where_nothing_is_left_what_waits_for_an_agent_is_dropped():
@@ -137,44 +121,55 @@ def test_a_call_that_would_cost_more_than_is_left_is_refused(tool, own):
     assert "is left to lend" in said
 
 
-def test_a_name_that_was_taken_is_gone_past():
-    """The ones that are given follow the number of agents, and none is given twice."""
+def test_names_are_given_once_and_outlive_their_agents():
+    """The ones that are given follow the number of agents; the oldest that ended are forgotten, and their names are not."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK, name="agent-2"))
     said = there.calls(call(2, "spawn_agent", **LOOK), call(3, "spawn_agent", agent="scout", task="More."))
     assert [text.split()[0] for text in said] == ["agent-3", "agent-4"]
 
+    there = life(agent_limits=AgentLimits(max_agents_total=99))
+    for number in range(MAX_ENDED + 1):
+        there.calls(call(number, "spawn_agent", **LOOK))
+        there.end(f"agent-{number + 1}")
+    assert len(there.state.data.agents.states) == MAX_ENDED
+    (said,) = there.calls(call(100, "send_input", name="agent-1", text="Still there?"))
+    assert said == "There is no agent 'agent-1' to work with, it ended long ago. Alive: none."
+    (said,) = there.calls(call(101, "wait_agents", names=["agent-1"]))
+    assert said == "[agent-1 ended long ago]"
 
-def test_an_agent_that_hears_too_much_hears_no_more():
-    """What waits for it has a bound."""
+
+def test_what_agents_are_told_and_tell_has_bounds():
+    """What waits for one; and what ends while nothing waits is told in short, as the rest is what a wait gives."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
     team = there.state.data.agents
-    full = msgspec.structs.replace(there.agent(), inputs=("x",) * MAX_INPUTS)
-    there.state = msgspec.structs.replace(
-        there.state,
-        data=msgspec.structs.replace(there.state.data, agents=msgspec.structs.replace(team, states=(full,))),
-    )
+    agent = there.agent()
+    full = msgspec.structs.replace(agent, inputs=("x",) * MAX_INPUTS)
+    there.state = changed(there.state, agents=msgspec.structs.replace(team, states=(full,)))
     (said,) = there.calls(call(2, "send_input", name="agent-1", text="More."))
     assert said == f"{MAX_INPUTS} inputs wait for agent-1 already: wait until it is idle."
 
+    there.state = changed(there.state, agents=msgspec.structs.replace(team, states=(agent,)))
+    there.idle(text="x" * 5_000)
+    (note,) = there.state.data.agents.notes
+    assert len(note) == MAX_NOTE_CHARACTERS
+    assert note.endswith("… [wait_agents gives the rest]")
 
-def test_closing_it_again_and_now():
-    """One that is to end behind its cycle ends now when that is wanted; the second `now` changes nothing."""
+
+def test_an_agent_is_closed_once_however_many_wait_for_that():
+    """One that is to end behind its cycle ends now when that is wanted; whoever wants it now is what ends it, once."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
     there.calls(call(2, "close_agent", name="agent-1"))
     assert there.agent().status == "closing"
-    there.hear(Steer(at_ms=4, signal_id=SignalId("s"), ref=SteerRef("s"), text="Be quick."))
+    there.hear(s.Steer(at_ms=4, signal_id=s.SignalId("s"), ref=SteerRef("s"), text="Be quick."))
     assert there.agent().status == "closing"
     there.idle()
     assert [one.reason for one in there.asked(CloseAgent)] == ["closed"]
     there.end()
     assert there.agent().status == "ended"
 
-
-def test_two_that_close_the_same_one():
-    """Both wait for its end; the one that wants it now is what ends it."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
     there.calls(
@@ -188,56 +183,23 @@ def test_two_that_close_the_same_one():
     assert len(there.answers()) == 3
 
 
-def test_the_oldest_that_ended_are_forgotten_and_their_names_are_not():
-    """A session that starts thousands keeps the last ones."""
-    there = life(agent_limits=AgentLimits(max_agents_total=99))
-    for number in range(MAX_ENDED + 1):
-        there.calls(call(number, "spawn_agent", **LOOK))
-        there.end(f"agent-{number + 1}")
-    assert len(there.state.data.agents.states) == MAX_ENDED
-    (said,) = there.calls(call(100, "send_input", name="agent-1", text="Still there?"))
-    assert said == "There is no agent 'agent-1' to work with, it ended long ago. Alive: none."
-    (said,) = there.calls(call(101, "wait_agents", names=["agent-1"]))
-    assert said == "[agent-1 ended long ago]"
-
-
-def test_what_ends_while_nothing_waits_is_told_in_short():
-    """The rest is what a wait gives."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
-    there.idle(text="x" * 5_000)
-    (note,) = there.state.data.agents.notes
-    assert len(note) == MAX_NOTE_CHARACTERS
-    assert note.endswith("… [wait_agents gives the rest]")
-
-
 def test_a_wait_is_answered_with_what_the_agents_have_read():
     """12.6: with the sources of their results and of sessions below them, each once, so that the session may cite them; heard once."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK), call(2, "spawn_agent", **LOOK, name="other"))
 
     def reads(name, seq, sources, *, is_error=False, depth=0):
-        result = ToolResult(
-            call_id=CallId("c9"), name="kb_search", text="x", is_error=is_error, details={"sources": sources}
-        )
-        meta = Envelope(SessionId("below"), seq, 1, (SessionId("below"),))
-        event = ToolExecutionEnd(
-            name="kb_search", call_id=CallId("c9"), result=result, meta=None if depth else meta
-        )
+        told = {"call_id": "c9", "name": "kb_search"}
+        result = ToolResult(**told, text="x", is_error=is_error, details={"sources": sources})
+        meta = Envelope("below", seq, 1, ("below",))
+        event = ToolExecutionEnd(**told, result=result, meta=None if depth else meta)
         if depth:
-            event = SubagentEvent(
-                call_id=CallId("c8"), child_id=SessionId("deep"), depth=1, event=event, meta=meta
-            )
-        there.hear(
-            ChildPublished(
-                at_ms=4, effect_id=there.agent(name).effect_id, event=event, child_id=SessionId("below")
-            )
-        )
+            event = SubagentEvent(call_id="c8", child_id="deep", depth=1, event=event, meta=meta)
+        of = there.agent(name).effect_id
+        there.hear(s.ChildPublished(at_ms=4, effect_id=of, event=event, child_id="below"))
 
     for name in ("agent-1", "other"):
-        there.hear(
-            ChildStarted(at_ms=4, effect_id=there.agent(name).effect_id, child_id=SessionId(f"s.{name}"))
-        )
+        there.hear(s.ChildStarted(at_ms=4, effect_id=there.agent(name).effect_id, child_id=f"s.{name}"))
     reads("agent-1", 1, ["a.md#L1-L2", "b.md#L1-L2"])
     reads("agent-1", 1, ["heard.md#L1-L2"])
     reads("agent-1", 2, ["failed.md#L1-L2"], is_error=True)
@@ -246,13 +208,9 @@ def test_a_wait_is_answered_with_what_the_agents_have_read():
     for name in ("agent-1", "other"):
         there.idle(name)
     there.calls(call(3, "wait_agents"))
-    details = [
-        event.result.details
-        for one in there.seen
-        for event in one.events
-        if isinstance(event, ToolExecutionEnd)
+    assert [result.details for result in there.results()] == [
+        {"sources": ["a.md#L1-L2", "b.md#L1-L2", "deep.md#L3-L4"]}
     ]
-    assert details == [{"sources": ["a.md#L1-L2", "b.md#L1-L2", "deep.md#L3-L4"]}]
 
 
 def test_a_crash_of_the_session_ends_what_was_to_end():
@@ -260,49 +218,46 @@ def test_a_crash_of_the_session_ends_what_was_to_end():
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK), call(2, "spawn_agent", agent="waker", task="Wait."))
     there.calls(call(3, "close_agent", name="agent-1"))
-    there.hear(Restarted(at_ms=7, reason="bang", incarnation=2))
+    there.hear(s.Restarted(at_ms=7, reason="bang", incarnation=2))
     assert [one.name for one in there.asked(StartAgent)] == ["agent-1", "agent-2"]
     (closed,) = there.asked(CloseAgent)
     assert closed.effect_id == there.agent().effect_id
 
 
-@pytest.mark.parametrize(
-    "end",
-    [Parked(at_ms=8, reason="too often"), StopSession(at_ms=8, signal_id=SignalId("x"), reason="enough")],
-)
-def test_the_end_of_a_session_is_that_of_its_agents_and_waits(end):
+def test_the_end_of_a_session_is_that_of_its_agents_and_waits():
     """Nothing of them is open any more, and nothing waits."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
-    there.calls(call(2, "wait_agents"))
-    there.hear(end)
-    if isinstance(end, Parked):
-        assert there.state.ended
-    else:
-        there.end(reason="enough")
-    assert not there.state.data.agents.waits
-    assert not there.state.data.agents.alive
+    stop = s.StopSession(at_ms=8, signal_id=s.SignalId("x"), reason="enough")
+    for end in (s.Parked(at_ms=8, reason="too often"), stop):
+        there = life()
+        there.calls(call(1, "spawn_agent", **LOOK))
+        there.calls(call(2, "wait_agents"))
+        there.hear(end)
+        if end is stop:
+            there.end(reason="enough")
+        else:
+            assert there.state.ended
+        assert not there.state.data.agents.waits
+        assert not there.state.data.agents.alive
 
 
-def test_an_abort_withdraws_one_wait_and_a_second_abort_finds_agents_stopping():
-    """They are told to stop once."""
+def test_aborts_of_all_kinds_end_what_is_there_once():
+    """It withdraws one wait, and a second abort finds agents stopping; one that spared them is followed by one that does not."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
     there.calls(call(2, "wait_agents"), call(3, "wait_agents", names=["agent-1"]))
-    there.hear(AbortCycle(at_ms=8, signal_id=SignalId("a")), AbortCycle(at_ms=8, signal_id=SignalId("b")))
+    there.hear(
+        s.AbortCycle(at_ms=8, signal_id=s.SignalId("a")), s.AbortCycle(at_ms=8, signal_id=s.SignalId("b"))
+    )
     assert there.agent().status == "stopping"
     assert not there.state.data.agents.waits
     assert len(there.state.data.agents.alive) == 1
 
-
-def test_an_abort_that_spared_them_and_one_that_does_not():
-    """The second begins behind a teardown that goes on, and ends them beside it."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
     there.calls(read_call("c9", "read", "{}"))
-    there.hear(AbortCycle(at_ms=8, signal_id=SignalId("a"), children=False))
+    there.hear(s.AbortCycle(at_ms=8, signal_id=s.SignalId("a"), children=False))
     assert there.state.data.teardown is not None
-    there.hear(AbortCycle(at_ms=9, signal_id=SignalId("b")))
+    there.hear(s.AbortCycle(at_ms=9, signal_id=s.SignalId("b")))
     assert there.agent().status == "stopping"
 
 
@@ -312,7 +267,7 @@ def test_agents_and_waits_come_back_in_another_process():
     there.calls(call(1, "spawn_agent", **LOOK))
     there.calls(call(2, "wait_agents", timeout_seconds=60))
     (wait,) = there.state.data.agents.waits
-    there.hear(Recovered(at_ms=20, cause="start", open=(), attempt=1))
+    there.hear(s.Recovered(at_ms=20, cause="start", open=(), attempt=1))
     (said,) = [event for event in there.seen[-1].events if isinstance(event, SessionRecovered)]
     assert {(one.open, one.name, one.decision) for one in said.decisions} == {
         ("child", "agent-1", "resumed"),
@@ -330,29 +285,21 @@ def test_a_word_of_an_agent_that_has_not_begun_is_no_event():
     """It has no name under which it could be published."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
-    there.hear(ChildPublished(at_ms=5, effect_id=there.agent().effect_id, event=StatusUpdate(text="…")))
+    there.hear(s.ChildPublished(at_ms=5, effect_id=there.agent().effect_id, event=StatusUpdate(text="…")))
     assert not there.seen[-1].events
 
 
-def test_a_tool_that_no_session_answers_says_so():
-    """The shell refuses such a spec; a journal of another version may have one."""
+def test_what_starts_no_agent_says_so():
+    """A session as deep as agents may work; a tool of another version's journal that no session answers; a kind that was not given."""
+    deep = life()
+    config = msgspec.structs.replace(deep.state.data.config, path=(SessionId("root"), SessionId("s")))
+    deep.state = changed(deep.state, config=config)
+    (said,) = deep.calls(call(1, "spawn_agent", **LOOK))
+    assert said == "Agents may work 1 deep, and this session is as deep already: do it yourself."
+
     odd = ToolSpec(name="dance", description="x", parameters={"type": "object"}, answered_by="machine")
     there = Life(new_session(Toolbox([*TOOLS, *AGENT_TOOLS, odd])))
     assert there.calls(call(1, "dance")) == ["No session answers a call of 'dance'."]
 
-
-def test_the_general_one_is_there_without_being_given():
-    """And no other."""
     assert find_agent((), GENERAL_PURPOSE) == AgentSpec(name=GENERAL_PURPOSE, description="")
     assert find_agent((), "scout") is None
-
-
-def test_a_session_at_the_bottom_starts_none():
-    """Agents may work so deep, and no deeper."""
-    deep = life()
-    config = msgspec.structs.replace(deep.state.data.config, path=(SessionId("root"), SessionId("s")))
-    deep.state = msgspec.structs.replace(
-        deep.state, data=msgspec.structs.replace(deep.state.data, config=config)
-    )
-    (said,) = deep.calls(call(1, "spawn_agent", **LOOK))
-    assert said == "Agents may work 1 deep, and this session is as deep already: do it yourself."

@@ -3,21 +3,19 @@
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.protocol.signals import Prompt, SignalId
 from agentrail.events import AgentEnd, AgentError
-from agentrail.messages import PromptRef, Text
+from agentrail.messages import Text
 from agentrail.testing.promises import PROMISES
-from tests.core.worlds import completed, new_session, walk
+from tests.core.worlds import completed, new_session, prompt, walk
 
 NUMBER = ResponseFormat({"type": "integer"})
-PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="How many?"),))
 
 
 @given(answers=st.lists(st.sampled_from(("1", "one", "<title>t</title>2", "```\n3\n```", "{")), min_size=3))
 def test_one_answer_in_two_is_right_or_the_cycle_fails(answers):
     """The first answer that is right ends the cycle well; the second one that is wrong ends it with an error."""
     answers = answers[:3]
-    script = [PROMPT, *(completed(f"r{n}", Text(text=said)) for n, said in enumerate(answers, start=1))]
+    script = [prompt(), *(completed(f"r{n}", Text(text=said)) for n, said in enumerate(answers, start=1))]
     seen = list(walk(script, new_session(response_format=NUMBER)))
     for step in seen:
         for promise in PROMISES:

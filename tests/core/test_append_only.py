@@ -10,16 +10,20 @@ branches = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=3
 
 
 @given(branches=branches)
-def test_every_version_of_a_log_stays_what_it_was(branches):
-    """Whatever version one adds to, it and all others hold what a plain tuple in its place would hold."""
+def test_every_version_stays_what_it_was(branches):
+    """Whatever version one adds to, it and all others hold what a plain tuple, or a plain set, in its place would hold."""
     versions: list[tuple[Log[int], tuple[int, ...]]] = [(Log(), ())]
+    sets: list[GrowingSet[int]] = [GrowingSet()]
     for place, item in branches:
         log, model = versions[place % len(versions)]
+        sets.append(sets[place % len(sets)].added(item))
         versions.append((log.appended(item), (*model, item)))
-    for log, model in versions:
+    for (log, model), grown in zip(versions, sets, strict=True):
         assert tuple(log) == log[:] == model
         assert len(log) == len(model)
         assert log == Log(model)
+        assert {item for item in range(6) if item in grown} == set(model)
+        assert len(grown) == len(set(model))
 
 
 @given(branches=branches)
@@ -41,20 +45,8 @@ def test_what_a_log_grew_from_is_its_beginning(branches):
         assert not Log(newest).grew_from(older)
 
 
-@given(branches=branches)
-def test_every_version_of_a_set_stays_what_it_was(branches):
-    """As for logs: each version holds what a plain set in its place would hold."""
-    versions: list[tuple[GrowingSet[int], frozenset[int]]] = [(GrowingSet(), frozenset())]
-    for place, item in branches:
-        grown, model = versions[place % len(versions)]
-        versions.append((grown.added(item), model | {item}))
-    for grown, model in versions:
-        assert {item for item in range(6) if item in grown} == model
-        assert len(grown) == len(model)
-
-
-def test_log_is_a_sequence():
-    """Indexes count from both ends, and one outside says how long the log is."""
+def test_logs_and_sets_are_values():
+    """Indexes count from both ends; equal ones have equal hashes, so they may be parts of a state that is compared and kept in a set."""
     log = Log("abc")
     log.appended("d")
     assert (log[0], log[-1], log[1:], log[::-1]) == ("a", "c", ("b", "c"), ("c", "b", "a"))
@@ -63,9 +55,6 @@ def test_log_is_a_sequence():
         with pytest.raises(IndexError, match=f"index {index} is outside of a log of 3"):
             log[index]
 
-
-def test_equal_values_have_equal_hashes():
-    """Logs and sets may be parts of a state that is compared and kept in a set."""
     assert hash(Log([1])) == hash(Log([2])) or Log([1]) != Log([2])
     assert hash(Log("ab")) == hash(Log("a").appended("b"))
     assert Log([1]) != [1]

@@ -8,16 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import Refuse, RunTool
-from agentrail.core.protocol.signals import (
-    Approve,
-    Prompt,
-    Reject,
-    Respond,
-    Restarted,
-    Signal,
-    SignalId,
-    StatusQuery,
-)
+from agentrail.core.protocol.signals import Approve, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
 from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state import Rule, SessionState
@@ -27,37 +18,32 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import AnswerNotOffered
 from agentrail.events import PERMISSION_OPTIONS, ApprovalRequired, ToolBlocked
-from agentrail.messages import ApprovalId, JsonValue, PromptRef, Text
+from agentrail.messages import ApprovalId, JsonValue
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from tests.core.worlds import TOOLS, completed, config, run, walk
+from tests.core.plugin_rig import judges
+from tests.core.worlds import TOOLS, changed, completed, config, prompt, run, walk
 
-SAID = (Text(text="go"),)
 CALLED: list[Signal] = [
-    Prompt(at_ms=1, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=SAID),
+    prompt(),
     completed("r1", read_call("c1", "read", '{"path": "a"}')),
 ]
 
 
-class NoSecrets(p.Plugin[int]):
-    """A guard: nobody reads the secret."""
-
-    priority = 10
-
-    def init(self) -> int:
-        """Begin."""
-        return 0
-
-    @p.on(p.BeforeTool)
-    def judge(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
-        """Block the secret."""
-        secret = event.arguments.get("path") == "secret"
-        return p.BlockTool("a secret", state) if secret else p.Continue(state)
+NO_SECRETS = judges(
+    "NoSecrets",
+    p.BeforeTool,
+    lambda event, state: (
+        p.BlockTool("a secret", state) if event.arguments.get("path") == "secret" else p.Continue(state)
+    ),
+    priority=10,
+)
+"""A guard: nobody reads the secret."""
 
 
 def asking(rule: str) -> tuple[SessionState, ApprovalId]:
     """A session with a call that waits for a person, and a guard before that."""
     people = PuppetPlugin((read_rule("BeforeTool.read", rule),), name="people")
-    stack, states = load_stack([(NoSecrets, {}), (people, {})])
+    stack, states = load_stack([NO_SECRETS, people])
     state = run(CALLED, new_session(config(), TOOLS, stack, states))
     (waiting,) = state.data.interactions
     return state, ApprovalId(waiting.id)
@@ -104,53 +90,32 @@ def test_arguments_that_a_person_changed_are_judged_anew():
 
 
 @pytest.mark.at(61)
-@pytest.mark.parametrize(("path", "ran"), [('"b"', True), ('"secret"', False), ("7", False)])
-def test_arguments_that_a_plugin_changed_are_judged_anew(path, ran):
+def test_arguments_that_a_plugin_changed_are_judged_anew():
     """By the schema, and by the guards that had let the old ones pass."""
-    changes = PuppetPlugin((read_rule("BeforeTool.read", f'args:{{"path": {path}}}'),), name="changes")
-    stack, states = load_stack([(NoSecrets, {}), (changes, {})])
-    *_, seen = walk(CALLED, new_session(config(), TOOLS, stack, states))
-    assert bool(seen.of(RunTool)) is ran
-    (blocked,) = [event for event in seen.events if isinstance(event, ToolBlocked)] or [None]
-    assert (blocked is not None) == ("secret" in path)
-
-
-class Offers(p.Plugin[int]):
-    """Asks about every call, and offers what its options say."""
-
-    priority = 50
-
-    def init(self, *, offered: Any = ("approve", "reject")) -> int:
-        """Keep what is offered, as it is."""
-        self.offered = offered
-        return 0
-
-    @p.on(p.BeforeTool)
-    def ask(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
-        """Ask."""
-        return p.RequireApproval("may it?", state, permission_options=self.offered)
+    for path, ran in (('"b"', True), ('"secret"', False), ("7", False)):
+        changes = PuppetPlugin((read_rule("BeforeTool.read", f'args:{{"path": {path}}}'),), name="changes")
+        stack, states = load_stack([NO_SECRETS, changes])
+        *_, seen = walk(CALLED, new_session(config(), TOOLS, stack, states))
+        assert bool(seen.of(RunTool)) is ran
+        blocked = [event for event in seen.events if isinstance(event, ToolBlocked)]
+        assert len(blocked) == ("secret" in path)
 
 
 def offering(offered: Any, *, rules: frozenset[Rule] = frozenset()) -> SessionState:
     """A session whose model has called a tool."""
-    stack, states = load_stack([(Offers, {"offered": offered})])
+    wants = lambda _, state: p.RequireApproval("may it?", state, permission_options=offered)  # noqa: E731
+    stack, states = load_stack([judges("asks", p.BeforeTool, wants, priority=50)])
     state = new_session(config(), TOOLS, stack, states)
     return run(CALLED, changed(state, rules=rules))
 
 
-def changed(state: SessionState, **changes: Any) -> SessionState:
-    """The session, with other data."""
-    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, **changes))
-
-
+BY: dict[str, Any] = {"at_ms": 6, "signal_id": SignalId("y")}
 ANSWERS: dict[str, Any] = {
-    "approve": lambda wanted: Approve(at_ms=6, signal_id=SignalId("y"), approval_id=wanted),
-    "always": lambda wanted: Approve(at_ms=6, signal_id=SignalId("y"), approval_id=wanted, how="always"),
-    "edit": lambda wanted: Approve(
-        at_ms=6, signal_id=SignalId("y"), approval_id=wanted, arguments={"path": "b"}
-    ),
-    "reject": lambda wanted: Reject(at_ms=6, signal_id=SignalId("y"), approval_id=wanted),
-    "respond": lambda wanted: Respond(at_ms=6, signal_id=SignalId("y"), ref=wanted, response="seen"),
+    "approve": lambda wanted: Approve(**BY, approval_id=wanted),
+    "always": lambda wanted: Approve(**BY, approval_id=wanted, how="always"),
+    "edit": lambda wanted: Approve(**BY, approval_id=wanted, arguments={"path": "b"}),
+    "reject": lambda wanted: Reject(**BY, approval_id=wanted),
+    "respond": lambda wanted: Respond(**BY, ref=wanted, response="seen"),
 }
 
 
@@ -187,22 +152,18 @@ def test_a_new_rule_only_answers_what_offers_always():
         assert [one.id for one in after.data.interactions] == left
 
 
-@pytest.mark.parametrize("is_shown", [True, False])
-def test_only_arguments_that_were_shown_make_a_rule(is_shown):
+def test_only_arguments_that_were_shown_make_a_rule():
     """`always` of a call that has become another one since it was shown lets nothing else run."""
     state = offering(("always",))
     (waiting,) = state.data.interactions
-    step = StepContext(state.data, 6, suspended=True)
-    (call,) = step.data.batch
-    shown = waiting.asked.arguments_hash if is_shown else "0" * 64
-    assert allow_always(step, msgspec.structs.replace(call, bound_to=shown)) == (
-        (waiting,) if is_shown else ()
-    )
-    assert bool(step.data.rules) is is_shown
+    for shown, covered in ((waiting.asked.arguments_hash, (waiting,)), ("0" * 64, ())):
+        step = StepContext(state.data, 6, suspended=True)
+        (call,) = step.data.batch
+        assert allow_always(step, msgspec.structs.replace(call, bound_to=shown)) == covered
+        assert bool(step.data.rules) is bool(covered)
 
 
-@pytest.mark.parametrize("offered", [(), ("maybe",), ["approve"], None, (["approve"],)])
-def test_a_plugin_that_offers_what_there_is_not_is_at_fault(offered):
+def test_a_plugin_that_offers_what_there_is_not_is_at_fault():
     """The call is refused, as for every fault of a guard; nobody is asked something that cannot be answered."""
-    state = offering(offered)
-    assert state.data.interactions == ()
+    for offered in ((), ("maybe",), ["approve"], None, (["approve"],)):
+        assert offering(offered).data.interactions == ()

@@ -8,11 +8,13 @@ from jsonschema import Draft202012Validator
 
 from agentrail.core.values.bounded_schema import BoundedValidator, ValidationBudget
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
+from tests.thinned import each
 
 TOO_MUCH = ("$: takes more work to judge than one call may: send less, and simpler values",)
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MANY = 200_000
 DOUBLING = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(40)} | {"a40": {}}
-BOTH = {
+BOTH: dict[str, object] = {"a40": {}} | {
     f"a{i}": {"dependentSchemas": {name: {"$ref": f"#/$defs/a{i + 1}"} for name in "ab"}} for i in range(40)
 }
 
@@ -26,14 +28,8 @@ BOTH = {
         ({"items": {"minimum": 0}}, list(range(MANY))),
         ({"items": True, "uniqueItems": True}, [{"i": i} for i in range(MANY)]),
         ({"$defs": DOUBLING, "$ref": "#/$defs/a0"}, {}),
-        (
-            {"$defs": BOTH | {"a40": {}}, "$ref": "#/$defs/a0", "unevaluatedProperties": False},
-            {"a": 1, "b": 2},
-        ),
-        (
-            {"unevaluatedProperties": False, "$defs": BOTH | {"a40": {}}, "$ref": "#/$defs/a0"},
-            {"a": 1, "b": 2},
-        ),
+        ({"$defs": BOTH, "$ref": "#/$defs/a0", "unevaluatedProperties": False}, {"a": 1, "b": 2}),
+        ({"unevaluatedProperties": False, "$defs": BOTH, "$ref": "#/$defs/a0"}, {"a": 1, "b": 2}),
         ({"unevaluatedItems": {"type": "string"}}, ["a"] * MANY),
         (
             {"unevaluatedProperties": False, "allOf": [{"patternProperties": {"^(a+)+$": {}}}]},
@@ -55,40 +51,27 @@ def test_what_would_take_for_ever_is_refused(schema, value):
     """At the price of one judgement, and what cannot be judged may not run."""
     judge = CompiledSchema(schema)
     searched = []
-    paid = _note_searches(searched)
-    with paid:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(re, "search", lambda pattern, text: searched.append((pattern, text)))
         faults = judge.faults(value)
     assert faults[-1] in {*TOO_MUCH, "and more"}
     assert searched == []  # nothing was tried that could not be afforded
 
 
-def _note_searches(searched):
-    @contextlib.contextmanager
-    def noting():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(re, "search", lambda pattern, text: searched.append((pattern, text)))
-            yield
-
-    return noting()
-
-
 def test_a_list_in_which_all_is_wrong_says_ten_things():
-    """Then it ends, however long it goes on."""
+    """Then it ends, however long it goes on; what costs too much to say is left out."""
     faults = CompiledSchema({"items": {"type": "string"}}).faults([1] * MANY)
     assert faults[0] == "$[0]: 1 is not of type 'string'"
     assert len(faults) == 11
     assert faults[-1] == "and more"
 
-
-def test_faults_that_cost_too_much_to_say_are_left_out():
-    """What is known by then is said."""
     faults = CompiledSchema({"items": {"type": "string"}}).faults([["x"] * 50_000] * 60)
     assert 1 < len(faults) <= 11
     assert faults[-1] == "and more"
     assert all(len(fault) < 600 for fault in faults)
 
 
-@pytest.mark.parametrize(
+@each(
     ("items", "differ"),
     [
         ([], True),
@@ -112,7 +95,7 @@ def test_items_that_are_equal_in_json_are_found(items, differ):
     assert Draft202012Validator(schema).is_valid(items) is differ
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "value"),
     [
         ({"uniqueItems": False}, [1, 1]),
@@ -133,10 +116,7 @@ def test_items_that_are_equal_in_json_are_found(items, differ):
         ({"type": "integer"}, 3.0),
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a", "type": "integer"}}}, 1),
         ({"enum": [[1], [2]]}, [2]),
-        (
-            {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {"a": {"$ref": "#"}}},
-            {"a": {}},
-        ),
+        ({"$schema": DRAFT, "properties": {"a": {"$ref": "#"}}}, {"a": {}}),
     ],
 )
 def test_judgements_stay_what_they_were(schema, value):
@@ -146,23 +126,16 @@ def test_judgements_stay_what_they_were(schema, value):
     assert Draft202012Validator(schema).is_valid(value)
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "fault"),
-    [
+def test_what_is_wrong_is_said_as_before():
+    """The words are jsonschema's."""
+    for schema, value, fault in (
         ({"pattern": "^a"}, "b", "$: 'b' does not match '^a'"),
         ({"patternProperties": {"^a": False}}, {"ab": 1}, "$: False schema does not allow 1"),
         ({"items": {"minimum": 1}, "prefixItems": [True]}, [0, 0], "$[1]: 0 is less than the minimum of 1"),
         ({"uniqueItems": True}, [1, 1], "$: [1, 1] has non-unique elements"),
-        (
-            {"$ref": "#/nowhere"},
-            1,
-            "$: cannot be judged (_WrappedReferencingError): send less, and simpler values",
-        ),
-    ],
-)
-def test_what_is_wrong_is_said_as_before(schema, value, fault):
-    """The words are jsonschema's."""
-    assert CompiledSchema(schema).faults(value) == (fault,)
+        ({"$ref": "#/x"}, 1, "$: cannot be judged (_WrappedReferencingError): send less, and simpler values"),
+    ):
+        assert CompiledSchema(schema).faults(value) == (fault,)
 
 
 def test_each_keyword_pays():

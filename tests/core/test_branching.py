@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.budget import Budget, Ledger
+from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.batch import NOT_IN_A_BRANCH
 from agentrail.core.session.fork import (
@@ -17,16 +17,16 @@ from agentrail.core.session.fork import (
 )
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.messages import PromptRef, SessionId, Text, ToolMessage
+from agentrail.messages import SessionId, ToolMessage
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.observed_step import Seen
 from tests.core.journal.recorded import Told, call
 from tests.core.test_agents import SAID, lives
-from tests.core.worlds import TOOLS, agents_session, new_session, small_world
+from tests.core.worlds import TOOLS, agents_session, new_session, prompt, small_world
 from tests.thinned import sample
 
 STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
-NEXT = s.Prompt(at_ms=10, signal_id=s.SignalId("n"), ref=PromptRef("next"), content=(Text(text="And now?"),))
+NEXT = prompt("next", "And now?", at_ms=10)
 
 
 def holds(branch: SessionState) -> None:
@@ -77,8 +77,9 @@ def test_a_branch_begins_where_agents_work(drawn, budget):
         holds(branch)
 
 
-def asking() -> Told:
-    """One call has ended, one runs, one waits for a person, with a prompt and a steer behind them."""
+@pytest.mark.at(57)
+def test_open_calls_end_as_not_in_this_branch():
+    """What had ended keeps its result; the others are answered, once, and no prompt that waited is there."""
     session = Told(new_session(TOOLS, max_parallel_tools=4, max_steering_queue=2))
     session.prompt("Go.")
     session.hear("I")
@@ -86,13 +87,7 @@ def asking() -> Told:
     running = next(iter(session.life.state.data.batch))
     session.finish(str(running.effect_id), "A fox.")
     session.prompt("And then?")
-    return session
-
-
-@pytest.mark.at(57)
-def test_open_calls_end_as_not_in_this_branch():
-    """What had ended keeps its result; the others are answered, once, and no prompt that waited is there."""
-    state = asking().life.state
+    state = session.life.state
     assert state.data.interactions
     assert state.data.queue
     branch = without_what_was_open(state, 20)
@@ -107,8 +102,7 @@ def test_open_calls_end_as_not_in_this_branch():
     holds(branch)
 
 
-@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=900), Budget(max_total_tokens=500_000)])
-def test_a_fork_begins_with_what_is_spent(budget):
+def test_a_fork_begins_with_what_is_spent():
     """Whatever its limits are; what was promised to what is not in it is free again."""
     session = Told(new_session(TOOLS, budget=Budget(max_total_tokens=500_000), max_output_tokens=20))
     session.prompt()
@@ -116,14 +110,7 @@ def test_a_fork_begins_with_what_is_spent(budget):
     session.prompt()
     data = session.life.state.data
     assert data.ledger.open
-    wanted = msgspec.structs.replace(config_of_fork(data.config, SessionId("f")), budget=budget)
-    ledger = forked_state(session.life.state, wanted, 20).data.ledger
-    if budget is None:
-        assert ledger is None
-        return
-    assert ledger == Ledger(
-        budget=budget,
-        spent_tokens=data.ledger.spent_tokens,
-        spent_nano_usd=data.ledger.spent_nano_usd,
-        is_cost_known=data.ledger.is_cost_known,
-    )
+    for budget in (None, Budget(max_total_tokens=900), Budget(max_total_tokens=500_000)):
+        wanted = msgspec.structs.replace(config_of_fork(data.config, SessionId("f")), budget=budget)
+        ledger = forked_state(session.life.state, wanted, 20).data.ledger
+        assert ledger == (budget and msgspec.structs.replace(data.ledger, budget=budget, open=()))

@@ -9,19 +9,16 @@ from agentrail.core.session.views import system_prompt_of
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo
 from tests.core.worlds import new_session
+from tests.thinned import each
 
 
-def _step() -> StepContext:
-    return StepContext(new_session().data, 7)
-
-
-def _todos(count: int) -> tuple[Todo, ...]:
-    return tuple(Todo(id=str(number), content="Do it") for number in range(count))
+def _todos(count: int, content: str = "Do it") -> tuple[Todo, ...]:
+    return tuple(Todo(id=str(number), content=content) for number in range(count))
 
 
 def test_a_section_enters_the_system_prompt_and_leaves_it():
     """A text sets a section, None removes it, and one that is not there is removed without a word."""
-    step = _step()
+    step = StepContext(new_session().data, 7)
     apply_changes(
         step, [UpdateContext(key="plan", value="Read first."), UpdateContext(key="style", value="Be kind.")]
     )
@@ -31,7 +28,7 @@ def test_a_section_enters_the_system_prompt_and_leaves_it():
     assert step.effects == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "words"),
     [
         (
@@ -39,30 +36,12 @@ def test_a_section_enters_the_system_prompt_and_leaves_it():
             "UpdateTodos: 101 todos are too many: at most 100",
         ),
         (lambda: UpdateTodos(todos=_todos(1) * 2), "UpdateTodos: the id '0' is there 2 times: each id once"),
-        (
-            lambda: UpdateTodos(todos=(Todo(id="a", content=" "),)),
-            "UpdateTodos: the todo 'a' has no content: say what is to be done",
-        ),
-        (
-            lambda: UpdateTodos(todos=(Todo(id="a", content="x" * 1_001),)),
-            "UpdateTodos: the todo 'a' has 1001 characters: at most 1000",
-        ),
-        (
-            lambda: UpdateContext(key="", value="x"),
-            "UpdateContext has an empty key: name a section of the system",
-        ),
-        (
-            lambda: UpdateContext(key="todos", value=[]),
-            "has the key 'todos': return UpdateTodos(todos=…) instead",
-        ),
-        (
-            lambda: UpdateContext(key="plan", value=3),
-            "sets the section 'plan' of the system prompt to int: expected text, or None to remove it",
-        ),
-        (
-            ToolUpdate,
-            "Effect takes changes, one or more of UpdateTodos, UpdateContext, RequestCompaction; got none",
-        ),
+        (lambda: UpdateTodos(todos=_todos(1, " ")), "the todo '0' has no content: say what is to be done"),
+        (lambda: UpdateTodos(todos=_todos(1, "x" * 1_001)), "todo '0' has 1001 characters: at most 1000"),
+        (lambda: UpdateContext(key="", value="x"), "has an empty key: name a section of the system"),
+        (lambda: UpdateContext(key="todos", value=[]), "key 'todos': return UpdateTodos(todos=…) instead"),
+        (lambda: UpdateContext(key="plan", value=3), "to int: expected text, or None to remove it"),
+        (ToolUpdate, "changes, one or more of UpdateTodos, UpdateContext, RequestCompaction; got none"),
         (lambda: ToolUpdate("plan"), "got a value of type str: return Ok where nothing changes"),  # type: ignore[arg-type]
     ],
 )

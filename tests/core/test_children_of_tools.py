@@ -7,19 +7,9 @@ import pytest
 from hypothesis import given
 
 from agentrail.core.policy.budget import Budget, Ledger, Spent
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Refuse, SpawnChild, StartStream
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AbortTool,
-    ChildPublished,
-    Prompt,
-    SignalId,
-    Steer,
-    StepCrashed,
-    ToolFinished,
-    ToolWantsChild,
-)
 from agentrail.core.session import child_sessions
 from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.session.child_sessions import MAX_SESSION_DEPTH
@@ -27,15 +17,15 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ChildRefused, CycleAborted, ErrorInfo, OptionError
 from agentrail.events import AgentStart, ToolExecutionEnd
-from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage
+from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, TokenUsage
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES, Seen
-from tests.core.worlds import TOOLS, completed, new_session, run, walk
+from tests.core.worlds import TOOLS, changed, completed, new_session, prompt, run, walk
 
 LIMIT = 402
 LEFT = LIMIT - 2
 """What the first response leaves."""
-PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))
+PROMPT = prompt(text="Hello")
 TASK = ToolSpec(
     name="task", description="A session works for it.", parameters={"type": "object"}, answered_by="child"
 )
@@ -49,15 +39,15 @@ def at_work(*names: str, **options: Any) -> SessionState:
     return run([PROMPT, completed("r1", *calls)], new_session(Toolbox([*TOOLS, TASK]), **options))
 
 
-def wish(attempt: str = "t2", number: int = 1, **options: Any) -> ToolWantsChild:
+def wish(attempt: str = "t2", number: int = 1, **options: Any) -> s.ToolWantsChild:
     """A running tool wants a session."""
     asked: dict[str, Any] = {"prompt": "Count the files."} | options
-    return ToolWantsChild(at_ms=5, signal_id=SignalId(f"w{number}"), effect_id=EffectId(attempt), **asked)
+    return s.ToolWantsChild(at_ms=5, signal_id=s.SignalId(f"w{number}"), effect_id=EffectId(attempt), **asked)
 
 
-def over(child: str, spent: Spent | None = SEVEN) -> ToolFinished:
+def over(child: str, spent: Spent | None = SEVEN) -> s.ToolFinished:
     """A session, or a tool, has ended."""
-    return ToolFinished(at_ms=6, effect_id=EffectId(child), text="ok", started_at_ms=5, spent=spent)
+    return s.ToolFinished(at_ms=6, effect_id=EffectId(child), text="ok", started_at_ms=5, spent=spent)
 
 
 def last(state: SessionState, *signals: Any) -> Seen:
@@ -82,9 +72,9 @@ def lent(seen: Seen) -> list[int | None]:
 
 def test_a_tool_and_a_call_are_lent_the_same():
     """One effect and one record for both: alone, each has all that is left (G-033)."""
-    (of_call,) = list(walk([PROMPT, completed("r1", read_call("c1", "task", '{"description": "Count the files."}'))],
-                           new_session(Toolbox([TASK]), max_output_tokens=40, budget=Budget(max_total_tokens=LIMIT)))
-                      )[-1].of(SpawnChild)  # fmt: skip
+    call = read_call("c1", "task", '{"description": "Count the files."}')
+    alone = new_session(Toolbox([TASK]), max_output_tokens=40, budget=Budget(max_total_tokens=LIMIT))
+    (of_call,) = last(alone, PROMPT, completed("r1", call)).of(SpawnChild)
     (of_tool,) = last(at_work(), wish()).of(SpawnChild)
     assert of_call.budget == of_tool.budget == Budget(max_total_tokens=LEFT)
     assert dict(of_call.arguments) == dict(of_tool.arguments)
@@ -101,21 +91,15 @@ def test_who_finds_nothing_left_waits_and_shares_what_comes_back():
     assert last(seen.after, over("t4"), over("t5")).after.data.ledger.open == ()
 
 
-def test_nothing_is_left_and_nothing_will_be():
-    """All is spent, and nothing is out of which a part could come back: the tool hears it, and nothing is minted."""
-    state = at_work()
-    data = msgspec.structs.replace(
-        state.data, ledger=Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT)
-    )
-    seen = last(msgspec.structs.replace(state, data=data), wish())
+def test_who_can_be_lent_nothing_is_refused():
+    """At once where nothing is out of which a part could come back, and nothing is minted; else when all that was lent was used."""
+    spent = Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT)
+    seen = last(changed(at_work(), ledger=spent), wish())
     assert isinstance(refused(seen), ChildRefused)
     assert str(refused(seen)).startswith("nothing of 402 tokens is left to lend to a sub-agent")
     assert seen.after.data.minted == seen.before.data.minted
     assert not seen.of(SpawnChild)
 
-
-def test_who_waited_is_refused_when_all_that_was_lent_was_used():
-    """The session before it has used everything: what it waited for does not come."""
     state = run([wish(number=1), wish(number=2)], at_work())
     everything = Spent(usage=TokenUsage(input=LEFT), tokens=LEFT, nano_usd=0)
     seen = last(state, over("t3", everything))
@@ -125,19 +109,19 @@ def test_who_waited_is_refused_when_all_that_was_lent_was_used():
 
 def test_beside_a_survivor_the_model_has_a_share_too():
     """The tool that an abort spared is lent a half: meanwhile the session may ask its model."""
-    survives = run([AbortCycle(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
+    survives = run([s.AbortCycle(at_ms=5, signal_id=s.SignalId("a1"))], at_work("watch"))
     seen = last(survives, wish())
     assert lent(seen) == [LEFT // 2]
     assert last(seen.after, PROMPT).of(StartStream)
 
 
 ENDS: dict[str, tuple[Any, ...]] = {
-    "aborted": (AbortCycle(at_ms=7, signal_id=SignalId("a1")),),
-    "stopped": (AbortTool(at_ms=7, signal_id=SignalId("k1"), call_id=CallId("c0")),),
-    "steered": (Steer(at_ms=7, signal_id=SignalId("s1"), ref=SteerRef("s1"), text="left"),),
+    "aborted": (s.AbortCycle(at_ms=7, signal_id=s.SignalId("a1")),),
+    "stopped": (s.AbortTool(at_ms=7, signal_id=s.SignalId("k1"), call_id=CallId("c0")),),
+    "steered": (s.Steer(at_ms=7, signal_id=s.SignalId("s1"), ref=SteerRef("s1"), text="left"),),
     "finished": (over("t2", None),),
     "crashed": (
-        ToolFinished(at_ms=7, effect_id=EffectId("t2"), text="x", started_at_ms=5, crashed=True, is_error=True),
+        s.ToolFinished(at_ms=7, effect_id=EffectId("t2"), text="x", started_at_ms=5, crashed=True, is_error=True),
     ),
 }  # fmt: skip
 
@@ -150,7 +134,7 @@ def test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest(end):
     seen = last(state, *ENDS[end])
     assert [(one.to, type(one.error)) for one in seen.of(Refuse)] == [("w2", CycleAborted)]
     assert seen.after.data.loans == ("t3",)
-    late = ChildPublished(at_ms=8, effect_id=EffectId("t3"), event=AgentStart(ref=PromptRef("p")))
+    late = s.ChildPublished(at_ms=8, effect_id=EffectId("t3"), event=AgentStart(ref=PromptRef("p")))
     assert last(seen.after, late).effects == ()
     settled = last(seen.after, over("t3")).after
     held = [str(held) for held, _ in settled.data.ledger.open]
@@ -165,7 +149,7 @@ def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():
     """What it would have said is lost, so all that was lent is booked, and the tool goes on."""
     state = run([wish()], at_work())
     error = ErrorInfo(code="internal_error", message="a bug")
-    crashed = StepCrashed(at_ms=9, signal_kind="ToolFinished", error=error, owed_by=EffectId("t3"))
+    crashed = s.StepCrashed(at_ms=9, signal_kind="ToolFinished", error=error, owed_by=EffectId("t3"))
     seen = last(state, crashed)
     assert (seen.after.data.loans, seen.after.data.ledger.open) == ((), ())
     assert seen.after.data.batch[0].stage == "running"
@@ -192,25 +176,16 @@ def test_a_session_that_cannot_be_is_refused(options, error, message):
 
 def test_a_tool_may_want_one_of_the_agents_of_its_session():
     """12.2.1: the one that it names works; of one with tools of its own those can be chosen, and the session's cannot."""
-    specs = (
-        AgentSpec(
-            name="scout",
-            description="Looks.",
-            tools=Toolbox([ToolSpec(name="look", description="", parameters={})]),
-        ),
-        AgentSpec(name="clerk", description="Writes."),
-    )
-    state = at_work(agents=specs)
-    spawned = [
-        last(state, wish(**options)).of(SpawnChild)[0].agent
-        for options in (
-            {"agent": "scout", "tools": ("look",)},
-            {"agent": "clerk", "tools": ("read",)},
-            {"agent": "general-purpose"},
-            {},
-        )
-    ]
-    assert spawned == ["scout", "clerk", "general-purpose", "general-purpose"]
+    own = Toolbox([ToolSpec(name="look", description="", parameters={})])
+    scout = AgentSpec(name="scout", description="Looks.", tools=own)
+    state = at_work(agents=(scout, AgentSpec(name="clerk", description="Writes.")))
+    for options, agent in (
+        ({"agent": "scout", "tools": ("look",)}, "scout"),
+        ({"agent": "clerk", "tools": ("read",)}, "clerk"),
+        ({"agent": "general-purpose"}, "general-purpose"),
+        ({}, "general-purpose"),
+    ):
+        assert last(state, wish(**options)).of(SpawnChild)[0].agent == agent
     assert "expected names of look" in str(refused(last(state, wish(agent="scout", tools=("read",)))))
 
 
@@ -224,25 +199,20 @@ def test_sessions_of_tools_have_a_bound(monkeypatch):
     assert str(refused(seen)).startswith("20 sessions work for tools of session 's', or wait for it")
 
 
-@pytest.mark.parametrize("path", [MAX_SESSION_DEPTH - 1, MAX_SESSION_DEPTH])
-def test_no_session_stands_too_deep(path):
+def test_no_session_stands_too_deep():
     """Neither one that a tool asks for nor one that answers a call, whatever its tool allows."""
-    state = at_work(budget=None)
-    deep = msgspec.structs.replace(
-        state.data.config, path=tuple(SessionId(f"s{level}") for level in range(path))
-    )
-    data = msgspec.structs.replace(state.data, config=deep)
-    seen = last(msgspec.structs.replace(state, data=data), wish())
-    assert len(seen.of(SpawnChild)) == (path < MAX_SESSION_DEPTH)
-    if path == MAX_SESSION_DEPTH:
-        assert str(refused(seen)).startswith("8 sessions stand above one another already: give the innermost")
-    start = new_session(Toolbox([TASK]))
-    start = msgspec.structs.replace(start, data=msgspec.structs.replace(start.data, config=deep))
-    seen = last(start, PROMPT, completed("r1", read_call("c0", "task", "{}")))
-    assert len(seen.of(SpawnChild)) == (path < MAX_SESSION_DEPTH)
-    answers = [one.result.text for one in seen.events if isinstance(one, ToolExecutionEnd)]
-    assert all(text.startswith("8 sessions stand above one another already") for text in answers)
-    assert len(answers) == (path == MAX_SESSION_DEPTH)
+    for levels, spawns in ((MAX_SESSION_DEPTH - 1, 1), (MAX_SESSION_DEPTH, 0)):
+        state, start = at_work(budget=None), new_session(Toolbox([TASK]))
+        path = tuple(SessionId(f"s{level}") for level in range(levels))
+        deep = msgspec.structs.replace(state.data.config, path=path)
+        seen = last(changed(state, config=deep), wish())
+        assert len(seen.of(SpawnChild)) == spawns
+        said = "8 sessions stand above one another already"
+        assert spawns or str(refused(seen)).startswith(f"{said}: give the innermost")
+        seen = last(changed(start, config=deep), PROMPT, completed("r1", read_call("c0", "task", "{}")))
+        assert len(seen.of(SpawnChild)) == spawns
+        answers = [one.result.text for one in seen.events if isinstance(one, ToolExecutionEnd)]
+        assert [text.startswith(said) for text in answers] == [True] * (1 - spawns)
 
 
 @pytest.mark.check

@@ -3,12 +3,12 @@
 import re
 import shlex
 
-import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.core.session.approval_rules import covers, plain_words, program_family_of, rule_of
 from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
+from tests.thinned import each
 
 # Each was allowed by "always" of the first one, while a rule stood for a program: 24 of 24 tried.
 PAIRS = [
@@ -37,7 +37,7 @@ ARGUMENTS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize(("shown", "other"), PAIRS)
+@each(("shown", "other"), PAIRS)
 def test_a_rule_of_one_command_covers_no_other(shown, other):
     """Not with one more word, and not with one more blank."""
     rule = rule_of("shell", {"command": shown})
@@ -64,28 +64,16 @@ def test_no_rule_covers_a_call_with_other_words(shown, other):
     assert covers(rule, "shell", posing) == (rule.family == shown["command"])
 
 
-@pytest.mark.parametrize(
-    ("command", "family"),
-    [
-        ("ls", "ls"),
-        ("ls -la src", "ls"),
-        ("git status --short", "git status"),
-        ("git push", "git push"),
-        ("ls; rm -rf /", "ls; rm -rf /"),
-        ("ls | xargs rm", "ls | xargs rm"),
-        ("echo $HOME", "echo $HOME"),
-        ("python -c 'print(1)'", "python -c 'print(1)'"),
-        ("./ls", "./ls"),
-        ("A=1 ls", "A=1 ls"),
-        ("ls 'unclosed", "ls 'unclosed"),
-        ("", ""),
-        ("   ", "   "),
-    ],
-)
-def test_a_rule_of_before_covers_what_it_covered(command, family):
+def test_a_rule_of_before_covers_what_it_covered():
     """A rule that is not exact is of a program: such rules are in records of before, and are read as they were made."""
-    assert program_family_of({"command": command}) == family
-    assert covers(Rule(tool="shell", family=family), "shell", {"command": command})
+    whole = (
+        *("ls", "ls; rm -rf /", "ls | xargs rm", "echo $HOME", "python -c 'print(1)'", "./ls", "A=1 ls"),
+        *("ls 'unclosed", "", "   ", "git push"),
+    )
+    families = {"ls -la src": "ls", "git status --short": "git status"} | {line: line for line in whole}
+    for command, family in families.items():
+        assert program_family_of({"command": command}) == family
+        assert covers(Rule(tool="shell", family=family), "shell", {"command": command})
 
 
 def words_of_shlex(line):

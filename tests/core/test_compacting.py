@@ -6,28 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import CancelStream, Publish, StartStream
 from agentrail.core.protocol.hooks import FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    PluginRequestFinished,
-    Prompt,
-    Recovered,
-    SignalId,
-    Steer,
-    StreamFailed,
-    TimerFired,
-)
 from agentrail.core.session import machine
 from agentrail.core.session.effect_owners import OfSummaryTimer
 from agentrail.core.session.state import Phase
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, PromptDropped
-from agentrail.messages import PromptRef, SteerRef, Text, TokenUsage, UserMessage
+from agentrail.messages import SteerRef, Text, TokenUsage, UserMessage
 from agentrail.testing.scenario import read_scenario
-from tests.core.worlds import completed
+from tests.core.worlds import completed, prompt
 
 SCRIPT = Path("tests/scenarios/compact_aborted.txt")
 
@@ -39,7 +30,7 @@ def compacting(**changed):
     config = replace(scenario.config, **changed)
     state = machine.new_session(config, scenario.tools, stack, states)
     for line in scenario.inputs:
-        if isinstance(line.signal, Steer):
+        if isinstance(line.signal, s.Steer):
             break
         state, _ = machine.step(state, line.signal)
     assert state.data.compaction is not None
@@ -53,8 +44,8 @@ def said(state):
 
 
 SPEAKING = [
-    Prompt(at_ms=110, signal_id=SignalId("p9"), ref=PromptRef("p9"), content=(Text(text="And you?"),)),
-    Steer(at_ms=110, signal_id=SignalId("p9"), ref=SteerRef("p9"), text="And you?"),
+    prompt("p9", "And you?", at_ms=110),
+    s.Steer(at_ms=110, signal_id=s.SignalId("p9"), ref=SteerRef("p9"), text="And you?"),
 ]
 
 
@@ -68,7 +59,7 @@ def test_what_is_said_in_a_compaction_waits_and_is_heard(spoken):
     all_of_it = [*effects]
     for signal in (
         completed(state.data.compaction.effect_id, Text(text="They lived.")),
-        PluginRequestFinished(
+        s.PluginRequestFinished(
             at_ms=130, effect_id=EffectId("e6"), result=FileWritten(path="c/x.md", written_bytes=9)
         ),
     ):
@@ -90,25 +81,21 @@ SUMMARY = EffectId("c5")
 
 def failed(**usage):
     """The request for the summary comes to nothing."""
-    return StreamFailed(
-        at_ms=120,
-        effect_id=SUMMARY,
-        error=ErrorInfo(code="overloaded", message="."),
-        usage=TokenUsage(**usage),
-    )
+    error = ErrorInfo(code="overloaded", message=".")
+    return s.StreamFailed(at_ms=120, effect_id=SUMMARY, error=error, usage=TokenUsage(**usage))
 
 
 def silent(state):
     """The timer that looks whether the summary's stream is silent, when it is."""
     (timer,) = (name for name, owner in state.data.open.items() if isinstance(owner, OfSummaryTimer))
-    return TimerFired(at_ms=10_000_000, effect_id=timer)
+    return s.TimerFired(at_ms=10_000_000, effect_id=timer)
 
 
 CUTS = {
     "broke off": lambda _: failed(cost_usd=None),
     "silent": silent,
-    "aborted": lambda _: AbortCycle(at_ms=120, signal_id=SignalId("a1")),
-    "stopped": lambda state: Recovered(at_ms=120, cause="gone", open=tuple(state.data.open)),
+    "aborted": lambda _: s.AbortCycle(at_ms=120, signal_id=s.SignalId("a1")),
+    "stopped": lambda state: s.Recovered(at_ms=120, cause="gone", open=tuple(state.data.open)),
 }
 
 

@@ -1,8 +1,8 @@
 """An approval switches no guard off: once a person has decided, every plugin that has not judged the call as it will run judges it."""
 
+import itertools
 from typing import Any, cast
 
-import attrs
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
@@ -17,67 +17,47 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.events import ToolBlocked
 from tests.core.journal.recorded import Told, call, committed, folds_to_what_was_lived
+from tests.core.plugin_rig import Says, judges
 from tests.core.worlds import TOOLS, config
+from tests.thinned import each
 
 PRIORITIES = st.sampled_from([1, 40, 60, 99, 100, 300, 500, 900])
-PAY = ToolSpec(
-    name="pay",
-    description="Pays.",
-    parameters={"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]},
-)
-
-SHELL = ToolSpec(
-    name="shell",
-    description="Runs.",
-    parameters={"type": "object", "properties": {"command": {"type": "string"}}},
+PAY, SHELL = (
+    ToolSpec(name=name, description="x", parameters={"type": "object", "properties": {word: {"type": kind}}})
+    for name, word, kind in (("pay", "cents", "integer"), ("shell", "command", "string"))
 )
 
 
-@attrs.frozen
-class Count:
-    """How often a plugin was asked."""
-
-    asked: int = 0
-
-
-class Judge(p.Plugin[Count]):
-    """Answers a call by a function of its cents; counts how often it was asked."""
-
-    hooks = frozenset({p.BeforeTool})
-
-    def __init__(self, name: str, priority: int, answer: Any) -> None:
-        self.name, self.priority, self.answer = name, priority, answer
-
-    def init(self) -> Count:
-        """Begin with nothing asked."""
-        return Count()
-
-    def handle(self, event, state, ctx):
-        """Answer, and count."""
-        del ctx
-        return self.answer(event.arguments.get("cents", 0), Count(state.asked + 1))
-
-
-def limit(priority: int, most: int = 50) -> Judge:
-    """A guard of a user's own."""
-    return Judge(
-        "limit",
-        priority,
-        lambda cents, state: p.BlockTool("too much", state) if cents > most else p.Continue(state),
+def judge(name: str, priority: int, answer: Any) -> Says:
+    """Make a plugin that answers a call by a function of its cents; its state is how often it was asked."""
+    return judges(
+        name,
+        p.BeforeTool,
+        lambda event, state: answer(event.arguments.get("cents", 0), state),
+        priority=priority,
     )
 
 
-def asks(priority: int, name: str = "asks") -> Judge:
+def limit(priority: int, name: str = "limit") -> Says:
+    """A guard of a user's own."""
+    return judge(
+        name,
+        priority,
+        lambda cents, state: p.BlockTool("too much", state) if cents > 50 else p.Continue(state),
+    )
+
+
+def asks(priority: int, name: str = "asks") -> Says:
     """Wants a person to decide about each call."""
-    return Judge(name, priority, lambda _, state: p.RequireApproval("it pays", state))
+    return judge(name, priority, lambda _, state: p.RequireApproval("it pays", state))
 
 
-def raises_to(priority: int, cents: int) -> Judge:
+def raises_to(priority: int, cents: int) -> Says:
     """Rewrites."""
-    return Judge("raises", priority, lambda _, state: p.ReplaceToolArgs({"cents": cents}, state))
+    return judge("raises", priority, lambda _, state: p.ReplaceToolArgs({"cents": cents}, state))
 
 
-def begun(*plugins: Judge, semantics: int = 1, hooks: frozenset[str] = frozenset()) -> Told:
+def begun(*plugins: Says, semantics: int = 1, hooks: frozenset[str] = frozenset()) -> Told:
     """A session with these plugins, in this order of registration."""
     stack, states = load_stack(plugins)
     start = new_session(config(max_turns=9, host_hooks=hooks), Toolbox([*TOOLS, PAY, SHELL]), stack, states)
@@ -87,10 +67,10 @@ def begun(*plugins: Judge, semantics: int = 1, hooks: frozenset[str] = frozenset
     return told
 
 
-def ran(told: Told) -> list[int]:
-    """The cents of all calls that ran."""
+def ran(told: Told, kind: type[RunTool | AskHost] = RunTool) -> list[int]:
+    """The cents of all calls that ran, or that the host was asked about."""
     effects = [effect for _, done in told.life.steps for effect in done]
-    return [cast("int", effect.arguments["cents"]) for effect in effects if isinstance(effect, RunTool)]
+    return [cast("int", effect.arguments["cents"]) for effect in effects if isinstance(effect, kind)]
 
 
 def decide(told: Told, how: str, cents: int | None) -> None:
@@ -132,34 +112,29 @@ def test_a_rule_stands_for_a_rewritten_call_that_it_covers_too(hooks):
     told = begun(asks(50), raises_to(500, 7), hooks=hooks)
     told.complete("Now.", call("pay", cents=1))
     for _ in range(5):
-        check_by_host(told)
+        hear_host(told, OfHostCheck, s.HostJudged)
         if told.life.state.data.interactions:
             told.approve("always")
     told.finish_tools()
-    finish_reports(told)
-    asked_before = len(asked_of_host(told))
+    hear_host(told, OfHostReport, s.HostTold)
+    asked_before = len(ran(told, AskHost))
     told.complete("Now.", call("pay", "c2", cents=2))
-    check_by_host(told)
-    check_by_host(told)
+    hear_host(told, OfHostCheck, s.HostJudged)
+    hear_host(told, OfHostCheck, s.HostJudged)
     assert ran(told) == [7, 7]
-    assert asked_of_host(told)[asked_before:] == ([2, 7] if hooks else [])
+    assert ran(told, AskHost)[asked_before:] == ([2, 7] if hooks else [])
     assert not told.life.state.data.interactions
-
-
-class Pushes(Judge):
-    """Asks about each command, and makes another one of the second."""
-
-    def handle(self, event, state, ctx):
-        """Rewrite behind the rule."""
-        del ctx
-        if state.asked != 1 or event.arguments["command"] == "git push":
-            return p.Continue(Count(state.asked + 1))
-        return p.ReplaceToolArgs({"command": "git push"}, Count(2))
 
 
 def test_a_rule_does_not_stand_for_a_rewritten_call_that_it_does_not_cover():
     """A person is shown what it has become."""
-    told = begun(asks(50), Pushes("pushes", 500, None))
+
+    def push(event, state):
+        if state != 2 or event.arguments["command"] == "git push":
+            return p.Continue(state)
+        return p.ReplaceToolArgs({"command": "git push"}, state)
+
+    told = begun(asks(50), judges("pushes", p.BeforeTool, push, priority=500))
     for call_id in ("c1", "c2"):
         told.complete("Now.", call("shell", call_id, command="git status"))
         if call_id == "c1":
@@ -169,32 +144,25 @@ def test_a_rule_does_not_stand_for_a_rewritten_call_that_it_does_not_cover():
     assert again.asked.arguments == {"command": "git push"}
 
 
-def asked_of_host(told: Told) -> list[int]:
-    """The cents of all calls that the host was asked about."""
-    effects = [effect for _, done in told.life.steps for effect in done]
-    return [cast("int", effect.arguments["cents"]) for effect in effects if isinstance(effect, AskHost)]
-
-
-def check_by_host(told: Told) -> None:
-    """Let the host allow every call that it is asked about."""
+def hear_host(told: Told, kind: type[Any], signal: type[Any]) -> None:
+    """Let the host allow every call that it is asked about, or have heard of every call that ended."""
     for effect_id, owner in tuple(told.life.state.data.open.items()):
-        if isinstance(owner, OfHostCheck):
-            told.say(s.HostJudged, effect_id=effect_id)
+        if isinstance(owner, kind):
+            told.say(signal, effect_id=effect_id)
 
 
-def finish_reports(told: Told) -> None:
-    """Let the host have heard of every call that ended."""
-    for effect_id, owner in tuple(told.life.state.data.open.items()):
-        if isinstance(owner, OfHostReport):
-            told.say(s.HostTold, effect_id=effect_id)
-
-
-def test_an_edit_in_a_journal_of_before_is_judged_by_the_guards_alone():
-    """As it was lived: the guard refuses it, and a plugin behind the approval is not asked."""
+def test_a_journal_of_before_folds_as_it_was_lived():
+    """An approval had the last word there, and an edit was judged by the guards alone: a plugin behind the approval is not asked."""
     told = begun(limit(1), asks(5), semantics=0)
     told.complete("Now.", call("pay", cents=1))
     decide(told, "once", 60)
     assert ran(told) == []
+    folds_to_what_was_lived(told.life)
+
+    told = begun(limit(500), asks(5), semantics=0)
+    told.complete("Now.", call("pay", cents=60))
+    decide(told, "once", None)
+    assert ran(told) == [60]
     folds_to_what_was_lived(told.life)
 
 
@@ -204,8 +172,7 @@ def blocked(told: Told) -> list[ToolBlocked]:
     return [event for event in events if isinstance(event, ToolBlocked)]
 
 
-@pytest.mark.parametrize("priority", [1, 40, 60, 100, 500, 900])
-@pytest.mark.parametrize("edited", [None, 60])
+@each(("priority", "edited"), itertools.product([1, 40, 60, 100, 500, 900], [None, 60]))
 def test_a_refusal_wins_over_the_approval_and_is_told(priority, edited):
     """The call is answered with the reason, and the event says that a person had allowed it."""
     told = begun(limit(priority), asks(5))
@@ -219,19 +186,12 @@ def test_a_refusal_wins_over_the_approval_and_is_told(priority, edited):
 
 def test_who_has_judged_the_call_as_it_runs_is_not_asked_again():
     """One question for each plugin: those in front of the approval before it, the others behind it."""
-    told = begun(limit(20), asks(50), limit_named("late", 700))
+    told = begun(limit(20), asks(50), limit(700, "late"))
     told.complete("Now.", call("pay", cents=9))
     decide(told, "once", None)
     states = told.life.state.data.plugin_states
-    assert {name: state.asked for name, state in states.items()} == {"limit": 1, "asks": 1, "late": 1}
+    assert states == {"limit": 1, "asks": 1, "late": 1}
     assert ran(told) == [9]
-
-
-def limit_named(name: str, priority: int) -> Judge:
-    """Another one."""
-    other = limit(priority)
-    other.name = name
-    return other
 
 
 def test_what_a_plugin_makes_of_an_approved_call_is_shown_again():
@@ -253,12 +213,3 @@ def test_a_rule_stands_for_nothing_that_a_later_plugin_made():
     told.finish_tools()
     told.complete("Now.", call("pay", "c2", cents=60))
     assert (ran(told), [one.approved for one in blocked(told)]) == ([9], [True])
-
-
-def test_a_journal_of_before_keeps_the_last_word_of_an_approval():
-    """It folds as it was lived."""
-    told = begun(limit(500), asks(5), semantics=0)
-    told.complete("Now.", call("pay", cents=60))
-    decide(told, "once", None)
-    assert ran(told) == [60]
-    folds_to_what_was_lived(told.life)

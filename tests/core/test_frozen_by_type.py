@@ -5,28 +5,20 @@ import pytest
 from agentrail.abc import ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, BeforeTool, Found
-from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
 from agentrail.core.protocol.tool_changes import UpdateContext
-from agentrail.core.session.state import SessionConfig
-from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolContractError
-from agentrail.events import (
-    Approval,
-    PluginEvent,
-    ToolExecutionStart,
-)
-from agentrail.messages import (
-    Opaque,
-    ToolCall,
-    ToolResult,
-)
+from agentrail.events import Approval, PluginEvent, ToolExecutionStart
+from agentrail.messages import Opaque, ToolCall, ToolResult
 from agentrail.runtime.session_options import SessionOptions
 from property_tests.vandal import edit_everything, portrait
+from tests.core.worlds import config
 
 
-def _made_of_objects():  # a function, because the ids of these are plain texts, which a type checker would refuse
-    return {
+def test_what_is_made_of_an_object_has_its_own():
+    """Whoever goes on writing to what was given, or writes to what is shown, changes nothing."""
+    made = {
         "call": lambda live: ToolCall(call_id="c", name="t", arguments=live),
         "result": lambda live: ToolResult(call_id="c", name="t", text="x", details=live),
         "opaque": lambda live: Opaque(provider="p", payload=live),
@@ -46,43 +38,25 @@ def _made_of_objects():  # a function, because the ids of these are plain texts,
         "before tool": lambda live: BeforeTool(name="t", arguments=live, call_id="c"),
         "before options": lambda live: BeforePluginOptsUpdate(plugin="p", options=live),
         "found": lambda live: Found(entries=[live]),
-        "config": lambda live: SessionConfig(
-            session_id="s", path=("s",), model=ModelFacts(model="m:m"), user_data=live
-        ),
+        "config": lambda live: config(user_data=live),
         "format": lambda live: ResponseFormat(live).schema,
         "listing": lambda live: ToolListing(session_id="s", model="m:m", working_dir=".", user_data=live),
         "session options": lambda live: SessionOptions(
             model="demo:", user_data=live, provider_opts=live, response_format=live
         ),
     }
-
-
-MADE_OF_OBJECTS = _made_of_objects()
-
-
-@pytest.mark.parametrize("kind", MADE_OF_OBJECTS)
-def test_what_is_made_of_an_object_has_its_own(kind):
-    """Whoever goes on writing to what was given, or writes to what is shown, changes nothing."""
-    live = {"type": "object", "properties": {"a": {"enum": [1, [2]]}}}
-    value = MADE_OF_OBJECTS[kind](live)
-    before = portrait(value)
-    live["properties"]["a"]["enum"].append(3)
-    live["more"] = 1
-    edit_everything(value)
-    assert portrait(value) == before
-    assert "more" not in str(before)
+    for kind, make in made.items():
+        live = {"type": "object", "properties": {"a": {"enum": [1, [2]]}}}
+        value = make(live)
+        before = portrait(value)
+        live["properties"]["a"]["enum"].append(3)
+        live["more"] = 1
+        edit_everything(value)
+        assert portrait(value) == before, kind
+        assert "more" not in str(before)
 
 
 def test_memory_that_is_no_json_is_refused():
     """The session could not keep it: the tool's author reads what is wrong, and where."""
     with pytest.raises(ToolContractError, match=r"value\.a is a object, which is no JSON"):
         UpdateContext(key="memory", value={"a": object()})
-
-
-def test_a_toolbox_says_how_to_make_another():
-    """Sessions share a box: neither setting nor deleting works."""
-    box = Toolbox()
-    with pytest.raises(AttributeError, match="make a new one with `changed`"):
-        box.specs = ()
-    with pytest.raises(AttributeError, match="make a new one with `changed`"):
-        del box.specs

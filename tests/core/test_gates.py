@@ -2,38 +2,17 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.calls import (
-    Refused,
-    settle_call_ids,
-    validate_call,
-)
+from agentrail.core.policy.calls import Refused, settle_call_ids, validate_call
 from agentrail.core.values.history import GrowingSet
-from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.values.toolbox import Toolbox, read_call
 from agentrail.testing import strategies
-
-READ = ToolSpec(
-    name="read_file",
-    description="",
-    parameters={
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "lines": {"type": "integer", "default": 10}},
-        "required": ["path"],
-    },
-)
-TOOLS = Toolbox([READ, ToolSpec(name="list_dir", description="", parameters={"type": "object"})])
-
-
-def judged(name: str, text: str, *, tools=TOOLS, stop_reason="tool_use", withheld=False):
-    """What becomes of one call."""
-    return validate_call(read_call("c1", name, text), tools, stop_reason, withheld=withheld)
 
 
 def test_without_tools_the_model_is_told_to_do_without():
     """There is no list to show."""
-    refusal = judged("read_file", "{}", tools=Toolbox())
-    assert refusal == Refused(
-        text='Unknown tool "read_file". There are no tools in this session: answer without.', unknown=True
-    )
+    said = 'Unknown tool "read_file". There are no tools in this session: answer without.'
+    refusal = validate_call(read_call("c1", "read_file", "{}"), Toolbox(), "tool_use", withheld=False)
+    assert refusal == Refused(text=said, unknown=True)
 
 
 @given(responses=st.lists(st.lists(strategies.tool_calls(), max_size=5).map(tuple), max_size=5))

@@ -6,25 +6,21 @@ from msgspec.structs import replace
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import CancelPluginRequest, GatherContext, StartStream
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import (
-    ContextGathered,
-    Prompt,
-    SignalId,
-    Steer,
-)
+from agentrail.core.protocol.signals import ContextGathered, SignalId, Steer
 from agentrail.core.session import machine
 from agentrail.core.session.state import Phase
 from agentrail.core.session.step_context import is_gathering
 from agentrail.core.session.transitions import Verdict, verdict
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import AgentAbort
-from agentrail.messages import PromptRef, SteerRef, Text
+from agentrail.messages import SteerRef
 from agentrail.testing.promises import PROMISES
 from tests.core.drawn_lives import lives, steps
 from tests.core.outside import OpenFromOutside
-from tests.core.worlds import SMALL, TOOLS, config, new_session, reachable, walk
+from tests.core.plugin_rig import judges
+from tests.core.worlds import SMALL, TOOLS, config, new_session, prompt, reachable, walk
 
-PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
+PROMPT = prompt("p")
 GATHERED = ContextGathered(at_ms=2, effect_id=EffectId("g1"), count=2, digest="abc", tokens=300)
 
 
@@ -71,22 +67,13 @@ def test_those_lives_gather_and_send():
     assert {GatherContext, "with context", "cancelled", Verdict.TAKE, Verdict.DROP} <= met
 
 
-class Stops(p.Plugin[None]):
-    """Ends a cycle in front of a request with a steer in it."""
-
-    def init(self) -> None:
-        """Remember nothing."""
-
-    @p.on(p.BeforeRequest)
-    def stop(self, event: p.BeforeRequest, state: None, ctx: p.Context) -> p.Action[None]:
-        """Stop."""
-        del ctx
-        return p.Abort("not that", state) if "Shorter!" in repr(event.messages) else p.Continue(state)
-
-
 def test_a_steer_that_came_while_it_was_gathered_is_judged():
     """A plugin that refuses the request ends the cycle, and nothing is sent."""
-    stack, states = load_stack([Stops])
+
+    def stop(event, state):
+        return p.Abort("not that", state) if "Shorter!" in repr(event.messages) else p.Continue(state)
+
+    stack, states = load_stack([judges("stops", p.BeforeRequest, stop)])
     state = machine.new_session(config(gathers_context=True), TOOLS, stack, states)
     steer = Steer(at_ms=2, signal_id=SignalId("x"), ref=SteerRef("x"), text="Shorter!")
     steps = list(walk([PROMPT, steer, replace(GATHERED, at_ms=3)], state))

@@ -9,6 +9,7 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import AgentAbort, CompactEnd
 from agentrail.messages import Text, UserMessage
 from agentrail.testing.scenario import read_scenario
+from tests.core.plugin_rig import Says, judges
 from tests.core.test_hooking import events
 
 STORY = "Once upon a time there was a king, and he had a queen, and she had a castle by the sea. " * 3
@@ -35,45 +36,6 @@ def requests(asked):
     ]
 
 
-class Hides(p.Plugin[int]):
-    """Keeps a word from every model, in requests and in summaries; counts how often it was asked."""
-
-    priority = 50
-
-    def init(self) -> int:
-        """Begin."""
-        return 0
-
-    @p.on(p.BeforeRequest, p.BeforeCompact)
-    def look(self, event: p.BeforeRequest | p.BeforeCompact, state: int, ctx: p.Context) -> p.Action[int]:
-        """Hide it."""
-        shown = tuple(
-            UserMessage(
-                content=tuple(
-                    Text(text=getattr(block, "text", "").replace("secret", "***"))
-                    for block in message.content
-                )
-            )
-            if isinstance(message, UserMessage)
-            else message
-            for message in event.messages
-        )
-        return p.ReplaceMessages(shown, state + 1)
-
-
-class TwiceIsTooMuch(p.Plugin[int]):
-    """Hands on what it was shown; asked a second time it ends the cycle."""
-
-    def init(self) -> int:
-        """Begin."""
-        return 0
-
-    @p.on(p.BeforeRequest)
-    def look(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
-        """Look."""
-        return p.Abort("once is enough", state) if state else p.ReplaceMessages(event.messages, state + 1)
-
-
 LONG = f"""session show=cycle
 @0     Prompt p1 "The secret story. {STORY}"
 @10    ResponseCompleted r1 "{STORY}"
@@ -93,7 +55,17 @@ LONG = f"""session show=cycle
 @pytest.mark.at(115)
 def test_what_a_plugin_hides_no_model_reads_and_the_conversation_keeps():
     """In each request, its retry, its summary, and the request behind a compaction; the history has it all the same."""
-    state, asked = play(LONG, Hides)
+
+    def hidden(message):
+        texts = (getattr(block, "text", "").replace("secret", "***") for block in message.content)
+        return UserMessage(content=tuple(Text(text=text) for text in texts))
+
+    def hide(event, state, ctx):
+        shown = (hidden(one) if isinstance(one, UserMessage) else one for one in event.messages)
+        return p.ReplaceMessages(tuple(shown), state)
+
+    hides = Says("Hides", hide, hooks=(p.BeforeRequest, p.BeforeCompact), priority=50)
+    state, asked = play(LONG, hides)
     sent = requests(asked)
     assert len(sent) == 7
     assert all("secret" not in text for request in sent for text in request)
@@ -107,16 +79,12 @@ def test_what_a_plugin_hides_no_model_reads_and_the_conversation_keeps():
 def test_a_plugin_may_end_the_cycle_when_it_is_asked_behind_a_compaction():
     """Asked once more about a request, plugins may refuse it; then nothing goes out."""
 
-    class Late(TwiceIsTooMuch):
-        """Begins to hand on with the fifth prompt."""
+    def look(event, state):
+        if not any("end?" in getattr(block, "text", "") for block in event.messages[-1].content):
+            return p.Continue(0)
+        return p.Abort("once is enough", state) if state > 1 else p.ReplaceMessages(event.messages, state)
 
-        @p.on(p.BeforeRequest)
-        def look(self, event, state, ctx):
-            """Look."""
-            is_last = any("end?" in getattr(block, "text", "") for block in event.messages[-1].content)
-            return super().look(event, state, ctx) if is_last else p.Continue(state)
-
-    state, asked = play(LONG, Late)
+    state, asked = play(LONG, judges("late", p.BeforeRequest, look))
     assert [event.reason for event in events(asked, AgentAbort)] == ["once is enough"]
     assert state.data.cycle is None
     assert len(requests(asked)) == 6  # five, and the summary

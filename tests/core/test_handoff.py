@@ -6,21 +6,16 @@ import pytest
 from agentrail.core.protocol.effects import StartStream
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.core.protocol.signals import AbortCycle, Prompt, SignalId, TeardownFinished, ToolFinished
+from agentrail.core.protocol.signals import AbortCycle, SignalId, TeardownFinished, ToolFinished
 from agentrail.core.session import machine
 from agentrail.core.session.agent_records import AgentSpec
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.events import (
-    AbortReceipt,
-    AgentChanged,
-    PluginFailed,
-    ToolExecutionEnd,
-)
-from agentrail.messages import PromptRef, Text, ToolMessage
+from agentrail.events import AbortReceipt, AgentChanged, PluginFailed, ToolExecutionEnd
+from agentrail.messages import ToolMessage
 from agentrail.plugins import OutputFilter, Permissions, Planning
 from agentrail.testing.check_dialects import check_dialects
-from tests.core.worlds import TOOLS, completed, new_session, run, walk
+from tests.core.worlds import TOOLS, completed, new_session, prompt, run, walk
 
 HANDOFF = ToolSpec(
     name="handoff_to", description="Hand over.", parameters={"type": "object"}, answered_by="machine"
@@ -38,11 +33,6 @@ AGENTS = (
     AgentSpec(name="poet", description="Writes.", handoff=True),
     AgentSpec(name="scout", description="Looks.", background=True),
 )
-
-
-def prompt(name, at_ms=1):
-    """A prompt."""
-    return Prompt(at_ms=at_ms, signal_id=SignalId(name), ref=PromptRef(name), content=(Text(text="go"),))
 
 
 def session(**options):
@@ -90,34 +80,28 @@ def test_the_others_of_its_batch_end_first_with_the_tools_they_began_with():
     assert results(seen) == ["clerk goes on from here.", "text"]
 
 
-def test_a_tool_of_the_agent_before_is_unknown():
-    """The model may still call it, because it stands in the conversation (G-009)."""
-    seen = list(
-        walk(
-            [
-                prompt("p"),
-                completed("r1", hand(1, "clerk")),
-                completed("r2", read_call("c2", "read", "{}")),
-            ],
-            session(),
-        )
-    )
+def test_calls_of_tools_that_are_listed_no_more_stand_in_the_conversation():
+    """A tool of the agent before is unknown to the session (G-009), and every format takes its calls in the next request (12.14, trap 8)."""
+    script = [prompt("p"), completed("r1", hand(1, "clerk")), completed("r2", read_call("c2", "read", "{}"))]
+    seen = list(walk(script, session()))
     (text,) = results(seen)
     assert text.startswith('There is no tool "read".') or "read" in text
     assert said(seen, ToolExecutionEnd)[-1].result.is_error
 
+    script = [prompt("p"), completed("r1", read_call("c1", "read", "{}"), hand(1, "clerk"))]
+    state = run(script, session())
+    (call,) = [one for one in state.data.batch if one.stage == "running"]
+    ended = ToolFinished(at_ms=5, effect_id=call.effect_id, text="text", started_at_ms=1)
+    request = last_request(list(walk([ended], state)))
+    assert "read" not in request.tools.names
+    assert any(call.name == "read" for message in request.messages for call in getattr(message, "calls", ()))
+    check_dialects(request)
+
 
 def test_to_itself_twice_and_with_a_note_that_is_too_long():
     """Each is refused, and the first that was good stands."""
-    seen = list(
-        walk(
-            [
-                prompt("p"),
-                completed("r1", hand(1, "poet", note="x" * 4_001), hand(2, "poet"), hand(3, "clerk")),
-            ],
-            session(max_parallel_tools=3),
-        )
-    )
+    calls = (hand(1, "poet", note="x" * 4_001), hand(2, "poet"), hand(3, "clerk"))
+    seen = list(walk([prompt("p"), completed("r1", *calls)], session(max_parallel_tools=3)))
     assert results(seen) == [
         "The note has 4001 characters, and at most 4000 are allowed.",
         "poet goes on from here.",
@@ -131,9 +115,8 @@ def test_to_itself_twice_and_with_a_note_that_is_too_long():
 def test_plugins_and_permissions_are_looked_at_again_when_it_takes_effect(is_found):
     """What held them went in between: the session stays what it was, and says so. A guard's state goes on where it is there (12.2.8)."""
     own = PluginRecord(name="OutputFilter", version="0", origin="x:y", options={})
-    spec = AgentSpec(
-        name="clerk", description="Pays.", handoff=True, permissions={"deny": ["read"]}, plugins=(own,)
-    )
+    holds = {"permissions": {"deny": ["read"]}, "plugins": (own,)}
+    spec = AgentSpec(name="clerk", description="Pays.", handoff=True, **holds)
     found = {own.name: OutputFilter}
 
     def ask(member, event, state, ctx):
@@ -141,20 +124,17 @@ def test_plugins_and_permissions_are_looked_at_again_when_it_takes_effect(is_fou
 
     ask.find = lambda change, record: found.get(record.name) if change == "agent/clerk/OutputFilter" else None
     stack, states = load_stack([(Permissions, {"allow": ["handoff_to"]}), Planning], ask=ask)
-    start = machine.new_session(
-        session(agents=(spec,)).data.config, Toolbox([*TOOLS, HANDOFF]), stack, states
-    )
+    settings = session(agents=(spec,)).data.config
+    start = machine.new_session(settings, Toolbox([*TOOLS, HANDOFF]), stack, states)
     script = [prompt("p"), completed("r1", hand(1, "clerk"), read_call("c1", "read", "{}"))]
     state = run([*script, AbortCycle(at_ms=5, signal_id=SignalId("a"), reason="no")], start)
     assert state.data.acting.next == "clerk"
     if not is_found:
         found.clear()
-    gone = (
-        []
-        if state.data.teardown is None
-        else [TeardownFinished(at_ms=8, effect_id=state.data.teardown.effect_id, receipt=AbortReceipt())]
-    )
-    seen = list(walk([*gone, prompt("p2", 9)], state))
+    if state.data.teardown is not None:
+        gone = state.data.teardown.effect_id
+        state = run([TeardownFinished(at_ms=8, effect_id=gone, receipt=AbortReceipt())], state)
+    seen = list(walk([prompt("p2", at_ms=9)], state))
     after = seen[-1].after.data
     assert after.acting.next is None
     if is_found:
@@ -169,15 +149,3 @@ def test_plugins_and_permissions_are_looked_at_again_when_it_takes_effect(is_fou
     attempt = last_request(seen).attempt
     refused = list(walk([completed(attempt, hand(2, "clerk"))], seen[-1].after))
     assert results(refused)[0].startswith("Nothing is handed over: ")
-
-
-def test_every_format_takes_calls_of_tools_that_are_listed_no_more():
-    """They stand in the conversation, and the next request lists others (12.14, trap 8)."""
-    script = [prompt("p"), completed("r1", read_call("c1", "read", "{}"), hand(1, "clerk"))]
-    state = run(script, session())
-    (call,) = [one for one in state.data.batch if one.stage == "running"]
-    ended = ToolFinished(at_ms=5, effect_id=call.effect_id, text="text", started_at_ms=1)
-    request = last_request(list(walk([ended], state)))
-    assert "read" not in request.tools.names
-    assert any(call.name == "read" for message in request.messages for call in getattr(message, "calls", ()))
-    check_dialects(request)

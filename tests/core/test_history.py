@@ -4,14 +4,7 @@ import pytest
 
 from agentrail.core.values.history import History
 from agentrail.errors import HistoryError
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    Text,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-)
+from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolResult, UserMessage
 
 HELLO = UserMessage(content=(Text(text="Hello"),))
 
@@ -37,40 +30,24 @@ def asked() -> History:
     return History().with_user(HELLO).with_response(says(Text(text="Hm."), call("c1"), call("c2")))
 
 
-def test_nothing_is_added_while_calls_are_open(asked):
-    """Neither user nor model speaks before the calls are answered; the message names them."""
+def test_nothing_is_added_that_a_provider_would_refuse(asked):
+    """Neither speaks while calls are open, which are named; no message is empty, and two calls of one response have two ids."""
     with pytest.raises(HistoryError, match=r"a user message cannot be added while .* \['c1', 'c2'\]"):
         asked.with_user(HELLO)
     with pytest.raises(HistoryError, match=r"a response cannot be added while calls are unanswered"):
         asked.with_response(says(Text(text="Hi.")))
 
-
-def test_messages_are_not_empty():
-    """A provider takes no message without a block."""
     with pytest.raises(HistoryError, match="a user message needs at least one block"):
         History().with_user(UserMessage(content=()))
     with pytest.raises(HistoryError, match="a response needs at least one block"):
         History().with_response(says())
 
-
-def test_two_calls_of_one_response_have_two_ids():
-    """Results could not be told apart otherwise."""
     with pytest.raises(HistoryError, match="two calls of one response share an id"):
         History().with_response(says(call("c1"), call("c1")))
 
 
-@pytest.mark.parametrize("cut", [0, -1, 5])
-def test_a_summary_stands_for_messages_that_are_there(asked, cut):
-    """At least one, at most all."""
-    history = asked.answered([result("c1"), result("c2")]).with_user(HELLO)
-    with pytest.raises(
-        HistoryError, match=f"a summary of one block or more replaces 1 to 4 messages, not {cut}"
-    ):
-        history.compacted(cut, HELLO)
-
-
-def test_a_cut_parts_no_result_from_its_call(asked):
-    """Nor is there one while a call is open, or for a summary that says nothing."""
+def test_a_summary_stands_for_messages_that_are_there(asked):
+    """At least one, at most all; a cut parts no result from its call, and there is none while one is open or for a summary that says nothing."""
     with pytest.raises(HistoryError, match="a summary cannot be added while calls are unanswered"):
         asked.compacted(1, HELLO)
     history = asked.answered([result("c1"), result("c2")])
@@ -78,6 +55,10 @@ def test_a_cut_parts_no_result_from_its_call(asked):
         history.compacted(2, HELLO)
     with pytest.raises(HistoryError, match="a summary of one block or more"):
         history.compacted(1, UserMessage(content=()))
+    for cut in (0, -1, 5):
+        said = f"a summary of one block or more replaces 1 to 4 messages, not {cut}"
+        with pytest.raises(HistoryError, match=said):
+            history.with_user(HELLO).compacted(cut, HELLO)
 
 
 def test_only_a_result_of_the_last_message_is_corrected(asked):

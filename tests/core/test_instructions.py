@@ -1,19 +1,8 @@
 """Which files for agents count, how much of them is shown, and which directories a call touches: see `core/values/instruction_order.py`."""
 
-import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.values.instruction_order import (
-    InstructionFile,
-    fit_instructions,
-    touched_directories,
-)
-
-
-def files(*texts):
-    """Files with these texts, the farthest first."""
-    return [InstructionFile(path=f"{number}.md", text=text) for number, text in enumerate(texts)]
-
+from agentrail.core.values.instruction_order import InstructionFile, fit_instructions, touched_directories
 
 _TEXTS = st.lists(st.text(st.sampled_from("aä€😀 \n\ud800"), max_size=12), max_size=6)
 
@@ -21,7 +10,7 @@ _TEXTS = st.lists(st.text(st.sampled_from("aä€😀 \n\ud800"), max_size=12), 
 @given(texts=_TEXTS, max_bytes=st.integers(0, 60))
 def test_no_cut_exceeds_the_room_or_shows_a_far_file_in_place_of_a_near_one(texts, max_bytes):
     """Whatever stands in the files: the beginnings of the nearest, within the room, and no character in halves."""
-    given_files = files(*texts)
+    given_files = [InstructionFile(path=f"{number}.md", text=text) for number, text in enumerate(texts)]
     fitted = fit_instructions(given_files, max_bytes)
     bodies = {one.path: one.text.split("\n[Only")[0] for one in fitted.files}
     whole = {one.path: one.text.strip() for one in given_files if one.text.strip()}
@@ -36,9 +25,9 @@ def test_no_cut_exceeds_the_room_or_shows_a_far_file_in_place_of_a_near_one(text
         assert is_cut or bodies[path] == whole[path]
 
 
-@pytest.mark.parametrize(
-    ("tool", "path", "expected"),
-    [
+def test_the_directories_that_a_call_touches():
+    """From the top, without the working directory itself; a path that may lead elsewhere touches none."""
+    for tool, path, expected in (
         ("read_file", "a/b/c.py", ("a", "a/b")),
         ("edit_file", "./a/c.py", ("a",)),
         ("write_file", "c.py", ()),
@@ -54,8 +43,5 @@ def test_no_cut_exceeds_the_room_or_shows_a_far_file_in_place_of_a_near_one(text
         ("shell", "a/b/c.py", ()),
         ("read_file", 7, ()),
         ("read_file", None, ()),
-    ],
-)
-def test_the_directories_that_a_call_touches(tool, path, expected):
-    """From the top, without the working directory itself; a path that may lead elsewhere touches none."""
-    assert touched_directories(tool, {"path": path}, "/srv/here") == expected
+    ):
+        assert touched_directories(tool, {"path": path}, "/srv/here") == expected, (tool, path)

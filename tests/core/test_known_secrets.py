@@ -10,18 +10,21 @@ from hypothesis import example, given, settings, strategies as st
 
 from agentrail.core.values.secret_encodings import MIN_SECRET_CHARACTERS, secret_forms_of
 from agentrail.core.values.secret_scrubber import REPLACEMENT, KnownSecrets, StreamedText
+from tests.thinned import each
 
 KEY = 'sk-live/+4711 "quoted" \\ <é>'
 # Some repeat themselves, some overlap, one stands in another, one begins as another ends.
 VALUES = (
-    "aaaaaaaa",
-    "aaaaaaaab",
-    "abaababaabaab",
-    "12345678",
-    "567890ab",
-    "0123456789",
-    "secret-é/+",
-    "bbbbaaaa",
+    *(
+        "aaaaaaaa",
+        "aaaaaaaab",
+        "abaababaabaab",
+        "12345678",
+        "567890ab",
+        "0123456789",
+        "secret-é/+",
+        "bbbbaaaa",
+    ),
 )
 KNOWN = KnownSecrets(VALUES)
 FORMS = sorted({form for value in VALUES for form in secret_forms_of(value)})
@@ -29,10 +32,7 @@ FORMS = sorted({form for value in VALUES for form in secret_forms_of(value)})
 pytestmark = pytest.mark.at(156)
 
 
-# --- forms
-
-
-@pytest.mark.parametrize(
+@each(
     "form",
     [
         KEY,
@@ -58,45 +58,33 @@ def test_a_secret_is_found_as_json_addresses_and_python_write_it(form):
     assert "quoted" not in said
 
 
-@pytest.mark.parametrize("before", range(7))
-@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@each(("before", "encode"), itertools.product(range(7), [base64.b64encode, base64.urlsafe_b64encode]))
 def test_a_secret_is_found_in_base64_wherever_it_begins(before, encode):
     """Three bytes are four characters, so it looks different behind one byte, behind two, and behind three."""
     data = b"user:pw"[:before] + b"sk~~??>>0123456789" + b" and more"
     coded = encode(data).decode()
     said = KnownSecrets(["sk~~??>>0123456789"]).replaced(coded)
     assert REPLACEMENT in said
-    left = said.replace(REPLACEMENT, "")
-    assert (
-        len(coded) - len(left) >= 22
-    )  # of 24 characters: the first and the last are not decided by it alone
+    # Of 24 characters: the first and the last are not decided by it alone.
+    assert len(coded) - len(said.replace(REPLACEMENT, "")) >= 22
 
 
-def test_what_is_short_is_no_secret():
-    """Texts would be full of it; the bound holds without the spaces around it."""
+def test_what_is_short_or_stands_for_a_secret_is_none():
+    """Texts would be full of it, and what was replaced would be replaced again; its repr, for logs, does not show what it knows."""
     assert secret_forms_of("a") == secret_forms_of("1234567") == secret_forms_of("  1234567\n") == ()
     assert not KnownSecrets(["a", "1", ""])
     assert KnownSecrets(["a"]).replaced("a banana") == "a banana"
     assert KnownSecrets(["12345678\n"]).replaced("is 12345678.") == f"is {REPLACEMENT}."
     assert min(map(len, FORMS)) >= MIN_SECRET_CHARACTERS
 
-
-def test_what_stands_for_a_secret_is_none():
-    """Else what was replaced would be replaced again."""
     assert not KnownSecrets([REPLACEMENT, "Secret(…"])
 
-
-def test_it_does_not_show_what_it_knows():
-    """Its repr is for logs."""
     assert repr(KnownSecrets(["12345678"])) == "KnownSecrets(4 forms)"
 
 
-# --- whole texts
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_secrets_cover_together_is_replaced_by_one():
+    """And what they do not cover stays, the pieces too; a row of one letter takes no longer than its length."""
+    for text, said in (
         ("aaaaaaaab", "*"),
         ("x aaaaaaaaaaaaaaaaaaaa x", "x * x"),
         ("aaaaaaaabaaaaaaaab", "**"),
@@ -107,22 +95,14 @@ def test_it_does_not_show_what_it_knows():
         ("bbbbaaaaaaaa", "*"),
         ("1234567 8", "1234567 8"),
         ("", ""),
-    ],
-)
-def test_what_secrets_cover_together_is_replaced_by_one(text, said):
-    """And what they do not cover stays."""
-    assert KNOWN.replaced(text) == said.replace("*", REPLACEMENT)
+    ):
+        assert KNOWN.replaced(text) == said.replace("*", REPLACEMENT)
 
-
-def test_a_row_of_one_letter_takes_no_longer_than_its_length():
-    """Many letters that are one secret after the other, and each begins inside of the one before."""
     known = KnownSecrets(["a" * 1000, "a" * 999 + "b"])
     assert known.replaced("a" * 100_000) == REPLACEMENT
     assert known.replaced(("a" * 998 + "c") * 100) == ("a" * 998 + "c") * 100
 
-
-def test_pieces_that_are_read_as_one_are_cut_where_they_were():
-    """What stands for a secret stands in the piece where it began."""
+    # What stands for a secret stands in the piece where it began.
     assert KNOWN.replaced_pieces(["x 1234", "5678", " y", ""]) == [f"x {REPLACEMENT}", "", " y", ""]
     assert KNOWN.replaced_pieces(["12345678", "12345678"]) == [REPLACEMENT, REPLACEMENT]
     whole = ("a", "b")
@@ -172,10 +152,8 @@ def test_wherever_a_stream_is_cut_no_secret_gets_through_and_the_rest_does(text,
     if end == "" and said.endswith(REPLACEMENT):  # one replacement stands for both
         assert not rest or ends_in_a_secret_that_overlaps_one(text)
     else:
-        assert end in {
-            rest,
-            *(f"{rest[:cut]}{REPLACEMENT}" for cut in range(len(rest) - MIN_SECRET_CHARACTERS + 1)),
-        }
+        cuts = range(len(rest) - MIN_SECRET_CHARACTERS + 1)
+        assert end in {rest, *(f"{rest[:cut]}{REPLACEMENT}" for cut in cuts)}
     assert "".join(KNOWN.replaced_pieces(pieces)) == whole
 
 
@@ -188,7 +166,7 @@ def test_what_is_let_go_after_each_piece_holds_no_secret_either(text, cuts):
     assert not any(form in said for form in FORMS)
 
 
-@pytest.mark.parametrize("cut", range(1, 20))
+@each("cut", range(1, 20))
 def test_less_than_half_of_a_secret_is_let_go_at_the_end_and_more_is_replaced(cut):
     """A text that ends in the middle of one: who has most of a key has the key."""
     key = "sk-0123456789abcdefgh"
@@ -202,7 +180,7 @@ def test_less_than_half_of_a_secret_is_let_go_at_the_end_and_more_is_replaced(cu
 
 
 def test_of_what_is_let_go_the_shorter_secret_counts_too():
-    """The beginning of a long one may end in most of a short one; another may be told already."""
+    """The beginning of a long one may end in most of a short one; another may be told already, and is not replaced again."""
     stream = StreamedText(KnownSecrets(["long-long-long-long-long-long-short-0", "short-01234"]))
     assert stream.feed("long-long-long-long-long-long-short-") == ""
     assert stream.let_go() == REPLACEMENT
@@ -216,16 +194,10 @@ def test_of_what_is_let_go_the_shorter_secret_counts_too():
     assert stream.let_go() == "aaaa-bbbb-cccc-eee"
     assert stream.is_clear is False
 
-
-def test_a_text_without_anything_suspicious_passes_as_it_is():
-    """The very one, so that a stream costs next to nothing."""
-    stream, piece = StreamedText(KnownSecrets(["12345678"])), "no digit in here"
-    assert stream.feed(piece) is piece
-    assert stream.is_clear
-
-
-def test_what_was_replaced_already_is_not_replaced_again():
-    """It stands in what is remembered for a longer one that may begin with it, and that did not come."""
     stream = StreamedText(KnownSecrets(["12345678", "1234567890abcdef"]))
     said = [stream.feed("12345678"), stream.let_go(), stream.feed("1234"), stream.let_go()]
     assert "".join(said) == f"{REPLACEMENT}1234"
+
+    stream, piece = StreamedText(KnownSecrets(["12345678"])), "no digit in here"
+    assert stream.feed(piece) is piece
+    assert stream.is_clear

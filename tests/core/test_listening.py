@@ -5,12 +5,12 @@ import itertools
 from hypothesis import given, strategies as st
 
 from agentrail.core.protocol.request import ArgumentsDelta, TextDelta, ToolCallStarted
-from agentrail.core.protocol.signals import ChunksArrived, Prompt, SignalId, StreamStarted
+from agentrail.core.protocol.signals import ChunksArrived, StreamStarted
 from agentrail.core.session.inline_tags import visible_so_far
 from agentrail.core.session.views import snapshot_of
 from agentrail.events import MessageDelta
-from agentrail.messages import PromptRef, Text
-from tests.core.worlds import completed, new_session, walk
+from agentrail.messages import Text
+from tests.core.worlds import completed, new_session, prompt, walk
 
 PIECES = st.lists(st.sampled_from(("a", "<", "`", "<title>", "</title>", "<status>", "</status>", "\n")))
 
@@ -19,7 +19,7 @@ PIECES = st.lists(st.sampled_from(("a", "<", "`", "<title>", "</title>", "<statu
 def test_deltas_snapshot_and_reply_agree(pieces, inline_tags):
     """At each moment the deltas add up to the snapshot; at the end to the reply; and the history has every character."""
     script = [
-        Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="go"),)),
+        prompt(),
         StreamStarted(at_ms=1, effect_id="r1"),
         *(ChunksArrived(at_ms=2, effect_id="r1", chunks=(TextDelta(piece),)) for piece in pieces),
         completed("r1", Text(text="".join(pieces) or "nothing was streamed")),
@@ -38,12 +38,8 @@ def test_deltas_snapshot_and_reply_agree(pieces, inline_tags):
 def test_half_of_a_call_is_of_no_use_to_anybody():
     """Calls come whole, with the message; text beside their pieces is heard."""
     pieces = (ToolCallStarted(0, "c1", "add"), ArgumentsDelta(0, '{"a":'), TextDelta("Wait."))
-    script = [
-        Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="go"),)),
-        StreamStarted(at_ms=1, effect_id="r1"),
-        ChunksArrived(at_ms=2, effect_id="r1", chunks=pieces),
-    ]
-    *_, seen = walk(script, new_session())
+    chunks = ChunksArrived(at_ms=2, effect_id="r1", chunks=pieces)
+    *_, seen = walk([prompt(), StreamStarted(at_ms=1, effect_id="r1"), chunks], new_session())
     (delta,) = seen.events
     assert isinstance(delta, MessageDelta)
     assert delta.delta == "Wait."

@@ -6,80 +6,59 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.calls import (
-    MAX_CONTENTS,
-    MAX_FILES,
-    MAX_KEYS,
-    REPEAT_NOTE,
-    CallSeen,
-    FileChange,
-    FileSeen,
-    Loop,
-    LoopHistory,
-    watched,
-)
+from agentrail.core.policy import calls as policy
 
 
-def call(name: str, **fields: Any) -> CallSeen:
+def call(name: str, **fields: Any) -> policy.CallSeen:
     """A call of a tool that promises nothing, with a result."""
-    return CallSeen(**{"name": name, "arguments_hash": "0", "text": "ok"} | fields)
+    return policy.CallSeen(**{"name": name, "arguments_hash": "0", "text": "ok"} | fields)
 
 
-def edit(before: str, after: str, *, path: str = "a.py", **fields: Any) -> CallSeen:
+def edit(before: str, after: str, *, path: str = "a.py", **fields: Any) -> policy.CallSeen:
     """An edit; its arguments are other ones each time."""
-    change = FileChange(path=path, before=before, after=after)
+    change = policy.FileChange(path=path, before=before, after=after)
     return call("edit_file", arguments_hash=f"{path}{before}{after}", change=change, **fields)
 
 
-def loops_of(calls: Iterable[CallSeen]) -> list[Loop]:
+def loops_of(calls: Iterable[policy.CallSeen]) -> list[policy.Loop]:
     """Watch calls that come one by one."""
-    loops: list[Loop] = []
-    watch = LoopHistory()
+    loops: list[policy.Loop] = []
+    watch = policy.LoopHistory()
     for one in calls:
-        watch, found = watched(watch, [one])
+        watch, found = policy.watched(watch, [one])
         loops += found
     return loops
 
 
-SHELL, READ, OTHER = call("shell"), call("read", is_pure=True), call("other")
-FAILED = call("other", is_error=True)
-
-
-@pytest.mark.at(137)
+@pytest.mark.at(59, 137)
 def test_first_a_warning_later_a_stop():
-    """The third identical call in a row is warned of, the sixth ends the cycle; those between say nothing."""
-    warning, stop = loops_of([SHELL] * 8)
-    assert warning == Loop(type="repeat_pattern", name="shell", count=3, aborts=False)
-    assert stop == Loop(type="repeat_pattern", name="shell", count=6, aborts=True)
-    assert warning.text == REPEAT_NOTE.format(name="shell", count=3)
-
-
-@pytest.mark.at(59)
-def test_refusals_count_like_results():
-    """A model that repeats a rejected call is stopped too."""
-    assert [loop.aborts for loop in loops_of([FAILED] * 6)] == [False, True]
+    """The third identical call in a row is warned of, the sixth ends the cycle; refusals count like results, so a rejected call too."""
+    warning, stop = loops_of([call("shell")] * 8)
+    assert warning == policy.Loop(type="repeat_pattern", name="shell", count=3, aborts=False)
+    assert stop == policy.Loop(type="repeat_pattern", name="shell", count=6, aborts=True)
+    assert warning.text == policy.REPEAT_NOTE.format(name="shell", count=3)
+    assert [loop.aborts for loop in loops_of([call("other", is_error=True)] * 6)] == [False, True]
 
 
 def test_a_return_is_told_once():
     """What comes after the warning is new again, and the count stays where it is."""
     calls = [edit("A", "B"), edit("B", "A"), edit("A", "B"), edit("B", "C"), edit("C", "D")]
     assert [loop.count for loop in loops_of(calls)] == [2]
-    watch, _ = watched(LoopHistory(), calls)
-    assert watch.files["a.py"] == FileSeen(contents=("A", "B", "C", "D"), returns=2)
+    watch, _ = policy.watched(policy.LoopHistory(), calls)
+    assert watch.files["a.py"] == policy.FileSeen(contents=("A", "B", "C", "D"), returns=2)
 
 
 def test_a_watch_is_bounded_and_forgets_the_oldest():
     """However long a cycle is: what was seen lately is what counts."""
-    watch, _ = watched(
-        LoopHistory(), [call("read", arguments_hash=f"{n}", is_pure=True) for n in range(MAX_KEYS + 9)]
-    )
-    assert len(watch.repeats) == MAX_KEYS
-    watch, loops = watched(watch, [call("read", arguments_hash=f"{MAX_KEYS}", is_pure=True)] * 2)
+    calls = [call("read", arguments_hash=f"{n}", is_pure=True) for n in range(policy.MAX_KEYS + 9)]
+    watch, _ = policy.watched(policy.LoopHistory(), calls)
+    assert len(watch.repeats) == policy.MAX_KEYS
+    watch, loops = policy.watched(watch, [calls[policy.MAX_KEYS]] * 2)
     assert [loop.count for loop in loops] == [3]
-    watch, _ = watched(watch, [edit("A", "B", path=f"{n}") for n in range(MAX_FILES + 9)])
-    assert len(watch.files) == MAX_FILES
-    watch, _ = watched(watch, [edit(f"{n}", f"{n + 1}") for n in range(MAX_CONTENTS + 9)])
-    assert len(watch.files["a.py"].contents) == MAX_CONTENTS
+    watch, _ = policy.watched(watch, [edit("A", "B", path=f"{n}") for n in range(policy.MAX_FILES + 9)])
+    assert len(watch.files) == policy.MAX_FILES
+    watch, _ = policy.watched(watch, [edit(f"{n}", f"{n + 1}") for n in range(policy.MAX_CONTENTS + 9)])
+    assert len(watch.files["a.py"].contents) == policy.MAX_CONTENTS
 
 
 # --- against the sentences of the specification, read literally
@@ -105,10 +84,10 @@ def test_counts_are_those_of_the_plain_rule(calls, sizes):
                 break
         if count in (3, 6):
             expected.append((one.name, count))
-    watch, found = LoopHistory(), []
+    watch, found = policy.LoopHistory(), []
     rest = seen
     for size in sizes:  # the borders of batches change nothing
-        watch, loops = watched(watch, rest[:size])
+        watch, loops = policy.watched(watch, rest[:size])
         rest = rest[size:]
         found += [(loop.name, loop.count) for loop in loops]
     assert found == expected

@@ -7,24 +7,15 @@ import attrs
 import msgspec
 import pytest
 
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.hooks import FileWritten
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    Compact,
-    PluginRequestFinished,
-    Prompt,
-    ReplyQuery,
-    Signal,
-    SignalId,
-    ToolFinished,
-)
 from agentrail.core.session import compaction_run
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.history import GrowingSet, Log
 from agentrail.core.values.toolbox import read_call
-from agentrail.messages import PromptRef, Text
-from tests.core.worlds import completed, new_session, run
+from agentrail.messages import Text
+from tests.core.worlds import completed, new_session, prompt, run
 
 LETTERS = "word " * 40
 
@@ -69,7 +60,7 @@ def request_of(state: SessionState) -> EffectId:
 def cycle(state: SessionState, number: int) -> SessionState:
     """One prompt with two calls and an answer, and then the summary of all before."""
 
-    def say(signal: Signal) -> None:
+    def say(signal: s.Signal) -> None:
         nonlocal state
         state = run([signal], state)
 
@@ -77,18 +68,17 @@ def cycle(state: SessionState, number: int) -> SessionState:
         return [call.effect_id for call in state.data.batch if call.effect_id is not None]
 
     name = f"p{number}"
-    said = (Text(text=f"{LETTERS}{number}"),)
-    say(Prompt(at_ms=number, signal_id=SignalId(name), ref=PromptRef(name), content=said))
+    say(prompt(name, f"{LETTERS}{number}", at_ms=number))
     calls = (read_call(f"{name}-{place}", "read", '{"path": "a"}') for place in "ab")
     say(completed(request_of(state), *calls))
     while at_work := open_calls():
-        say(ToolFinished(at_ms=number, effect_id=at_work[0], text=f"{LETTERS}{name}", started_at_ms=0))
+        say(s.ToolFinished(at_ms=number, effect_id=at_work[0], text=f"{LETTERS}{name}", started_at_ms=0))
     say(completed(request_of(state), Text(text=f"{LETTERS}{name}")))
-    say(Compact(at_ms=number, signal_id=SignalId(f"c{number}")))
+    say(s.Compact(at_ms=number, signal_id=s.SignalId(f"c{number}")))
     if state.data.compaction is not None:
         say(completed(state.data.compaction.effect_id, Text(text="They spoke.")))
         written = FileWritten(path="compacted/x.md", written_bytes=9)
-        say(PluginRequestFinished(at_ms=number, effect_id=state.data.compaction.effect_id, result=written))
+        say(s.PluginRequestFinished(at_ms=number, effect_id=state.data.compaction.effect_id, result=written))
     return state
 
 
@@ -108,10 +98,9 @@ def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
 def test_the_id_of_a_survivor_is_not_forgotten(monkeypatch):
     """Its result is still to come, however much was summarised since: a new call of its id gets another one."""
     monkeypatch.setattr(compaction_run, "MAX_CALL_IDS", 4)
-    said = (Text(text=LETTERS),)
-    state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], new_session())
+    state = run([prompt("p", LETTERS)], new_session())
     state = run([completed(request_of(state), read_call("slow", "deploy", "{}"))], state)
-    state = run([AbortCycle(at_ms=1, signal_id=SignalId("a"))], state)
+    state = run([s.AbortCycle(at_ms=1, signal_id=s.SignalId("a"))], state)
     assert [call.call.call_id for call in state.data.survivors] == ["slow"]
     for number in range(12):
         state = cycle(state, number)
@@ -125,8 +114,7 @@ def test_whoever_waits_holds_no_conversation():
     state = new_session()
     for number in range(20):
         state = cycle(state, number)
-    said = (Text(text="go"),)
-    state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], state)
+    state = run([prompt("p")], state)
     before = objects_in(state)
-    waiting = [ReplyQuery(at_ms=1, signal_id=SignalId(f"q{number}")) for number in range(100)]
+    waiting = [s.ReplyQuery(at_ms=1, signal_id=s.SignalId(f"q{number}")) for number in range(100)]
     assert objects_in(run(waiting, state)) <= before + 101

@@ -10,11 +10,6 @@ from tests.core import worlds
 KEY = "sk-very-secret-0123456789"
 
 
-def cleaned(text):
-    """A text without the key."""
-    return text.replace(KEY, "…")
-
-
 def said(text, origin="prompt"):
     """Words of a person."""
     return UserMessage(content=(Text(text=text),), origin=origin)
@@ -28,7 +23,7 @@ def data_with(*messages, **fields):
 def test_no_half_of_a_secret_is_left_at_an_end():
     """A text is cleaned in front of the cut: a key that lies across it is not shown by half."""
     for before in range(470, 505):
-        drawn = next_request_of(data_with(said("x" * before + KEY)), cleaned)
+        drawn = next_request_of(data_with(said("x" * before + KEY)), lambda text: text.replace(KEY, "…"))
         assert KEY[:4] not in drawn.parts[-1].text_head
         assert len(drawn.parts[-1].text_head) <= 500
 

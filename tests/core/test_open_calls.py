@@ -6,28 +6,16 @@ import msgspec
 import pytest
 
 from agentrail.core.protocol.effects import RunTool, StartStream
-from agentrail.core.protocol.signals import Prompt, ResponseCompleted, Signal, SignalId, ToolFinished
+from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session import machine
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    PromptRef,
-    Text,
-    TokenUsage,
-    ToolCall,
-    ToolMessage,
-)
-from tests.core.worlds import new_session
+from agentrail.messages import CallId, ToolCall, ToolMessage
+from tests.core.worlds import completed, new_session, prompt
 
 
 def _states(count: int) -> list[CallState]:
-    return [
-        CallState(
-            call=ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={}), arguments={}, stage="waiting"
-        )
-        for n in range(count)
-    ]
+    calls = [ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={}) for n in range(count)]
+    return [CallState(call=call, arguments={}, stage="waiting") for call in calls]
 
 
 @pytest.mark.parametrize("count", [70, 7])
@@ -60,24 +48,10 @@ def test_calls_are_found_by_their_ids_and_stay_in_order(count):
 def _calls_made(count: int) -> int:
     """Answer a batch of so many calls, two at a time, and count how many functions were called for it."""
     state = new_session(max_parallel_tools=2)
-    message = AssistantMessage(
-        content=tuple(
-            ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={"path": str(n)}) for n in range(count)
-        ),
-        model="scripted:model",
-    )
-    prompt = Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("s1"), content=(Text(text="go"),))
-    state, effects = machine.step(state, prompt)
+    calls = [ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={"path": str(n)}) for n in range(count)]
+    state, effects = machine.step(state, prompt())
     (start,) = [effect for effect in effects if isinstance(effect, StartStream)]
-    waiting: list[Signal] = [
-        ResponseCompleted(
-            at_ms=2,
-            effect_id=start.request.attempt,
-            message=message,
-            usage=TokenUsage(),
-            stop_reason="tool_use",
-        )
-    ]
+    waiting: list[Signal] = [completed(start.request.attempt, *calls, stop_reason="tool_use")]
     made = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:

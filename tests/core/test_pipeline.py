@@ -1,5 +1,6 @@
 """One answer out of many: the matrix, the merge rules, short circuits, rewrites judged again, failures, waiting."""
 
+import itertools
 import math
 import re
 from typing import Any
@@ -12,12 +13,7 @@ from agentrail.core.protocol.actions import MATRIX, SHORT_CIRCUITS, Treatment
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.core.stack.hook_outcome import Decision, Switch, Unfit
 from agentrail.core.stack.loaded_stack import load_stack
-from agentrail.core.stack.pipeline import (
-    end,
-    explain_hook,
-    resume_hook,
-    run_hook,
-)
+from agentrail.core.stack.pipeline import end, explain_hook, resume_hook, run_hook
 from agentrail.core.stack.plugin_events import plugin_event
 from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
 from agentrail.events.values import Amount
@@ -35,6 +31,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from tests.core.plugin_rig import CTX, EVENTS, OTHER, RESULT, SAYINGS, Says, ask, raises
+from tests.thinned import each
 
 EFFECT_OF: dict[type, Any] = {
     p.Intervene: lambda outcome: bool(outcome.interventions),
@@ -48,31 +45,28 @@ EFFECT_OF: dict[type, Any] = {
 }
 
 
-def kinds(outcome):
-    """The events of an outcome, by class."""
-    return [type(event) for event in outcome.events]
+def appends(end):
+    """A plugin that makes a command longer."""
+    return lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + end}, s)
 
 
 # --- the matrix
 
 
-@pytest.mark.parametrize("action", SAYINGS, ids=lambda action: action.__name__)
-@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
+@each(("hook", "action"), itertools.product(HOOKS, SAYINGS))
 def test_each_cell_of_the_matrix_holds(hook, action):
     """An accepted action does what it says; any other leaves the run as it was and is published as ignored (5.4)."""
     outcome = ask([Says("one", action), Says("two")], hook)
     accepted = MATRIX[hook][action] is Treatment.ACCEPTED
-    has_effect = EFFECT_OF.get(action, lambda _: accepted)(outcome)
-    assert has_effect == accepted
-    assert (
-        ActionIgnored(plugin="one", hook=hook.__name__, action=action.__name__) in outcome.events
-    ) != accepted
+    assert EFFECT_OF.get(action, lambda _: accepted)(outcome) == accepted
+    ignored = ActionIgnored(plugin="one", hook=hook.__name__, action=action.__name__)
+    assert (ignored in outcome.events) != accepted
     assert outcome.states["one"] == 1  # its state is taken in either case
     assert outcome.states["two"] == (0 if accepted and action in SHORT_CIRCUITS else 1)
 
 
 def test_the_matrix_is_the_table_of_the_specification():
-    """The cells that are accepted are these and no others (5.4)."""
+    """The cells that are accepted are these and no others; a switch on a tool error is collected and reported, not applied (5.4)."""
     wanted = {
         p.Intervene: "BeforePrompt BeforeRequest AfterResponse AfterTool AfterToolBatch BeforeFinish BeforeSteering",
         p.Abort: "SessionStarted BeforePrompt BeforeRequest AfterResponse BeforeTool OnToolError AfterTool AfterToolBatch"
@@ -90,21 +84,15 @@ def test_the_matrix_is_the_table_of_the_specification():
     for action, hooks in wanted.items():
         accepted = {hook.__name__ for hook in HOOKS if MATRIX[hook][action] is Treatment.ACCEPTED}
         assert accepted == set(hooks.split()), action
-    assert all(
-        MATRIX[hook][action] is Treatment.ACCEPTED for hook in HOOKS for action in (p.Continue, p.Emit)
-    )
-    collected = [
-        (hook, action) for hook in HOOKS for action in SAYINGS if MATRIX[hook][action] is Treatment.COLLECTED
-    ]
+    cells = {(hook, action): MATRIX[hook][action] for hook in HOOKS for action in SAYINGS}
+    assert all(cells[hook, action] is Treatment.ACCEPTED for hook in HOOKS for action in (p.Continue, p.Emit))
+    collected = [cell for cell, treatment in cells.items() if treatment is Treatment.COLLECTED]
     assert collected == [(p.OnToolError, p.SwitchModel)]
 
-
-def test_a_switch_on_a_tool_error_is_collected_and_reported():
-    """A `SwitchModel` of `OnToolError` is collected, not applied, and published as ignored (5.4)."""
     outcome = ask([Says("one", p.SwitchModel)], p.OnToolError)
     assert outcome.switch is None
     assert outcome.collected == (Switch(model="demo:small", provider_opts=None, by="one"),)
-    assert kinds(outcome) == [ActionIgnored]
+    assert [type(event) for event in outcome.events] == [ActionIgnored]
 
 
 # --- merging
@@ -114,9 +102,7 @@ def test_a_switch_on_a_tool_error_is_collected_and_reported():
 def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
     """Later plugins see the replaced arguments; those of the last one count (5.3)."""
     one = Says("one", lambda e, s, c: p.ReplaceToolArgs({"command": "a"}, s), priority=200)
-    two = Says(
-        "two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "b"}, s), priority=300
-    )
+    two = Says("two", appends("b"), priority=300)
     outcome = ask([two, one], p.BeforeTool)
     assert outcome.arguments == {"command": "ab"}
     assert outcome.rewritten_by == ("one", "two")
@@ -135,26 +121,19 @@ def test_a_replaced_result_keeps_its_call_and_may_be_text_alone():
 
 
 def test_emits_keep_their_order_and_come_from_every_action():
-    """All emits are published in order, whatever action carries them (5.3, 4.1)."""
+    """All are published in order, whatever action carries them; one may be an event of plans, memory or policy (5.3, 4.1)."""
     one = Says("one", lambda e, s, c: p.Emit([("a", 1), ("b", 2)], s, emits=(("c", 3),)), priority=200)
     two = Says("two", lambda e, s, c: p.Abort("stop", s, emits=(("d", 4),)), priority=300)
     outcome = ask([two, one], p.BeforeFinish)
-    assert [(event.name, event.payload) for event in outcome.events] == [
-        ("a", 1),
-        ("b", 2),
-        ("c", 3),
-        ("d", 4),
-    ]
+    said = [(event.name, event.payload) for event in outcome.events]
+    assert said == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
 
-
-def test_plugins_may_publish_the_events_of_plans_memory_and_policy():
-    """An emit may be one of those events in place of a name and a payload."""
     warning = BudgetWarning(spent=Amount(value=8, unit="tokens"), limit=Amount(value=10, unit="tokens"))
     assert ask([Says("one", lambda e, s, c: p.Emit(warning, s))], p.AfterTurn).events == (warning,)
 
 
 def test_user_data_is_merged_into_payloads():
-    """Mappings get `user_data` under that key, unless they have one or opt out; other payloads stay (4.3)."""
+    """Mappings get `user_data` under that key, unless they have one or opt out; what is no JSON is said in its own words (4.3)."""
     said = [("a", {"n": 1}), ("b", {"user_data": 2}), ("c", {"n": 3, "_no_user_data": True}), ("d", [4])]
     events = ask([Says("one", lambda e, s, c: p.Emit(said, s))], p.AfterTurn).events
     assert [event.payload for event in events] == [
@@ -164,15 +143,10 @@ def test_user_data_is_merged_into_payloads():
         [4],
     ]
 
-
-def test_application_data_that_is_no_json_is_said_in_its_own_words():
-    """A secret hides itself, an infinite number is no number of JSON; the event can be stored and sent."""
     data = {"key": Secret("sk-1"), "deep": [{"rate": math.inf}, (1, "a")], 3: None}
     event = plugin_event("a", {"n": 1}, data)
-    assert event.payload == {
-        "n": 1,
-        "user_data": {"key": "Secret(…)", "deep": [{"rate": "inf"}, [1, "a"]], "3": None},
-    }
+    told = {"key": "Secret(…)", "deep": [{"rate": "inf"}, [1, "a"]], "3": None}
+    assert event.payload == {"n": 1, "user_data": told}
 
 
 def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
@@ -183,21 +157,6 @@ def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
     elsewhere = ask([one], p.AfterTurn)
     assert not elsewhere.context
     assert elsewhere.events == (ActionIgnored(plugin="one", hook="AfterTurn", action="context"),)
-
-
-# --- short circuits
-
-
-def test_skip_does_not_take_back_what_a_guard_rewrote():
-    """A `Skip` undoes the rewrites of others; what a safety plugin made of the arguments stands."""
-    guard = Says("guard", lambda e, s, c: p.ReplaceToolArgs({"command": "safe"}, s), priority=10)
-    other = Says("other", lambda e, s, c: p.ReplaceToolArgs({"command": "other"}, s), priority=200)
-    outcome = ask([guard, other, Says("skips", p.Skip)], p.BeforeTool)
-    assert outcome.arguments == {"command": "safe"}
-    assert outcome.rewritten_by == ("guard",)
-    assert ask([other, Says("skips", p.Skip)], p.BeforeTool).arguments is None
-    skipping_guard = Says("skips", p.Skip, priority=20)
-    assert ask([guard, skipping_guard], p.BeforeTool).arguments == {"command": "safe"}
 
 
 # --- other messages for a request
@@ -214,95 +173,84 @@ def words_of(outcome):
     return outcome.messages and [message.content[0].text for message in outcome.messages]
 
 
-def test_a_skip_takes_back_messages_but_not_those_of_a_guard():
-    """A `Skip` undoes what others handed on; what a safety plugin took out stays out, as with arguments."""
-    guard = Says("guard", hands_on("safe"), priority=10)
-    other = Says("other", hands_on("other"), priority=200)
-    outcome = ask([guard, other, Says("skips", p.Skip)], p.BeforeRequest)
-    assert (words_of(outcome), outcome.replaced_by) == (["safe"], ("guard",))
-    assert words_of(ask([other, Says("skips", p.Skip)], p.BeforeRequest)) is None
-    assert words_of(ask([guard, Says("skips", p.Skip, priority=20)], p.BeforeRequest)) == ["safe"]
+def test_skip_does_not_take_back_what_a_guard_rewrote():
+    """A `Skip` undoes what others rewrote or handed on; what a safety plugin made of arguments or messages stands."""
+    for hook, by_guard, by_other, made in (
+        (
+            p.BeforeTool,
+            rewrites("safe"),
+            rewrites("other"),
+            lambda one: one.arguments and one.arguments["command"],
+        ),
+        (
+            p.BeforeRequest,
+            hands_on("safe"),
+            hands_on("other"),
+            lambda one: words_of(one) and words_of(one)[0],
+        ),
+    ):
+        guard = Says("guard", by_guard, priority=10)
+        other = Says("other", by_other, priority=200)
+        outcome = ask([guard, other, Says("skips", p.Skip)], hook)
+        assert made(outcome) == "safe"
+        assert (outcome.rewritten_by or outcome.replaced_by) == ("guard",)
+        assert made(ask([other, Says("skips", p.Skip)], hook)) is None
+        assert made(ask([guard, Says("skips", p.Skip, priority=20)], hook)) == "safe"
 
 
 CALLS = AssistantMessage(content=(ToolCall(call_id=CallId("c1"), name="look", arguments={}),), model="demo:")
 WRONG: Any = messages_module  # what no type checker would let through
-ANSWER = ToolMessage(results=(ToolResult(call_id=CallId("c1"), name="look", text="seen"),))
+
+
+def user(*content):
+    """What a user says, of whatever kind."""
+    return WRONG.UserMessage(content=content)
+
+
+def model(*content, by="m"):
+    """What a model says, of whatever kind."""
+    return WRONG.AssistantMessage(content=content, model=by)
+
+
+def answer(text):
+    """A result of the call, of whatever kind."""
+    return ToolMessage(results=(WRONG.ToolResult(call_id=CallId("c1"), name="look", text=text),))
+
+
+ANSWER = answer("seen")
+NO_CONVERSATION = {
+    "none": ((), "hands on no message"),
+    "text": ("hello", "needs a tuple of messages, got a value of type str"),
+    "json": (({"role": "user"},), "messages[0] is {'role': 'user'}: expected a UserMessage"),
+    "open": ((OTHER, CALLS), "end with calls that are unanswered: ['c1']"),
+    "spoken": ((OTHER, CALLS, OTHER), "messages[2]: a user message cannot be added while"),
+    "responded": ((OTHER, CALLS, CALLS), "messages[2]: a response cannot be added while"),
+    "orphan": ((ANSWER,), "messages[0]: expected one result for each of []"),
+    "empty": ((user(),), "messages[0]: a user message needs at least one"),
+    "no blocks": ((WRONG.UserMessage(content="hi"),), "messages[0] holds ('h', 'i'): expected a tuple"),
+    "block": ((user(CALLS.content[0]),), "expected a tuple of what such"),
+    "no text": ((user(WRONG.Text(text=7)),), "expected texts where it has"),
+    "image": ((user(WRONG.Image(media_type="image/png", data=b"x")),), "expected texts"),
+    "path": ((user(WRONG.FileRef(path=None)),), "expected texts"),
+    "thought": ((model(WRONG.Thinking(text="hm", provider=None)),), "expected texts"),
+    "opaque": (
+        (model(WRONG.Opaque(provider="x", payload={"a": object()})),),
+        "$.a is a object, which is no JSON",
+    ),
+    "model": ((model(WRONG.Text(text="a"), by=None),), "has the model None: expected a text"),
+    "arguments": (
+        (model(WRONG.ToolCall(call_id="c", name="n", arguments=[1])),),
+        "has a call with the arguments [1]: expected a JSON object",
+    ),
+    "result": ((OTHER, CALLS, answer(None)), "messages[2] holds"),
+}
 
 
 @pytest.mark.parametrize("policy", ["open", "closed"])
-@pytest.mark.parametrize(
-    ("messages", "words"),
-    [
-        pytest.param((), "hands on no message", id="none"),
-        pytest.param("hello", "needs a tuple of messages, got a value of type str", id="text"),
-        pytest.param(
-            ({"role": "user"},), "messages[0] is {'role': 'user'}: expected a UserMessage", id="json"
-        ),
-        pytest.param((OTHER, CALLS), "end with calls that are unanswered: ['c1']", id="open"),
-        pytest.param((OTHER, CALLS, OTHER), "messages[2]: a user message cannot be added while", id="spoken"),
-        pytest.param((OTHER, CALLS, CALLS), "messages[2]: a response cannot be added while", id="responded"),
-        pytest.param((ANSWER,), "messages[0]: expected one result for each of []", id="orphan"),
-        pytest.param(
-            (WRONG.UserMessage(content=()),), "messages[0]: a user message needs at least one", id="empty"
-        ),
-        pytest.param(
-            (WRONG.UserMessage(content="hi"),),
-            "messages[0] holds ('h', 'i'): expected a tuple",
-            id="no blocks",
-        ),
-        pytest.param(
-            (WRONG.UserMessage(content=(CALLS.content[0],)),), "expected a tuple of what such", id="block"
-        ),
-        pytest.param(
-            (WRONG.UserMessage(content=(WRONG.Text(text=7),)),), "expected texts where it has", id="no text"
-        ),
-        pytest.param(
-            (WRONG.UserMessage(content=(WRONG.Image(media_type="image/png", data=b"x"),)),),
-            "expected texts",
-            id="image",
-        ),
-        pytest.param((WRONG.UserMessage(content=(WRONG.FileRef(path=None),)),), "expected texts", id="path"),
-        pytest.param(
-            (WRONG.AssistantMessage(content=(WRONG.Thinking(text="hm", provider=None),), model="m"),),
-            "expected texts",
-            id="thought",
-        ),
-        pytest.param(
-            (
-                WRONG.AssistantMessage(
-                    content=(WRONG.Opaque(provider="x", payload={"a": object()}),), model="m"
-                ),
-            ),
-            "$.a is a object, which is no JSON",
-            id="opaque",
-        ),
-        pytest.param(
-            (WRONG.AssistantMessage(content=(WRONG.Text(text="a"),), model=None),),
-            "has the model None: expected a text",
-            id="model",
-        ),
-        pytest.param(
-            (
-                WRONG.AssistantMessage(
-                    content=(WRONG.ToolCall(call_id=CallId("c"), name="n", arguments=[1]),), model="m"
-                ),
-            ),
-            "has a call with the arguments [1]: expected a JSON object",
-            id="arguments",
-        ),
-        pytest.param(
-            (
-                OTHER,
-                CALLS,
-                WRONG.ToolMessage(results=(WRONG.ToolResult(call_id=CallId("c1"), name="look", text=None),)),
-            ),
-            "messages[2] holds",
-            id="result",
-        ),
-    ],
-)
-def test_messages_that_are_no_conversation_are_their_plugins_fault(messages, words, policy):
+@pytest.mark.parametrize("fault", NO_CONVERSATION)
+def test_messages_that_are_no_conversation_are_their_plugins_fault(fault, policy):
     """What no history could hold is refused by the plugin's name, and by its policy; nothing of it is sent (5.6)."""
+    messages, words = NO_CONVERSATION[fault]
     breaks = Says("breaks", lambda e, s, c: p.ReplaceMessages(messages, s), on_error=policy)
     outcome = ask([Says("first", hands_on("a"), priority=200), breaks], p.BeforeRequest)
     (failed,) = outcome.events
@@ -314,16 +262,13 @@ def test_messages_that_are_no_conversation_are_their_plugins_fault(messages, wor
 
 
 def test_a_conversation_of_all_kinds_of_messages_may_be_handed_on():
-    """Calls with their results, pictures, files and thoughts may stand in what is handed on, in a list too."""
+    """Calls with their results, pictures, files and thoughts, in a list too; cache points count where the same message stands."""
     thought = (Thinking(text="hm", provider="x", signature="s"), Opaque(provider="x", payload={"a": [1]}))
     seen = UserMessage(content=(Image(media_type="image/png", data="aGk="), FileRef(path="a.py")))
     messages = [seen, CALLS, ANSWER, AssistantMessage(content=thought, model="m"), OTHER]
     outcome = ask([Says("one", lambda e, s, c: p.ReplaceMessages(messages, s))], p.BeforeRequest)
     assert outcome.messages == tuple(messages)
 
-
-def test_places_of_the_prompt_cache_are_kept_where_the_same_message_stands():
-    """Cache points name places in what their plugin was shown; of other messages only those count that stayed in place."""
     event = p.BeforeRequest(messages=(OTHER, CALLS, ANSWER))
     hints = p.Hints(cache_points=("system", 0, 2))
     marks = Says("marks", lambda e, s, c: p.Continue(s, hints=hints), priority=130)
@@ -355,40 +300,33 @@ def rewrites(command):
 
 @pytest.mark.at(105)
 @pytest.mark.at(115)
-@pytest.mark.parametrize("flipped", [False, True])
-def test_a_rewrite_after_a_guard_brings_the_guard_back(flipped):
+def test_a_rewrite_after_a_guard_brings_the_guard_back():
     """The guard judges the arguments that will run, whatever the order of registration (5.5)."""
-    guard = Says("guard", refuses("rm"), priority=10)
-    entries = [guard, Says("rewriter", rewrites("rm"))]
-    outcome = ask(entries[::-1] if flipped else entries, p.BeforeTool)
-    assert outcome.decision == Decision(action=p.BlockTool("no rm", 2), by="guard")
-    assert [event.arguments["command"] for event in guard.shown] == ["ls", "rm"]
+    for order in (1, -1):
+        guard = Says("guard", refuses("rm"), priority=10)
+        outcome = ask([guard, Says("rewriter", rewrites("rm"))][::order], p.BeforeTool)
+        assert outcome.decision == Decision(action=p.BlockTool("no rm", 2), by="guard")
+        assert [event.arguments["command"] for event in guard.shown] == ["ls", "rm"]
 
 
 @pytest.mark.at(76)
 @pytest.mark.at(106)
-@pytest.mark.parametrize("flipped", [False, True])
-def test_an_approval_is_asked_for_the_rewritten_arguments(flipped):
+def test_an_approval_is_asked_for_the_rewritten_arguments():
     """When one plugin rewrites a call and another asks a person, the person sees what will run (AT-076)."""
-    entries = [Says("asks", refuses("rm", p.RequireApproval), priority=50), Says("rewriter", rewrites("rm"))]
-    outcome = ask(entries[::-1] if flipped else entries, p.BeforeTool)
-    assert isinstance(outcome.decision.action, p.RequireApproval)
-    assert outcome.arguments == {"command": "rm"}
+    for order in (1, -1):
+        asks = Says("asks", refuses("rm", p.RequireApproval), priority=50)
+        outcome = ask([asks, Says("rewriter", rewrites("rm"))][::order], p.BeforeTool)
+        assert isinstance(outcome.decision.action, p.RequireApproval)
+        assert outcome.arguments == {"command": "rm"}
 
 
 def test_rewrites_that_never_settle_end_the_call():
     """After three rounds of rewriting the call is given up as `arguments_unstable` (6.5)."""
-    one = Says(
-        "one", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "1"}, s), priority=10
-    )
-    two = Says(
-        "two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "2"}, s), priority=20
-    )
-    decision = ask([one, two], p.BeforeTool).decision
-    assert decision.action == Unfit(
-        code="arguments_unstable",
-        text=f"its arguments were rewritten in each of 3 rounds (the arguments were rewritten by {decision.by!r})",
-    )
+    entries = [Says("one", appends("1"), priority=10), Says("two", appends("2"), priority=20)]
+    decision = ask(entries, p.BeforeTool).decision
+    by = f"(the arguments were rewritten by {decision.by!r})"
+    said = f"its arguments were rewritten in each of 3 rounds {by}"
+    assert decision.action == Unfit(code="arguments_unstable", text=said)
 
 
 @pytest.mark.at(111)
@@ -405,14 +343,10 @@ def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
 
 def test_defaults_that_the_schema_fills_in_are_judged_too():
     """Guards see the arguments as they will run, defaults included."""
-    guard = Says(
-        "guard", lambda e, s, c: p.BlockTool("forced", s) if e.arguments.get("force") else p.Continue(s)
-    )
-    guard.priority = 10
-    entries = [guard, Says("rewriter", rewrites("pwd"), priority=20)]
-    assert (
-        ask(entries, p.BeforeTool, fit=lambda arguments: {**arguments, "force": True}).decision.by == "guard"
-    )
+    judge = lambda e, s, c: p.BlockTool("forced", s) if e.arguments.get("force") else p.Continue(s)  # noqa: E731
+    entries = [Says("guard", judge, priority=10), Says("rewriter", rewrites("pwd"), priority=20)]
+    forced = ask(entries, p.BeforeTool, fit=lambda arguments: {**arguments, "force": True})
+    assert forced.decision.by == "guard"
     fits = ask(entries, p.BeforeTool, fit=lambda arguments: arguments)
     assert (fits.decision, fits.arguments) == (None, {"command": "pwd"})
 
@@ -478,28 +412,15 @@ def test_a_plugin_that_would_wait_fails():
     assert "expected an action" in failed.error.message
 
 
-# --- requests
-
-
-def asks_first(tag, then):
-    """A plugin that reads a file before it makes up its mind."""
-
-    def answer(event, state, ctx):
-        if isinstance(event, p.RequestDone):
-            return then(event, state, ctx)
-        return p.Request(p.ReadFile("rules"), tag, state, wait=True)
-
-    return answer
-
-
-READ = p.FileText(path="rules", text="rm is fine")
-
-
 def test_resuming_what_does_not_wait_is_a_bug():
     """Only an outcome that waits can be resumed."""
     stack, states = load_stack([Says("quiet")])
+    quiet, read = (
+        run_hook(stack, EVENTS[p.AfterTurn], states, CTX),
+        p.FileText(path="rules", text="rm is fine"),
+    )
     with pytest.raises(ValueError, match="needs an outcome that waits"):
-        resume_hook(stack, run_hook(stack, EVENTS[p.AfterTurn], states, CTX), READ, states, CTX)
+        resume_hook(stack, quiet, read, states, CTX)
 
 
 # --- the end, and the chain
@@ -512,22 +433,14 @@ def test_plugins_take_a_last_look():
         def on_session_end(self, state, ctx):
             return self.answer()
 
-    last = {
-        "pair": lambda: ("bye", {"n": 1}),
-        "list": lambda: [("a", 1), ("b", 2)],
-        "raises": raises,
-        "nonsense": lambda: 3,
-        "no_json": lambda: ("c", object()),
-    }
+    good = {"pair": lambda: ("bye", {"n": 1}), "list": lambda: [("a", 1), ("b", 2)]}
+    last = good | {"raises": raises, "nonsense": lambda: 3, "no_json": lambda: ("c", object())}
     stack, states = load_stack([Says("silent"), *(Last(name, answer) for name, answer in last.items())])
     events = end(stack, states, CTX)
     assert [event.name for event in events if isinstance(event, PluginEvent)] == ["bye", "a", "b"]
     failed = [event for event in events if isinstance(event, PluginFailed)]
-    assert [(event.plugin, event.hook) for event in failed] == [
-        ("raises", "on_session_end"),
-        ("nonsense", "on_session_end"),
-        ("no_json", "on_session_end"),
-    ]
+    assert [event.plugin for event in failed] == ["raises", "nonsense", "no_json"]
+    assert {event.hook for event in failed} == {"on_session_end"}
 
 
 @pytest.mark.at(107)
@@ -562,47 +475,35 @@ def test_explain_tells_who_was_asked_what_won_and_what_lost():
     assert explanation.outcome.decision == run_hook(stack, EVENTS[p.BeforeTool], states, CTX).decision
 
 
+def explained(hook, *plugins, **how):
+    """What `explain_hook` says, line by line, without its title."""
+    stack, states = load_stack(plugins)
+    return str(explain_hook(stack, EVENTS[hook], states, CTX, **how)).splitlines()[1:]
+
+
 def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
     """What a `Skip` took back has lost to it; a run that waits says for what."""
-    entries = [Says("one", p.Intervene, priority=200), Says("e", p.Emit, priority=210), Says("skips", p.Skip)]
-    stack, states = load_stack(entries)
-    assert str(explain_hook(stack, EVENTS[p.BeforePrompt], states, CTX)).splitlines()[1:] == [
+    skips = Says("skips", p.Skip)
+    one = Says("one", p.Intervene, priority=200)
+    assert explained(p.BeforePrompt, one, Says("e", p.Emit, priority=210), skips) == [
         "   200 one: Intervene('look again') → lost to 'skips'",
         "   210 e: Emit((('said', {'n': 1}),)) → accepted",
         "   500 skips: Skip → stops the rest",
         "  = Skip, by 'skips'",
     ]
-    rewriter = [
-        Says("g", rewrites("x"), priority=5),
-        Says("one", rewrites("y"), priority=200),
-        Says("skips", p.Skip),
-    ]
-    stack, states = load_stack(rewriter)
-    lines = str(explain_hook(stack, EVENTS[p.BeforeTool], states, CTX)).splitlines()
-    assert [line.rpartition(" → ")[2] for line in lines[1:3]] == ["accepted", "lost to 'skips'"]
-    guarded = [
-        Says("g", hands_on("safe"), priority=5),
-        Says("one", hands_on("other"), priority=200),
-        Says("skips", p.Skip),
-    ]
-    stack, states = load_stack(guarded)
-    lines = str(explain_hook(stack, EVENTS[p.BeforeRequest], states, CTX)).splitlines()
-    assert lines[1:3] == [
+    guard, one = Says("g", rewrites("x"), priority=5), Says("one", rewrites("y"), priority=200)
+    lines = explained(p.BeforeTool, guard, one, skips)
+    assert [line.rpartition(" → ")[2] for line in lines[:2]] == ["accepted", "lost to 'skips'"]
+    guard, one = Says("g", hands_on("safe"), priority=5), Says("one", hands_on("other"), priority=200)
+    assert explained(p.BeforeRequest, guard, one, skips)[:2] == [
         "     5 g: ReplaceMessages(1 messages) → accepted",
         "   200 one: ReplaceMessages(1 messages) → lost to 'skips'",
     ]
-    stack, states = load_stack([Says("asks", asks_first("t", raises))])
-    chain = str(explain_hook(stack, EVENTS[p.BeforeFinish], states, CTX))
-    assert chain.endswith("= waits for ReadFile(path='rules'), asked for by 'asks'")
-    stack, states = load_stack([Says("r", p.ResolveApproval)])
-    assert "ResolveApproval('a1', 'approve')" in str(explain_hook(stack, EVENTS[p.BeforePrompt], states, CTX))
-    unfit = explain_hook(*load_one(Says("r", rewrites("x"))), CTX, fit=lambda arguments: "no")
-    assert str(unfit).endswith("= no (the arguments were rewritten by 'r'), by 'r'")
-    quiet = explain_hook(*load_one(Says("q", lambda e, s, c: p.Continue(0))), CTX)
-    assert str(quiet).splitlines()[1:] == ["   500 q: Continue → nothing to say", "  = goes on"]
-
-
-def load_one(plugin):
-    """What `explain_hook` takes, for a stack of one."""
-    stack, states = load_stack([plugin])
-    return stack, EVENTS[p.BeforeTool], states
+    asks = Says("asks", lambda e, s, c: p.Request(p.ReadFile("rules"), "t", s, wait=True))
+    chain = explained(p.BeforeFinish, asks)
+    assert chain[-1].endswith("= waits for ReadFile(path='rules'), asked for by 'asks'")
+    assert "ResolveApproval('a1', 'approve')" in explained(p.BeforePrompt, Says("r", p.ResolveApproval))[0]
+    unfit = explained(p.BeforeTool, Says("r", rewrites("x")), fit=lambda arguments: "no")
+    assert unfit[-1].endswith("= no (the arguments were rewritten by 'r'), by 'r'")
+    quiet = explained(p.BeforeTool, Says("q", lambda e, s, c: p.Continue(0)))
+    assert quiet == ["   500 q: Continue → nothing to say", "  = goes on"]

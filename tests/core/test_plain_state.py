@@ -12,7 +12,7 @@ from tests.core.worlds import agents_session
 
 
 def test_a_state_is_told_by_names():
-    """Plugins and their states, tools, the conversation; and all else that a session knows, under its own name."""
+    """Plugins and their states, tools, the conversation, agents with the names of their tools; and all else under its own name."""
     records = guarded().life.records
     told = plain_state(state_at(records, 5, SOURCES))
     assert (told["phase"], told["suspended"], told["ended"]) == ("idle", True, False)
@@ -23,15 +23,11 @@ def test_a_state_is_told_by_names():
     assert told["interactions"][0]["asked"]["question"] == "Now?"
     renamed = {"history": "messages", "plugin_states": "plugins", "stack": "plugins"}
     data = state_at(records, 5, SOURCES).data
-    for one in msgspec.structs.fields(
-        SessionData
-    ):  # one that came later is not written as long as it holds its default
+    # One that came later is not written as long as it holds its default.
+    for one in msgspec.structs.fields(SessionData):
         assert renamed.get(one.name, one.name) in told or getattr(data, one.name) == one.default, one.name
     json.dumps(told)
 
-
-def test_agents_are_told_with_the_names_of_their_tools():
-    """And not with numbers of a list that is not there."""
     told = plain_state(agents_session())
     tools = {one["name"]: one["tools"] for one in told["config"]["agents"]}
     assert tools["poet"] == ["ask", "deploy", "read", "watch"]

@@ -6,10 +6,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import run_hook
-from agentrail.core.stack.plugin_changes import (
-    decide_update,
-    reload_plugin,
-)
+from agentrail.core.stack.plugin_changes import decide_update, reload_plugin
 from agentrail.errors import PluginError
 from agentrail.events import ActionIgnored, PluginOptsUpdated
 from agentrail.frozen import FrozenDict
@@ -45,8 +42,8 @@ def update(others=(), name="Guard", plugin=Guard, **options):
     return decide_update(stack, name, options, states, CTX)
 
 
-def test_an_attrs_state_is_merged_field_by_field():
-    """The default of `on_config_update` replaces the named fields and keeps the others (5.7)."""
+def test_a_state_is_merged_field_by_field_or_made_anew():
+    """The default of `on_config_update` replaces the named fields of attrs classes and mappings; any other state is what `init` makes of the options (5.7)."""
     stack, states = load_stack([(Guard, {"most": 3})])
     states = run_hook(stack, EVENTS[p.AfterTurn], states, CTX).states
     change = decide_update(stack, "Guard", {"most": 5}, states, CTX)
@@ -55,52 +52,38 @@ def test_an_attrs_state_is_merged_field_by_field():
     assert change.stack.find("Guard").options == {"most": 5}
     assert change.stack.names == ("Guard",)
 
-
-def test_mappings_are_merged_and_other_states_are_made_anew():
-    """A mapping is merged like an attrs class; anything else is replaced by what `init` makes of the options (5.7)."""
     counting = p.plugin(init=lambda first=0: first, name="n")(SAYINGS[p.Continue])
     assert p.apply_config_update(counting, {"first": 7}, 3) == 7
     merged = p.apply_config_update(counting, {"b": 3}, FrozenDict(a=1, b=2))
     assert merged == {"a": 1, "b": 3}
     assert isinstance(merged, FrozenDict)
-    assert p.apply_config_update(counting, {"input": 3}, TokenUsage(output=1)) == TokenUsage(
-        input=3, output=1
-    )
+    usage = p.apply_config_update(counting, {"input": 3}, TokenUsage(output=1))
+    assert usage == TokenUsage(input=3, output=1)
     with pytest.raises(TypeError, match="no field 'volume'"):
         p.apply_config_update(counting, {"volume": 3}, TokenUsage())
 
 
-def test_a_new_state_that_cannot_be_stored_keeps_the_old_one():
-    """The new state is tried with the codec before it holds."""
+def test_an_update_that_cannot_hold_is_refused():
+    """The new state is tried with the codec before it holds; between the call and idle a plugin may have been detached."""
     (said,) = update(most=2**70).events
     assert said.error.message == "it made a state.most is a number of more than 64 bits"
     (said,) = update(most="many").events
     assert "it made a state Limits(most='many', used=0) cannot be read back as Limits" in said.error.message
-
-
-def test_an_update_for_a_plugin_that_left_is_refused():
-    """Between the call and idle a plugin may have been detached."""
     (said,) = update(name="Gone", most=1).events
     assert (said.plugin, said.success, said.error.code) == ("Gone", False, "no_such_plugin")
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
+def test_the_others_may_refuse_an_update():
+    """`AbortCycle`, `Skip`, or a closed plugin that fails, refuse this update; the plugin itself is not asked (5.4, 5.7)."""
+    for answer, why in (
         (SAYINGS[p.Abort], "refused by 'other': enough"),
         (SAYINGS[p.Skip], "refused by 'other': it was skipped"),
         (raises, "refused by 'other': plugin 'other' failed: ZeroDivisionError: a bug"),
-    ],
-)
-def test_the_others_may_refuse_an_update(answer, why):
-    """`AbortCycle`, `Skip`, or a closed plugin that fails, refuse this update (5.4)."""
-    change = update([Says("other", answer, on_error="closed")], most=3)
-    assert change.states["Guard"] == Limits()
-    assert change.events[-1].error.message.partition(" (core/plugin_rig.py:")[0] == why
+    ):
+        change = update([Says("other", answer, on_error="closed")], most=3)
+        assert change.states["Guard"] == Limits()
+        assert change.events[-1].error.message.partition(" (core/plugin_rig.py:")[0] == why
 
-
-def test_the_others_are_asked_and_the_plugin_itself_is_not():
-    """`BeforePluginOptsUpdate` goes to the others; their states and events count (5.7)."""
     other = Says("other", p.Intervene)
     change = update([other], most=3)
     assert other.shown == [p.BeforePluginOptsUpdate(plugin="Guard", options={"most": 3})]
@@ -146,38 +129,20 @@ def test_new_code_takes_the_place_of_the_old_with_its_state_migrated():
     assert with_options.stack.find("Guard").options == {"most": 1}
 
 
-class Unmigrated(Guard):
-    """Has another version and no way from the old one."""
-
-    name, version = "Guard", "3"
-
-
-class MigratesWrong(Guard):
-    """Makes of the old state what is none of its own."""
-
-    name, version = "Guard", "3"
-
-    def migrate(self, old_version, state):
-        """Make a text."""
-        return "used"
-
-
-class Crashes(Guard):
-    """Has new code that crashes on what this session met."""
-
-    name = "Guard"
-
-    def handle(self, event, state, ctx):
-        """Raise."""
-        return raises()
+def other_guard(**members):
+    """Make a class of the guard's name with other members."""
+    return type("Guard", (Guard,), {"__doc__": "Other code.", **members})
 
 
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        (Unmigrated, "'Guard' 3 does not take the state of version 0"),
-        (MigratesWrong, "was not reloaded: it made a state of type str, expected Limits"),
-        (Crashes, "was not reloaded: on AfterTurn it ZeroDivisionError: a bug"),
+        (other_guard(version="3"), "'Guard' 3 does not take the state of version 0"),
+        (
+            other_guard(version="3", migrate=lambda self, old_version, state: "used"),
+            "was not reloaded: it made a state of type str, expected Limits",
+        ),
+        (other_guard(handle=raises), "was not reloaded: on AfterTurn it ZeroDivisionError: a bug"),
         ((Newer, {"volume": 1}), r"init\(volume=1\) raised TypeError"),
         (Says("elsewhere"), "no plugin is named 'elsewhere'"),
         (3, "no plugin is named '3'"),

@@ -3,50 +3,40 @@
 import msgspec
 import pytest
 
-from agentrail import plugins as p
+from agentrail import messages as m, plugins as p
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller
-from agentrail.core.protocol.signals import ChangePlugins, Prompt, SessionBegan, SignalId
+from agentrail.core.protocol.signals import ChangePlugins, SessionBegan, SignalId
 from agentrail.core.session import machine
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.rehearsal import rehearsal_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import PluginError
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    PromptRef,
-    Text,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
 from agentrail.testing.plugins import PluginShelf
 from tests.core.plugin_rig import CTX
-from tests.core.worlds import completed, config
+from tests.core.worlds import completed, config, prompt
 
-PROMPT = UserMessage(content=(Text(text="Look"), Text(text="here.")), ref=PromptRef("p1"))
-CALLING = AssistantMessage(
-    content=(ToolCall(call_id=CallId("c1"), name="read", arguments={"path": "a"}),), model="m"
+PROMPT = m.UserMessage(content=(m.Text(text="Look"), m.Text(text="here.")), ref=m.PromptRef("p1"))
+CALLING = m.AssistantMessage(
+    content=(m.ToolCall(call_id=m.CallId("c1"), name="read", arguments={"path": "a"}),), model="m"
 )
-RESULT = ToolResult(call_id=CallId("c1"), name="read", text="a file")
-RESULTS = ToolMessage(results=(RESULT,))
-STEER = UserMessage(content=(Text(text="In French."),), origin="steer")
-NOTE = UserMessage(content=(Text(text="Think again."),), origin="intervention")
-ANSWER = AssistantMessage(content=(Text(text="Voilà."),), model="m")
-CUT = AssistantMessage(content=(Text(text="Voi"),), model="m", cut=True)
+RESULT = m.ToolResult(call_id=m.CallId("c1"), name="read", text="a file")
+RESULTS = m.ToolMessage(results=(RESULT,))
+STEER = m.UserMessage(content=(m.Text(text="In French."),), origin="steer")
+NOTE = m.UserMessage(content=(m.Text(text="Think again."),), origin="intervention")
+ANSWER = m.AssistantMessage(content=(m.Text(text="Voilà."),), model="m")
+CUT = m.AssistantMessage(content=(m.Text(text="Voi"),), model="m", cut=True)
 
 
 def test_each_message_is_met_as_it_was():
-    """In the order in which it happened, each event with the conversation in front of it."""
+    """In the order in which it happened, with the conversation in front of it; of two responses in a row only the second is an end."""
     conversation = (PROMPT, CALLING, RESULTS, STEER, NOTE, ANSWER, PROMPT, CUT)
     moments = [(event, len(ctx.messages)) for event, ctx in rehearsal_of(conversation, CTX)]
     assert moments == [
         (p.BeforePrompt(text="Look\nhere.", content=PROMPT.content), 0),
         (p.BeforeRequest(messages=(PROMPT,)), 1),
         (p.AfterResponse(message=CALLING), 2),
-        (p.BeforeTool(name="read", arguments={"path": "a"}, call_id=CallId("c1")), 2),
-        (p.AfterTool(name="read", call_id=CallId("c1"), result=RESULT), 2),
+        (p.BeforeTool(name="read", arguments={"path": "a"}, call_id=m.CallId("c1")), 2),
+        (p.AfterTool(name="read", call_id=m.CallId("c1"), result=RESULT), 2),
         (p.AfterToolBatch(results=(RESULT,)), 2),
         (p.BeforeSteering(text="In French."), 3),
         (p.BeforeRequest(messages=conversation[:5]), 5),
@@ -56,76 +46,41 @@ def test_each_message_is_met_as_it_was():
         (p.BeforeRequest(messages=conversation[:7]), 7),
     ]
 
-
-def test_an_answer_that_a_turn_follows_was_no_end():
-    """Two responses without anybody in between come of a vendor that paused: only the second one is an end."""
     events = [type(event) for event, _ in rehearsal_of((PROMPT, ANSWER, ANSWER), CTX)]
     assert events.count(p.BeforeFinish) == 1
 
 
 class Counts(p.Plugin[int]):
-    """Counts prompts."""
+    """Counts prompts, or answers as it is told to; takes states of other versions as it is told to."""
+
+    def __init__(self, answer=None, version="0", migrate=None):
+        super().__init__(name="Counts")
+        self.answer, self.version = answer, version
+        if migrate is not None:
+            self.migrate = migrate
 
     def init(self) -> int:
         """Begin."""
         return 0
 
-    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+    def handle(self, event, state, ctx):
         """Count."""
+        if self.answer is not None:
+            return self.answer(event, state)
         return p.Continue(state + isinstance(event, p.BeforePrompt))
 
 
-class CountsInFives(Counts):
-    """Counts each prompt five times, from a state of another version."""
-
-    name, version = "Counts", "2"
-
-    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
-        """Count, and say so where nobody may carry it out."""
-        if isinstance(event, p.BeforePrompt):
-            return p.Abort("no more", state + 5, emits=(("counted", state),))
-        return p.Continue(state)
-
-    def migrate(self, old_version: str, state: int) -> int:
-        """Take it as it is, in fives."""
-        return state * 5
+def in_fives(event, state):
+    """Count each prompt five times, and say so where nobody may carry it out."""
+    if isinstance(event, p.BeforePrompt):
+        return p.Abort("no more", state + 5, emits=(("counted", state),))
+    return p.Continue(state)
 
 
-class RaisesOnPrompts(Counts):
-    """Has a bug that this session meets."""
-
-    name = "Counts"
-
-    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
-        """Raise."""
-        message = f"no such thing as {type(event).__name__}"
-        raise LookupError(message)
-
-
-class AnswersRubbish(Counts):
-    """Returns what is no action."""
-
-    name = "Counts"
-
-    def handle(self, event, state, ctx):
-        """Return the state alone."""
-        return state + 1
-
-
-class StatesOfAnotherType(Counts):
-    """Answers with a state that is none of its own."""
-
-    name = "Counts"
-
-    def handle(self, event, state, ctx):
-        """Return a text."""
-        return p.Continue("seven")
-
-
-class RefusesToMigrate(Counts):
-    """Takes no state of another version."""
-
-    name, version = "Counts", "3"
+def raises_on_prompts(event, state):
+    """A bug that this session meets."""
+    message = f"no such thing as {type(event).__name__}"
+    raise LookupError(message)
 
 
 def reloaded(entry):
@@ -135,8 +90,8 @@ def reloaded(entry):
     state = machine.new_session(config(), Toolbox(), stack, states)
     script = [
         SessionBegan(at_ms=0),
-        Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="go"),)),
-        completed("r1", Text(text="gone")),
+        prompt(),
+        completed("r1", m.Text(text="gone")),
     ]
     for signal in script:
         state, _ = machine.step(state, signal)
@@ -148,27 +103,25 @@ def reloaded(entry):
 @pytest.mark.at(116)
 def test_code_that_passes_its_rehearsal_takes_over():
     """With the migrated state, and nothing of what it said in the rehearsal: no count, no event, no abort."""
-    before, after, effects = reloaded(CountsInFives)
+    before, after, effects = reloaded(Counts(in_fives, "2", lambda old_version, state: state * 5))
     assert [type(effect) for effect in effects] == [ReplyToCaller]
     assert (before.data.plugin_states["Counts"], after.data.plugin_states["Counts"]) == (1, 5)
     assert after.data.stack.find("Counts").version == "2"
-    same = msgspec.structs.replace(
-        after.data, stack=before.data.stack, plugin_states=before.data.plugin_states
-    )
-    assert same == before.data
+    of_before = {"stack": before.data.stack, "plugin_states": before.data.plugin_states}
+    assert msgspec.structs.replace(after.data, **of_before) == before.data
 
 
 @pytest.mark.at(116)
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        (RaisesOnPrompts, "was not reloaded: on BeforePrompt it LookupError: no such thing as BeforePrompt"),
-        (AnswersRubbish, "was not reloaded: on BeforePrompt it returned 2, expected an action"),
+        (Counts(raises_on_prompts), "on BeforePrompt it LookupError: no such thing as BeforePrompt"),
+        (Counts(lambda event, state: state + 1), "on BeforePrompt it returned 2, expected an action"),
         (
-            StatesOfAnotherType,
+            Counts(lambda event, state: p.Continue("seven")),
             "was not reloaded: on BeforePrompt it answered Continue with a state of type str",
         ),
-        (RefusesToMigrate, "'Counts' 3 does not take the state of version 0"),
+        (Counts(version="3"), "'Counts' 3 does not take the state of version 0"),
     ],
 )
 def test_code_that_fails_in_its_rehearsal_is_refused(entry, why):

@@ -1,56 +1,40 @@
 """Retries, fallbacks and overflows, decided as values (7-providers, "Retry, fallback, overflow")."""
 
-import pytest
-
-from agentrail.core.policy.patience import (
-    Attempts,
-    NextModel,
-    RetryAfter,
-    RetryOptions,
-    decide_retry,
-    tool_retries,
-)
+from agentrail.core.policy import patience
 from agentrail.errors import ErrorInfo
 
-TWO = RetryOptions(models=("a:1", "b:2"))
+TWO = patience.RetryOptions(models=("a:1", "b:2"))
 
 
-def failure(code: str, *, retryable: bool = True, after: float | None = None) -> ErrorInfo:
+def failure(code: str) -> ErrorInfo:
     """An error as a provider reports it."""
-    return ErrorInfo(code=code, message="it broke", retryable=retryable, retry_after_seconds=after)
+    return ErrorInfo(code=code, message="it broke", retryable=True)
 
 
-@pytest.mark.parametrize(("max_retries", "retried"), [(0, 0), (1, 1), (3, 1)])
-def test_a_broken_format_is_retried_once(max_retries, retried):
+def test_a_broken_format_is_retried_once():
     """Or not at all, where retries are switched off."""
-    options = RetryOptions(models=("a:1",), max_retries=max_retries)
-    attempts, count = Attempts(), 0
-    while isinstance(
-        (step := decide_retry(failure("protocol_error"), attempts, 0.0, options))[1], RetryAfter
-    ):
-        attempts, count = step[0], count + 1
-    assert count == retried
+    for max_retries, retried in ((0, 0), (1, 1), (3, 1)):
+        options = patience.RetryOptions(models=("a:1",), max_retries=max_retries)
+        attempts, count = patience.Attempts(), -1
+        remedy: object = patience.RetryAfter(0)
+        while isinstance(remedy, patience.RetryAfter):
+            attempts, remedy = patience.decide_retry(failure("protocol_error"), attempts, 0.0, options)
+            count += 1
+        assert count == retried
 
 
 def test_the_next_model_has_retries_of_its_own():
     """The count begins anew, and what was tried is kept for the error."""
-    attempts, remedy = decide_retry(failure("overloaded"), Attempts(number=4, retries=3), 0.0, TWO)
-    assert remedy == NextModel("b:2")
-    assert attempts == Attempts(number=5, retries=0, model=1, failed=(("a:1", "overloaded"),))
-    assert decide_retry(failure("timeout"), attempts, 0.0, TWO)[1] == RetryAfter(0)
+    attempts, remedy = patience.decide_retry(
+        failure("overloaded"), patience.Attempts(number=4, retries=3), 0.0, TWO
+    )
+    assert remedy == patience.NextModel("b:2")
+    assert attempts == patience.Attempts(number=5, retries=0, model=1, failed=(("a:1", "overloaded"),))
+    assert patience.decide_retry(failure("timeout"), attempts, 0.0, TWO)[1] == patience.RetryAfter(0)
 
 
-@pytest.mark.parametrize(
-    ("effect_class", "own", "retries"),
-    [
-        ("pure", None, 2),
-        ("idempotent", None, 2),
-        ("reconcilable", None, 0),
-        ("once", None, 0),
-        ("once", 1, 1),
-        ("pure", 0, 0),
-    ],
-)
-def test_only_what_may_be_repeated_is_retried(effect_class, own, retries):
+def test_only_what_may_be_repeated_is_retried():
     """An explicit number of the tool wins, also for less."""
-    assert tool_retries(effect_class, own, 2) == retries
+    for effect_class, retries in (("pure", 2), ("idempotent", 2), ("reconcilable", 0), ("once", 0)):
+        assert patience.tool_retries(effect_class, None, 2) == retries
+    assert (patience.tool_retries("once", 1, 2), patience.tool_retries("pure", 0, 2)) == (1, 0)

@@ -12,20 +12,26 @@ from agentrail.core.values.json_schema import (
     CompiledSchema,
     fault_of_schema,
 )
+from tests.thinned import each
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def anchors(count: int) -> dict[str, object]:
+    """So many schemas, each with an anchor."""
+    return {f"{i}": {"$anchor": f"a{i}"} for i in range(count)}
+
 
 DEEP: dict[str, object] = {}
 for _ in range(5_000):
     DEEP = {"items": DEEP}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "words"),
     [
         ({"properties": {"a": {"$ref": "#/allOf/x"}}, "allOf": [{}]}, "refers to '#/allOf/x'"),
-        (
-            {"title": "x", "properties": {"a": {"$ref": "#/title"}}},
-            "refers to '#/title', which is not a schema",
-        ),
+        ({"title": "x", "items": {"$ref": "#/title"}}, "refers to '#/title', which is not a schema"),
         ({"properties": {"a": {"$ref": "#/title/x"}}, "title": "x"}, "refers to '#/title/x'"),
         ({"$ref": "#nowhere"}, "refers to '#nowhere'"),
         ({"$id": "http://[::1", "$ref": "x"}, "has an invalid $id or $anchor"),
@@ -34,23 +40,11 @@ for _ in range(5_000):
         ({"pattern": "("}, "has no pattern at $.pattern, '('"),
         ({"items": {"patternProperties": {"[": {}}}}, "has no pattern at $.items.patternProperties, '['"),
         ({"pattern": "a" * 5_000}, "has no pattern at $.pattern"),
-        (
-            {"$ref": "#a", "$defs": {f"{i}": {"$anchor": f"a{i}"} for i in range(900)}},
-            "refers to an anchor, and has",
-        ),
+        ({"$ref": "#a", "$defs": anchors(900)}, "refers to an anchor, and has"),
         ({"anyOf": [{"pattern": f"{i}" * 300} for i in range(100, 130)]}, "patterns or more"),
-        (
-            {
-                "anyOf": [{"$ref": f"#a{i}"} for i in range(20)],
-                "$defs": {f"{i}": {"$anchor": f"a{i}"} for i in range(20)},
-            },
-            "anchors",
-        ),
-        (
-            {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}},
-            "has $schema below its root",
-        ),
-        ({"const": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "has $schema below its root"),
+        ({"anyOf": [{"$ref": f"#a{i}"} for i in range(20)], "$defs": anchors(20)}, "anchors"),
+        ({"properties": {"a": {"$schema": DRAFT_7}}}, "has $schema below its root"),
+        ({"const": {"$schema": DRAFT_7}}, "has $schema below its root"),
         ({"properties": {f"p{i}": {} for i in range(MAX_SCHEMA_PARTS)}}, "has more than 10,000 parts"),
         ({"anyOf": [{"dependentRequired": {"a": [f"{i}"]}} for i in range(300)]}, "seldom used"),
         (DEEP, f"is nested deeper than {MAX_SCHEMA_DEPTH} levels"),

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Literal
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
 from agentrail.otp.persistent_maps import Index, Table
+from tests.thinned import each
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -52,38 +53,27 @@ class Holder(msgspec.Struct, frozen=True):
     foreign: tuple[Foreign, ...]
 
 
-def through(hint: Any, value: Any) -> Any:
-    """Write a value and read it."""
-    shape = SHAPES.of(hint)
-    return shape.decode(read_json(written(shape.encode(value, Writing()))), Reading())
-
-
 def test_a_type_that_nobody_has_spoken_of_is_named():
-    """With the field that it stands in."""
+    """With the field that it stands in; members that nothing tells apart are refused when the annotation is met, not when a value is read."""
     with pytest.raises(TypeError, match=r"a value of .*Foreign.* has no stored form") as raised:
         SHAPES.of(Holder)
     assert raised.value.__notes__ == ["as Holder.foreign"]
     with pytest.raises(TypeError, match="has no stored form"):
         SHAPES.of(Mapping[int, str])
-
-
-@pytest.mark.parametrize(
-    "hint",
-    [int | float, tuple[int, ...] | tuple[str], Left | Mapping[str, int], frozenset[str] | tuple[str, ...]],
-)
-def test_members_that_nothing_tells_apart_are_refused(hint):
-    """When the annotation is met, not when the first value is read."""
-    with pytest.raises(TypeError, match="nothing tells the members of"):
-        SHAPES.of(hint)
-
-
-def test_a_class_that_has_a_kind_of_its_own_cannot_be_told_apart_by_one():
-    """Its field would stand where the name of the class does."""
-    with pytest.raises(TypeError, match="Told has a field 'kind'"):
+    alike = (
+        int | float,
+        tuple[int, ...] | tuple[str],
+        Left | Mapping[str, int],
+        frozenset[str] | tuple[str, ...],
+    )
+    for hint in alike:
+        with pytest.raises(TypeError, match="nothing tells the members of"):
+            SHAPES.of(hint)
+    with pytest.raises(TypeError, match="Told has a field 'kind'"):  # where the name of the class would stand
         SHAPES.of(Left | Told)
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "value"),
     [
         (Left | Right, Right(a=1, b=MappingProxyType({"x": Left(a=2)}))),
@@ -99,15 +89,17 @@ def test_a_class_that_has_a_kind_of_its_own_cannot_be_told_apart_by_one():
         (Index[int, int], Index[int, int]().put(7, 7).put(1, 1)),
         (JsonValue, FrozenDict({"a": [1, {"b": None}], "c": 1.5})),
         (float, 2),
+        (JsonValue, {"a": MappingProxyType({"b": 1})}),
         (int, -(2**200)),
     ],
 )
 def test_values_come_back(hint, value):
     """As what they were."""
-    assert through(hint, value) == value
+    shape = SHAPES.of(hint)
+    assert shape.decode(read_json(written(shape.encode(value, Writing()))), Reading()) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "plain", "words"),
     [
         (Table[int], [[1, 1], [1, 2]], "the key 1 appears twice"),
@@ -126,7 +118,7 @@ def test_what_does_not_fit_is_refused(hint, plain, words):
         SHAPES.of(hint).decode(plain, Reading())
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "value", "words"),
     [
         (Colour, 1, "expected one of Colour.RED, got 1"),
@@ -146,29 +138,13 @@ def test_what_is_of_another_type_is_not_written(hint, value, words):
         SHAPES.of(hint).encode(value, Writing())
 
 
-def test_a_mapping_within_json_is_written_as_an_object():
-    """Whatever its class is; what else may stand there is no JSON, and was refused before."""
-    assert through(JsonValue, {"a": MappingProxyType({"b": 1})}) == {"a": {"b": 1}}
-    with pytest.raises(TypeError, match="object is not JSON"):
-        written(object())
-
-
-def test_a_shape_says_how_it_is_written_and_read():
-    """A shape of somebody's own has both."""
+def test_shapes_of_ones_own_come_first():
+    """What a caller knows how to write is asked for before annotations are looked at; a shape has both ways, and what is no JSON is refused."""
+    shapes = Shapes(lambda shapes, hint: shapes.of(str) if hint == list[Foreign] else None)
+    assert shapes.of(list[Foreign]) is shapes.of(str)
+    assert shapes.of(str) in shapes.known
     for way in (Shape().encode, Shape().decode):
         with pytest.raises(NotImplementedError):
             way(1, None)
-
-
-V = TypeVar("V")
-
-
-class Box(Generic[V]):
-    """A class of somebody's own."""
-
-
-def test_shapes_of_ones_own_come_first():
-    """What a caller knows how to write is asked for before annotations are looked at."""
-    shapes = Shapes(lambda shapes, hint: shapes.of(str) if hint == Box[int] else None)
-    assert shapes.of(Box[int]) is shapes.of(str)
-    assert shapes.of(str) in shapes.known
+    with pytest.raises(TypeError, match="object is not JSON"):
+        written(object())

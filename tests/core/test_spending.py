@@ -7,19 +7,10 @@ import pytest
 from hypothesis import given
 
 from agentrail.core.policy.budget import Budget, Ledger, Price, spent_of
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild
 from agentrail.core.protocol.hooks import RequestFailed
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    ChunksArrived,
-    PluginRequestFinished,
-    Prompt,
-    SignalId,
-    StreamFailed,
-    StreamStarted,
-    ToolFinished,
-)
 from agentrail.core.session.machine import new_session as make_session
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.views import status_of
@@ -27,23 +18,14 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
-from agentrail.messages import PromptRef, Text, TokenUsage
-from agentrail.plugins import (
-    Action,
-    BeforePrompt,
-    CallModel,
-    Context,
-    Emit,
-    Plugin,
-    Request,
-    RequestDone,
-    on,
-)
+from agentrail.messages import Text, TokenUsage
+from agentrail.plugins import BeforePrompt, CallModel, Emit, Request
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
-from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
+from tests.core.plugin_rig import Says
+from tests.core.worlds import TOOLS, changed, completed, config, new_session, prompt, run, walk
 
-PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))
+PROMPT = prompt(text="Hello")
 SMALL: dict[str, Any] = {
     "budget": Budget(max_total_tokens=400),
     "max_output_tokens": 40,
@@ -60,29 +42,22 @@ def test_a_budget_holds_in_long_scripts(script):
             promise(seen)
 
 
-class Asks(Plugin[str]):
-    """Asks a model on each prompt, and tells what came."""
+def asks(**options: Any) -> Says:
+    """Make a plugin that asks a model on each prompt, and tells what came."""
 
-    def init(self) -> str:
-        """Begin."""
-        return ""
-
-    @on(BeforePrompt)
-    def look(self, event: BeforePrompt, state: str, ctx: Context) -> Action[str]:
-        """Ask."""
-        return Request(CallModel(prompt="Is it fine?", max_output_tokens=30), "judge", state)
-
-    @on(RequestDone)
-    def take(self, event: RequestDone, state: str, ctx: Context) -> Action[str]:
-        """Tell."""
+    def answer(event: Any, state: Any, ctx: Any) -> Any:
+        if isinstance(event, BeforePrompt):
+            return Request(CallModel(prompt="Is it fine?", **options), "judge", state)
         if isinstance(event.result, RequestFailed):
             return Emit("failed", event.result.error.code, state)
         return Emit("told", type(event.result).__name__, state)
 
+    return Says("asks", answer, hooks=(BeforePrompt,))
+
 
 def asking(**options: Any) -> SessionState:
     """A session with a plugin that asks a model."""
-    stack, states = load_stack([(Asks, {})])
+    stack, states = load_stack([asks(max_output_tokens=30)])
     return make_session(config(max_output_tokens=40, **options), Toolbox(), stack, states)
 
 
@@ -106,7 +81,7 @@ def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
     (plugin_request,) = seen.of(RunPluginRequest)
     assert plugin_request.refused.code == "budget_exceeded"
     assert "the request may use up to 33 tokens, and 32 of 32 are left" in plugin_request.refused.message
-    done = PluginRequestFinished(
+    done = s.PluginRequestFinished(
         at_ms=5, effect_id=plugin_request.effect_id, result=RequestFailed(error=plugin_request.refused)
     )
     *_, seen = walk([done], seen.after)
@@ -116,16 +91,7 @@ def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
 
 def test_a_plugin_request_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
     """Its price is unknown, so a limit of the cost refuses it, as it refuses such a request of the session."""
-
-    class Elsewhere(Asks):
-        """Asks another model."""
-
-        @on(BeforePrompt)
-        def look(self, event: BeforePrompt, state: str, ctx: Context) -> Action[str]:
-            """Ask."""
-            return Request(CallModel(prompt="Is it fine?", model="other:model"), "judge", state)
-
-    stack, states = load_stack([(Elsewhere, {})])
+    stack, states = load_stack([asks(model="other:model")])
     for allowed in (False, True):
         budget = Budget(max_cost_usd=1, allow_unknown_prices=allowed)
         *_, seen = walk([PROMPT], make_session(config(budget=budget), Toolbox(), stack, states))
@@ -166,7 +132,7 @@ def test_children_are_lent_equal_shares_of_what_is_left():
     ledger = state.data.ledger
     assert [bound.tokens for _, bound in ledger.open] == [share, share]
     usage = TokenUsage(input=30, output=20, cost_usd=0.5)
-    done = ToolFinished(
+    done = s.ToolFinished(
         at_ms=5, effect_id=spawned(state)[0], text="ok", started_at_ms=1, spent=spent_of(usage, None)
     )
     *_, seen = walk([done], state)
@@ -184,10 +150,7 @@ def test_a_call_whose_child_cannot_be_paid_is_answered():
     state = run(
         [PROMPT], new_session(Toolbox([TASK]), max_output_tokens=40, budget=Budget(max_total_tokens=200))
     )
-    data = msgspec.structs.replace(state.data, ledger=used_up)
-    *_, seen = walk(
-        [completed("r1", read_call("c1", "task", "{}"))], msgspec.structs.replace(state, data=data)
-    )
+    *_, seen = walk([completed("r1", read_call("c1", "task", "{}"))], changed(state, ledger=used_up))
     assert not seen.of(SpawnChild)
     (end,) = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
     assert end.result.text.startswith("nothing of 100 tokens is left to lend to a sub-agent")
@@ -200,28 +163,32 @@ DOLLARS = msgspec.structs.replace(
 )
 
 
+REFUSED = ErrorInfo(code="bad_request", message="no")
+ABORT = s.AbortCycle(at_ms=2, signal_id=s.SignalId("a1"))
+
+
 @pytest.mark.parametrize(
-    ("ends", "spent_nano_usd"),
+    ("end", "spent_nano_usd"),
     [
-        ([completed("r1", Text(text="Hi."))], 0),  # the shell says that it was free
-        ([AbortCycle(at_ms=2, signal_id=SignalId("a1"))], None),
-        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"))],
-         None),
-        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"),
-                       usage=TokenUsage(input=5, output=1, cost_usd=0.25))], 250_000_000),
+        (completed("r1", Text(text="Hi.")), 0),  # the shell says that it was free
+        (ABORT, None),
+        (s.StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=REFUSED), None),
+        (
+            s.StreamFailed(
+                at_ms=2, effect_id=EffectId("r1"), error=REFUSED, usage=TokenUsage(input=5, cost_usd=0.25)
+            ),
+            250_000_000,
+        ),
     ],
-)  # fmt: skip
-def test_an_end_that_nobody_reports_counts_as_it_was_reserved(ends, spent_nano_usd):
+)
+def test_an_end_that_nobody_reports_counts_as_it_was_reserved(end, spent_nano_usd):
     """A response that breaks off costs all that was promised to it (None); one that the server reports costs what it says."""
-    begun = [
-        PROMPT,
-        StreamStarted(at_ms=1, effect_id="r1"),
-        ChunksArrived(at_ms=1, effect_id="r1", chunks=(TextDelta("Hi."),)),
-    ]
+    chunks = s.ChunksArrived(at_ms=1, effect_id="r1", chunks=(TextDelta("Hi."),))
+    state = run([PROMPT, s.StreamStarted(at_ms=1, effect_id="r1"), chunks], make_session(DOLLARS, TOOLS))
     if spent_nano_usd is None:
-        ((_, bound),) = run(begun, make_session(DOLLARS, TOOLS)).data.ledger.open
+        ((_, bound),) = state.data.ledger.open
         spent_nano_usd = bound.nano_usd
-    state = run([*begun, *ends], make_session(DOLLARS, TOOLS))
+    state = run([end], state)
     assert state.data.ledger.open == ()
     assert state.data.ledger.spent_nano_usd == spent_nano_usd
     left = status_of(state.phase, state.data, at_ms=3).budget_left
@@ -231,8 +198,8 @@ def test_an_end_that_nobody_reports_counts_as_it_was_reserved(ends, spent_nano_u
 def test_a_journal_of_before_counts_what_was_cut_as_it_did():
     """As an estimate. With another sum its fold could refuse a request that was made."""
     begun = make_session(DOLLARS, TOOLS)
-    old = msgspec.structs.replace(begun, data=msgspec.structs.replace(begun.data, semantics=0))
-    script = [PROMPT, StreamStarted(at_ms=1, effect_id="r1"), AbortCycle(at_ms=2, signal_id=SignalId("a1"))]
+    old = changed(begun, semantics=0)
+    script = [PROMPT, s.StreamStarted(at_ms=1, effect_id="r1"), ABORT]
     before, after = run(script, old).data, run(script, begun).data
     assert before.usage == after.usage
     assert before.ledger.spent_nano_usd == round(before.usage.cost_usd * 1e9) < after.ledger.spent_nano_usd

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.response_format import (
@@ -14,14 +13,8 @@ from agentrail.core.policy.response_format import (
     fault_of_format,
 )
 
-CITY = ResponseFormat(
-    {
-        "type": "object",
-        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}},
-        "required": ["city"],
-    }
-)
 ANYTHING = ResponseFormat({})
+CITY = ResponseFormat({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -37,19 +30,15 @@ def test_every_json_value_comes_back(value, indent, is_fenced):
     assert ANYTHING.check(answer, repaired=False) == Accepted(value)
 
 
-@pytest.mark.parametrize(
-    ("schema", "fault"),
-    [
-        ({"type": "object"}, None),
+def test_a_format_that_is_no_schema_is_refused_at_the_start():
+    """As a sentence for `OptionError`, before any model is asked."""
+    assert fault_of_format({"type": "object"}) is None
+    for schema, fault in (
         ("json", "response_format is 'json': expected a JSON Schema as a dict, or None"),
         ({"type": "thing"}, "response_format is not draft 2020-12 at $.type: "),
         ({"$ref": "https://x/y"}, "response_format refers to 'https://x/y': inline it, nothing is fetched"),
-    ],
-)
-def test_a_format_that_is_no_schema_is_refused_at_the_start(schema, fault):
-    """As a sentence for `OptionError`, before any model is asked."""
-    found = fault_of_format(schema)
-    assert found == fault if fault is None else found is not None and found.startswith(fault)
+    ):
+        assert fault_of_format(schema).startswith(fault)
 
 
 def test_what_the_caller_cannot_read_is_said_where_the_schema_has_nothing_against_it():

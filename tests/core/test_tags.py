@@ -4,10 +4,10 @@ import itertools
 import re
 from collections import Counter
 
-import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader
+from tests.thinned import each
 
 LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(
@@ -60,7 +60,7 @@ def test_every_character_comes_out_once(pieces):
         assert len(reader.held) < len("<status></status>") + MAX_CONTENT
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "visible", "tags"),
     [
         ("Hello.", "Hello.", []),
@@ -79,8 +79,8 @@ def test_every_character_comes_out_once(pieces):
         (f"<status>{LONG}</status>", f"<status>{LONG}</status>", []),
         (f"<status>{LONG[1:]}</status>", "", [Tag("status", LONG[1:])]),
         (
-            "```html\n<title>T</title>\n```\n<title>U</title>",
-            "```html\n<title>T</title>\n```\n",
+            "```a\n<title>T</title>\n```\n<title>U</title>",
+            "```a\n<title>T</title>\n```\n",
             [Tag("title", "U")],
         ),
         ("Put it into `<title>` and `</title>`.", "Put it into `<title>` and `</title>`.", []),
@@ -90,6 +90,7 @@ def test_every_character_comes_out_once(pieces):
         ("<status>In `a.py`</status>`", "`", [Tag("status", "In `a.py`")]),
         ("<stat", "<stat", []),
         ("</status>", "</status>", []),
+        ("<status>" + LONG * 2, "<status>" + LONG * 2, []),
     ],
 )
 def test_what_is_a_tag_and_what_is_text(text, visible, tags):
@@ -97,7 +98,7 @@ def test_what_is_a_tag_and_what_is_text(text, visible, tags):
     assert read([text]) == read(list(text)) == (visible, tags)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "visible", "names"),
     [
         ("<" * 5_000 + "<status>a</status>", "<" * 5_000, ["status"]),
@@ -111,10 +112,6 @@ def test_what_is_a_tag_and_what_is_text(text, visible, tags):
 def test_what_cannot_be_a_tag_is_passed_over(text, visible, names):
     """A million of them in one step; and those that can be are found, however the text comes."""
     for size in (len(text), 7, 1):
-        reader, said, tags = TagReader(), "", ()
-        for begin in range(0, len(text), size):
-            reader, more, found = reader.fed(text[begin : begin + size])
-            said, tags = said + more, tags + found
-        rest, found = reader.closed()
-        assert [tag.name for tag in (*tags, *found)] == names
-        assert visible is None or said + rest == visible
+        said, tags = read([text[begin : begin + size] for begin in range(0, len(text), size)])
+        assert [tag.name for tag in tags] == names
+        assert visible is None or said == visible

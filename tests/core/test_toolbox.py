@@ -1,13 +1,17 @@
 """Tools as the core knows them: what is refused when they are attached, and what is said of a call's arguments."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.core.values.json_schema import decode_strictly, json_kind_of
 from agentrail.core.values.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import MAX_LEVELS
+from tests.thinned import each
 
 
 def _spec(name: str = "x", **schema: Any) -> ToolSpec:
@@ -18,20 +22,12 @@ def _takes(schema: Any) -> ToolSpec:
     return _spec(properties={"a": schema})
 
 
-# --- arguments against the schema
-
-
-@pytest.mark.parametrize(
-    ("count", "last"), [(10, "$.a[9]: 'x' is not of type 'integer'"), (13, "and 3 more")]
-)
-def test_ten_faults_are_listed_at_most(count, last):
+def test_ten_faults_are_listed_at_most():
     """The rest is counted: a model that got everything wrong need not read it all."""
-    faults = _takes({"items": {"type": "integer"}}).faults({"a": ["x"] * count})
-    assert len(faults) == min(count, 11)
-    assert faults[-1] == last
-
-
-# --- schemas
+    for count, last in ((10, "$.a[9]: 'x' is not of type 'integer'"), (13, "and 3 more")):
+        faults = _takes({"items": {"type": "integer"}}).faults({"a": ["x"] * count})
+        assert len(faults) == min(count, 11)
+        assert faults[-1] == last
 
 
 def test_a_sound_schema_is_taken():
@@ -48,109 +44,114 @@ def test_a_sound_schema_is_taken():
     assert spec.faults({"a": 1, "b": 1}) == ("$.b: 1 is not of type 'string'",)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
+@each(
+    ("tool", "words"),
     [
-        ({}, "the schema of tool 'x' has type None, expected 'object'"),
-        ({"type": "string"}, "the schema of tool 'x' has type 'string', expected 'object'"),
+        ({"parameters": {}}, "the schema of tool 'x' has type None, expected 'object'"),
+        ({"parameters": {"type": "string"}}, "the schema of tool 'x' has type 'string', expected 'object'"),
+        ({"properties": {"a": {"type": "whole"}}}, "tool 'x' is not draft 2020-12 at $.properties.a.type"),
+        ({"properties": {"a": {"pattern": "("}}}, "at $.properties.a.pattern"),
         (
-            {"type": "object", "properties": {"a": {"type": "whole"}}},
-            "the schema of tool 'x' is not draft 2020-12 at $.properties.a.type",
-        ),
-        ({"type": "object", "properties": {"a": {"pattern": "("}}}, "at $.properties.a.pattern"),
-        (
-            {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "http://127.0.0.1:9/x"}]}}},
+            {"properties": {"a": {"anyOf": [{"$ref": "http://127.0.0.1:9/x"}]}}},
             "the schema of tool 'x' refers to 'http://127.0.0.1:9/x': inline it, nothing is fetched",
         ),
-        ({"type": "object", "$dynamicRef": "other.json"}, "refers to 'other.json'"),
+        ({"$dynamicRef": "other.json"}, "refers to 'other.json'"),
+        ({"name": "a tool"}, "expected 1 to 64 of A-Z a-z 0-9 _ -"),
+        ({"name": "x" * 65}, "expected 1 to 64"),
+        ({"name": ""}, "expected 1 to 64"),
+        ({"description": " "}, "tool 'x' has no description"),
+        *(
+            ({"timeout_seconds": one}, "expected a finite number above 0, or None")
+            for one in (0, -1.0, math.inf, math.nan)
+        ),
     ],
 )
-def test_what_is_no_schema_of_an_object_is_refused(parameters, words):
-    """When the tool is attached, with the path of the fault."""
-    spec = ToolSpec(name="x", description="A tool.", parameters=parameters)
+def test_what_no_model_can_be_told_of_is_refused(tool, words):
+    """When the tool is attached: a schema of no object, a name that vendors refuse, no description, a time that never ends."""
+    fields = {"name": "x", "description": "A tool.", "parameters": {"type": "object", **tool}}
+    own = {name: value for name, value in tool.items() if name in ToolSpec.__struct_fields__}
     with pytest.raises(ToolDefinitionError) as caught:
-        spec.check()
+        ToolSpec(**fields | own).check()
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "description", "words"),
-    [
-        ("a tool", "Does it.", "expected 1 to 64 of A-Z a-z 0-9 _ -"),
-        ("x" * 65, "Does it.", "expected 1 to 64"),
-        ("", "Does it.", "expected 1 to 64"),
-        ("x", " ", "tool 'x' has no description"),
-    ],
-)
-def test_what_no_model_can_be_told_of_is_refused(name, description, words):
-    """A name that vendors refuse, and a tool that does not say what it does."""
-    spec = ToolSpec(name=name, description=description, parameters={"type": "object"})
-    with pytest.raises(ToolDefinitionError) as caught:
-        spec.check()
-    assert words in str(caught.value)
-
-
-# --- boxes
 
 
 def test_names_are_unique():
     """Two tools of one name are refused, all such names at once."""
-    with pytest.raises(
-        ToolDefinitionError, match="two tools are named 'a', 'c': names are unique in a session"
-    ):
+    said = "two tools are named 'a', 'c': names are unique in a session"
+    with pytest.raises(ToolDefinitionError, match=said):
         Toolbox([_spec(name) for name in "abcca"])
 
 
-# --- what a model wrote
+def test_a_box_whose_tools_say_the_same_is_the_same():
+    """So the list is encoded once; a tool that says something else keeps its place and its generation."""
+    spec, other, gone = (
+        ToolSpec(name=name, description=said, parameters={"type": "object"})
+        for name, said in (("a", "one"), ("a", "two"), ("b", "gone"))
+    )
+    box = Toolbox([spec]).changed([spec], [], 4, replace=False)
+    assert box.described([spec, gone]) is box
+    anew = box.described([other, gone])
+    assert [one.description for one in anew] == ["two"]
+    assert (anew.generation_of("a"), anew.generation) == (4, 4)
+    for edit in (lambda: setattr(box, "specs", ()), lambda: delattr(box, "specs")):  # sessions share a box
+        with pytest.raises(AttributeError, match="make a new one with `changed`"):
+            edit()
 
 
-@pytest.mark.parametrize(
+DEEP = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
+
+
+@each(
     ("text", "parsed"),
     [
         ("", {}),
         ("{}", {}),
         ('{"a": [1, 2.5, null, true, "é"]}', {"a": [1, 2.5, None, True, "é"]}),
-        ("[1]", "Malformed arguments: expected a JSON object, got an array."),
-        ("null", "Malformed arguments: expected a JSON object, got null."),
-        ("true", "Malformed arguments: expected a JSON object, got a boolean."),
-        ('"{}"', "Malformed arguments: expected a JSON object, got a string."),
-        ("7", "Malformed arguments: expected a JSON object, got a number."),
-        ('{"a": NaN}', "Malformed arguments: NaN is not JSON."),
-        ('{"a": -Infinity}', "Malformed arguments: -Infinity is not JSON."),
-        (
-            '{"path": "a" "limit": 1}',
-            'Malformed arguments: Expecting \',\' delimiter at line 1 column 14, near: …{"path": "a" "limit": 1}…',
-        ),
-        (
-            '{\n"a": 1,\n"b" 2}' + " " * 30,
-            "Malformed arguments: Expecting ':' delimiter at line 3 column 5, near: …",
-        ),
-        (" \n", "Malformed arguments: Expecting value at line 2 column 1"),
-        ('{"a": 1e400}', "Malformed arguments: 1e400 is too large for a number."),
+        ("[1]", "expected a JSON object, got an array."),
+        ("null", "expected a JSON object, got null."),
+        ("true", "expected a JSON object, got a boolean."),
+        ('"{}"', "expected a JSON object, got a string."),
+        ("7", "expected a JSON object, got a number."),
+        ('{"a": NaN}', "NaN is not JSON."),
+        ('{"a": -Infinity}', "-Infinity is not JSON."),
+        ('{"a": 1 "b": 1}', 'Expecting \',\' delimiter at line 1 column 9, near: …{"a": 1 "b": 1}…'),
+        ('{\n"a": 1,\n"b" 2}' + " " * 30, "Expecting ':' delimiter at line 3 column 5, near: …"),
+        (" \n", "Expecting value at line 2 column 1"),
+        ('{"a": 1e400}', "1e400 is too large for a number."),
         ('{"a": 1.5}', {"a": 1.5}),
+        ('{"a":' * 40_000, "maximum recursion depth exceeded"),
+        ('{"a":' + "1" * 5000 + "}", "Exceeds the limit"),
+        ("[" * 100_000, "100000 objects and arrays, at most 50000 are allowed."),
+        (DEEP, f"nested more deeply than {MAX_LEVELS} levels. Send simpler values."),
     ],
 )
 def test_arguments_are_an_object_or_a_sentence(text, parsed):
     """The empty string counts as no arguments; whatever else is no object is said to be none, with the place."""
     got = parse_arguments(text)
-    assert got == parsed if isinstance(parsed, dict) else str(got).startswith(parsed)
+    if isinstance(parsed, str):
+        assert str(got).startswith(f"Malformed arguments: {parsed}")
+    else:
+        assert got == parsed
 
 
-def test_depth_and_length_have_bounds():
-    """What would take the parser down, or the memory, is malformed like anything else."""
-    assert str(parse_arguments('{"a":' * 40_000)).startswith("Malformed arguments: maximum recursion depth")
-    assert str(parse_arguments('{"a":' + "1" * 5000 + "}")).startswith(
-        "Malformed arguments: Exceeds the limit"
-    )
-    too_long = json.dumps({"a": "x" * MAX_ARGUMENTS_BYTES})
-    assert parse_arguments(too_long) == (
-        f"Malformed arguments: {len(too_long)} bytes, at most 1048576 are allowed. Send less in one call."
-    )
-
-
-def test_arguments_that_never_end_are_looked_at_once():
+def test_length_has_a_bound_and_what_never_ends_is_looked_at_once():
     """Half a megabyte of escaped quotes, behind enough brackets to be counted: not a square of it."""
+    too_long = json.dumps({"a": "x" * MAX_ARGUMENTS_BYTES})
+    said = f"{len(too_long)} bytes, at most 1048576 are allowed. Send less in one call."
+    assert parse_arguments(too_long) == f"Malformed arguments: {said}"
     assert "Malformed" in str(parse_arguments("[" * 60_000 + '"' + '\\"' * 400_000))
+    for digits in (1, 299, 300):  # a number of 300 digits is finite too; fewer are not looked at again
+        text = f'["{"a" * 290}", {"9" * digits}, "{"b" * 600}"]'
+        assert decode_strictly(text)[1] == int("9" * digits)
+    kinds = (
+        (None, "null"),
+        (True, "a boolean"),
+        ("", "a string"),
+        ([], "an array"),
+        ({}, "an object"),
+        (1.5, "a number"),
+    )
+    assert [json_kind_of(value) for value, _ in kinds] == [name for _, name in kinds]
 
 
 _json = st.recursive(
@@ -170,11 +171,3 @@ def test_every_object_is_read_as_it_was_written(arguments):
 def test_no_text_makes_the_parser_raise(text):
     """A model may write anything; it gets an object or a sentence."""
     assert isinstance(parse_arguments(text), dict | str)
-
-
-@pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), float("nan")])
-def test_a_timeout_is_a_finite_number_above_zero(seconds):
-    """A tool that would never end, or end before it began, is refused when it is attached."""
-    spec = ToolSpec(name="x", description="A tool.", parameters={"type": "object"}, timeout_seconds=seconds)
-    with pytest.raises(ToolDefinitionError, match="expected a finite number above 0, or None"):
-        spec.check()

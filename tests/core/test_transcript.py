@@ -1,19 +1,7 @@
 """A conversation as text: what was removed from a history can be read in a file."""
 
+from agentrail import messages as m
 from agentrail.core.values.transcript import transcript_of
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    FileRef,
-    Image,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
 
 EXPECTED = """\
 ## User
@@ -65,29 +53,29 @@ It is
 def test_everything_that_was_said_stands_in_it():
     """Who spoke, thoughts, calls with their arguments, results with their failures, cut answers."""
     looked = (
-        Text(text="Look at this."),
-        Image(media_type="image/png", data="A", name="shot"),
-        FileRef(path="a.py"),
+        m.Text(text="Look at this."),
+        m.Image(media_type="image/png", data="A", name="shot"),
+        m.FileRef(path="a.py"),
     )
     messages = [
-        UserMessage(content=looked),
-        UserMessage(content=(Text(text="[You were stopped.]"),), origin="intervention"),
-        AssistantMessage(
+        m.UserMessage(content=looked),
+        m.UserMessage(content=(m.Text(text="[You were stopped.]"),), origin="intervention"),
+        m.AssistantMessage(
             content=(
-                Thinking(text="Hm.", provider="p"),
-                Opaque(provider="p", payload={}),
-                Text(text="I read it."),
-                ToolCall(call_id=CallId("c1"), name="read", arguments={"path": "é.py"}),
-                ToolCall(call_id=CallId("c2"), name="read", arguments=None, malformed='{"path":'),
+                m.Thinking(text="Hm.", provider="p"),
+                m.Opaque(provider="p", payload={}),
+                m.Text(text="I read it."),
+                m.ToolCall(call_id=m.CallId("c1"), name="read", arguments={"path": "é.py"}),
+                m.ToolCall(call_id=m.CallId("c2"), name="read", arguments=None, malformed='{"path":'),
             ),
             model="m",
         ),
-        ToolMessage(
+        m.ToolMessage(
             results=(
-                ToolResult(call_id=CallId("c1"), name="read", text="x = 1"),
-                ToolResult(call_id=CallId("c2"), name="read", text="Malformed arguments.", is_error=True),
+                m.ToolResult(call_id=m.CallId("c1"), name="read", text="x = 1"),
+                m.ToolResult(call_id=m.CallId("c2"), name="read", text="Malformed arguments.", is_error=True),
             )
         ),
-        AssistantMessage(content=(Text(text="It is"),), model="m", cut=True),
+        m.AssistantMessage(content=(m.Text(text="It is"),), model="m", cut=True),
     ]
     assert transcript_of(messages) == EXPECTED

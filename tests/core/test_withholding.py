@@ -3,47 +3,30 @@
 import base64
 import enum
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from types import MappingProxyType
 
 import attrs
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agentrail import plugins as p
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    ChildPublished,
-    PluginLagged,
-    Prompt,
-    ResponseCompleted,
-    SignalId,
-    ToolAsked,
-    ToolFinished,
-)
 from agentrail.core.values.secret_scrubber import REPLACEMENT, KnownSecrets
-from agentrail.core.values.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.core.wire.codec import decode_signal, encode_signal
 from agentrail.core.wire.redaction import withheld
 from agentrail.events import Envelope, MessageDelta
 from agentrail.frozen import FrozenDict, FrozenList, frozen_json
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    Image,
-    PromptRef,
-    SessionId,
-    Text,
-    Thinking,
-    TokenUsage,
-    ToolCall,
-    UserMessage,
-)
+from agentrail.messages import AssistantMessage, CallId, Image, SessionId, Text, Thinking, ToolCall
+from tests.core.worlds import completed, prompt
+from tests.thinned import each
 
 KEY = "sk-canary-4711"
 KNOWN = KnownSecrets([KEY, "killable", "canary-2-0815"])
-E, S = EffectId("e1"), SignalId("s1")
+E, S = EffectId("e1"), s.SignalId("s1")
 
 pytestmark = pytest.mark.at(155)
 
@@ -53,33 +36,20 @@ def said(value):
     return withheld(value, KNOWN)
 
 
-def completed(*content):
-    """A response."""
-    message = AssistantMessage(content=content, model="demo:")
-    return ResponseCompleted(at_ms=1, effect_id=E, message=message, usage=TokenUsage(), stop_reason="end")
-
-
 @pytest.mark.parametrize(
     "signal",
     [
-        Prompt(at_ms=1, signal_id=S, ref=PromptRef("p"), content=(Text(text=f"use {KEY}"),)),
-        Prompt(
-            at_ms=1,
-            signal_id=S,
-            ref=PromptRef("p"),
-            content=(Text(text=KEY), Image(media_type="image/png", data="AAAA", name=KEY)),
-        ),
-        ToolFinished(at_ms=1, effect_id=E, text=f"a {KEY}.", started_at_ms=0, details={KEY: [{"k": KEY}]}),
-        ToolAsked(at_ms=1, signal_id=S, effect_id=E, question=KEY, options=(KEY, "no")),
-        completed(Text(text=KEY), ToolCall(call_id=CallId("c"), name=KEY, arguments={"path": f"keys/{KEY}"})),
-        completed(ToolCall(call_id=CallId("c"), name="x", arguments=None, malformed=KEY)),
+        prompt("p", f"use {KEY}"),
+        replace(prompt("p"), content=(Text(text=KEY), Image(media_type="image/png", data="AAAA", name=KEY))),
+        s.ToolFinished(at_ms=1, effect_id=E, text=f"a {KEY}.", started_at_ms=0, details={KEY: [{"k": KEY}]}),
+        s.ToolAsked(at_ms=1, signal_id=S, effect_id=E, question=KEY, options=(KEY, "no")),
         completed(
-            Text(text="my sk-can"),
-            ToolCall(call_id=CallId("c"), name="x", arguments={}),
-            Text(text="ary-4711!"),
+            "e1", Text(text=KEY), ToolCall(call_id=CallId("c"), name=KEY, arguments={"path": f"keys/{KEY}"})
         ),
-        ChildPublished(at_ms=1, effect_id=E, event=MessageDelta(delta=KEY, attempt=1)),
-        AbortCycle(at_ms=1, signal_id=S, reason=KEY),
+        completed("e1", ToolCall(call_id=CallId("c"), name="x", arguments=None, malformed=KEY)),
+        completed("e1", Text(text="my sk-can"), read_call("c", "x", "{}"), Text(text="ary-4711!")),
+        s.ChildPublished(at_ms=1, effect_id=E, event=MessageDelta(delta=KEY, attempt=1)),
+        s.AbortCycle(at_ms=1, signal_id=S, reason=KEY),
     ],
     ids=lambda signal: type(signal).__name__,
 )
@@ -88,14 +58,8 @@ def test_no_text_of_a_signal_holds_one(signal):
     clean = said(signal)
     written = encode_signal(clean).decode()
     assert KEY not in written
-    assert (
-        "".join(
-            block.text
-            for block in getattr(clean, "message", UserMessage(content=())).content
-            if isinstance(block, Text)
-        ).find(KEY)
-        == -1
-    )
+    blocks = clean.message.content if isinstance(clean, s.ResponseCompleted) else ()
+    assert KEY not in "".join(block.text for block in blocks if isinstance(block, Text))
     assert type(clean) is type(signal)
     assert decode_signal(written) == clean
     assert said(clean) is clean
@@ -104,10 +68,10 @@ def test_no_text_of_a_signal_holds_one(signal):
 def test_what_holds_none_is_given_back_as_it_is():
     """The very one; and words of a closed choice are not looked at, even where a secret is the same word."""
     for signal in (
-        AbortCycle(at_ms=1, signal_id=S, reason="enough", kill_tools="killable"),
-        PluginLagged(at_ms=1, plugin="p", hook="h", milliseconds=7),
-        completed(Text(text="hello"), Thinking(text="hm", provider="x", signature="s")),
-        ToolFinished(
+        s.AbortCycle(at_ms=1, signal_id=S, reason="enough", kill_tools="killable"),
+        s.PluginLagged(at_ms=1, plugin="p", hook="h", milliseconds=7),
+        completed("e1", Text(text="hello"), Thinking(text="hm", provider="x", signature="s")),
+        s.ToolFinished(
             at_ms=1, effect_id=E, text="x", started_at_ms=0, details={"a": [1, None, {"b": (1.5,)}]}
         ),
         ToolSpec(name="a", description="b", parameters={"type": "object"}),
@@ -119,75 +83,49 @@ def test_what_the_shell_wrote_is_not_looked_at():
     """Ids and envelopes: what is found by them would not be found any more."""
     meta = Envelope(SessionId("killable"), 1, 2, (SessionId("killable"),))
     event = MessageDelta(delta=f"{KEY}", attempt=1, meta=meta)
-    clean = said(ChildPublished(at_ms=1, effect_id=EffectId("killable"), event=event))
+    clean = said(s.ChildPublished(at_ms=1, effect_id=EffectId("killable"), event=event))
     assert (clean.effect_id, clean.event.meta) == ("killable", meta)
     assert clean.event.delta == REPLACEMENT
 
 
 def test_what_is_said_in_several_blocks_is_looked_at_as_one():
     """A thought that was changed has no proof of its vendor any more; one that was not keeps it."""
-    clean = said(
-        AssistantMessage(
-            content=(
-                Thinking(text="it is sk-canary", provider="x", signature="s1"),
-                Thinking(text="-4711, I think", provider="x", signature="s2"),
-                Text(text="The key: sk-"),
-                Text(text="canary-4711"),
-                Thinking(text="done", provider="x", signature="s3"),
-            ),
-            model="demo:",
-        )
+    blocks = (
+        Thinking(text="it is sk-canary", provider="x", signature="s1"),
+        Thinking(text="-4711, I think", provider="x", signature="s2"),
+        Text(text="The key: sk-"),
+        Text(text="canary-4711"),
+        Thinking(text="done", provider="x", signature="s3"),
     )
-    assert [block.text for block in clean.content] == [
-        f"it is {REPLACEMENT}",
-        ", I think",
-        f"The key: {REPLACEMENT}",
-        "",
-        "done",
-    ]
+    clean = said(AssistantMessage(content=blocks, model="demo:"))
+    texts = [f"it is {REPLACEMENT}", ", I think", f"The key: {REPLACEMENT}", "", "done"]
+    assert [block.text for block in clean.content] == texts
     assert [block.signature for block in clean.content if isinstance(block, Thinking)] == [None, None, "s3"]
 
 
-def test_a_picture_stays_one():
-    """What stands in its base64 is blackened, at the same length."""
+def test_pictures_and_names_of_an_object_stay_what_they_are():
+    """What stands in base64 is blackened, at the same length; two names that become one stay two, and nothing of what they name is lost."""
     data = base64.b64encode(b"PNG" + KEY.encode() + b"more" + KEY.encode()).decode()
     clean = said(Image(media_type="image/png", data=data))
     assert len(clean.data) == len(data)
     assert KEY.encode() not in base64.b64decode(clean.data)
     assert b"PNG" in base64.b64decode(clean.data)
 
-
-def test_two_names_of_an_object_that_become_one_stay_two():
-    """Nothing is lost of what they name."""
     clean = said({KEY: 1, f"{REPLACEMENT} 2": 2, "canary-2-0815": 3, "x": 4, 5: 6})
     assert clean == {REPLACEMENT: 1, f"{REPLACEMENT} 2": 2, f"{REPLACEMENT} 3": 3, "x": 4, 5: 6}
 
 
-@attrs.frozen
-class Remembered:
-    """A state of a plugin."""
-
-    said: tuple[str, ...] = ()
-    number: int = 0
-
-
-@dataclass(frozen=True)
-class Noted:
-    """Another."""
-
-    text: str
+Noted = make_dataclass("Noted", [("text", str)], frozen=True)
+Remembered = attrs.make_class("Remembered", ["said", "number"], frozen=True)
 
 
 Pair = namedtuple("Pair", ("one", "other"))  # noqa: PYI024 - a plugin author's
 
 
-class Colour(enum.Enum):
-    """No text."""
-
-    RED = "killable"
+Colour = enum.Enum("Colour", {"RED": "killable"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "clean"),
     [
         (Remembered((KEY, "b"), 2), Remembered((REPLACEMENT, "b"), 2)),
@@ -199,7 +137,6 @@ class Colour(enum.Enum):
         (frozenset({KEY, "b"}), frozenset({REPLACEMENT, "b"})),
         (FrozenList([KEY]), FrozenList([REPLACEMENT])),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_an_answer_of_a_plugin_is_cleaned_in_its_own_classes(state, clean):
     """Whatever its state is made of; a state without secrets is the very one."""

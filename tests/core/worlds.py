@@ -6,45 +6,27 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
+import msgspec
+
+from agentrail import messages as m
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import FileText, FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.session import machine
+from agentrail.core.session import effect_owners as owners, machine
 from agentrail.core.session.agent_records import AgentSpec
-from agentrail.core.session.effect_owners import (
-    OfChild,
-    OfContext,
-    OfDrain,
-    OfHostCheck,
-    OfHostReport,
-    owned_by,
-)
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, AgentStart
-from agentrail.messages import (
-    ApprovalId,
-    AssistantMessage,
-    CallId,
-    ClientCallRef,
-    JsonObject,
-    PromptRef,
-    QuestionRef,
-    SessionId,
-    SteerRef,
-    Text,
-    TokenUsage,
-)
 from agentrail.testing.checked_run import LATER_MS
 from agentrail.testing.open_effects import timers_of
 from agentrail.testing.promises import Seen
 from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of
 
-PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
-QUESTION: JsonObject = {
+PATH: m.JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
+QUESTION: m.JsonObject = {
     "type": "object",
     "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
 }
@@ -72,7 +54,7 @@ WITH_CLIENT = Toolbox([*TOOLS, FRONT])
 
 def config(**options) -> SessionConfig:
     """A session with small limits, so that they are met."""
-    session_id = SessionId("s")
+    session_id = m.SessionId("s")
     small: dict[str, Any] = {
         "max_turns": 3,
         "max_prompt_queue": 2,
@@ -109,6 +91,22 @@ def agents_session(**options) -> SessionState:
     agents = (SCOUT, waker, poet, AgentSpec(name="clerk", description="Pays.", handoff=True))
     return new_session(
         Toolbox([*TOOLS, *AGENT_TOOLS]), **({"agents": agents, "wake_on_background_end": True} | options)
+    )
+
+
+def changed(state: SessionState, **fields: Any) -> SessionState:
+    """The session, with other data."""
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, **fields))
+
+
+def prompt(name: str = "p1", text: str = "go", at_ms: int = 1, **more: Any) -> signals.Prompt:
+    """A prompt whose call and reference have one name."""
+    return signals.Prompt(
+        at_ms=at_ms,
+        signal_id=signals.SignalId(name),
+        ref=m.PromptRef(name),
+        content=(m.Text(text=text),),
+        **more,
     )
 
 
@@ -182,7 +180,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
         yield signals.PluginRequestFinished(
             at_ms=1, effect_id=plugin_request_id, result=FileText(path="a", text="b")
         )
-    open_ones = [effect_id for effect_id, _ in owned_by(state.data.open, OfContext)]
+    open_ones = [effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfContext)]
     yield signals.ContextGathered(at_ms=1, effect_id=EffectId("g0"), count=1, digest="abc", tokens=5)
     for gathering in open_ones:
         for added, tokens in ((0, 0), (1, 5), (2, 5_000)):
@@ -190,8 +188,8 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
                 at_ms=1, effect_id=gathering, count=added, digest="abc" * added, tokens=tokens
             )
     yield from _compaction_outcomes(state)
-    yield signals.ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
-    yield signals.ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
+    yield signals.ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=m.SessionId("child"))
+    yield signals.ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=m.PromptRef("p")))
     for effect_id in (*running, EffectId("t0")):
         yield signals.ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield signals.ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
@@ -213,8 +211,8 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0
         )
     yield from _host_outcomes(state)
-    for effect_id, _ in owned_by(state.data.open, OfChild):
-        yield signals.ChildStarted(at_ms=1, effect_id=effect_id, child_id=SessionId("child"))
+    for effect_id, _ in owners.owned_by(state.data.open, owners.OfChild):
+        yield signals.ChildStarted(at_ms=1, effect_id=effect_id, child_id=m.SessionId("child"))
         yield signals.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
     yield signals.AgentIdled(
         at_ms=1, effect_id=EffectId("g0"), outcome="finished", text="done", turns=1, spent=NOTHING_SPENT
@@ -253,22 +251,22 @@ def _calls(numbers: Iterator[int]) -> Iterator[signals.Signal]:
 
     for reply in ("receipt", "text"):
         yield signals.Prompt(
-            **by(), ref=PromptRef(f"p{next(numbers)}"), content=(Text(text="go"),), reply=reply
+            **by(), ref=m.PromptRef(f"p{next(numbers)}"), content=(m.Text(text="go"),), reply=reply
         )
     for kill_tools in ("killable", "all", "none"):
         yield signals.AbortCycle(**by(), kill_tools=kill_tools)
     yield signals.AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
-    yield signals.AbortCycle(at_ms=1, signal_id=signals.SignalId("off"), ref=PromptRef("p2"))
+    yield signals.AbortCycle(at_ms=1, signal_id=signals.SignalId("off"), ref=m.PromptRef("p2"))
     yield signals.StopSession(**by())
     yield from (kind(**by()) for kind in (signals.ReplyQuery, signals.StatusQuery, signals.MessagesQuery))
     yield from (kind(**by()) for kind in (signals.SnapshotQuery, signals.Compact))
     # These have no numbers in their ids: the recorded lives count them.
-    yield signals.GoOn(at_ms=1, signal_id=signals.SignalId("on"), ref=PromptRef("on"))
+    yield signals.GoOn(at_ms=1, signal_id=signals.SignalId("on"), ref=m.PromptRef("on"))
     for digest in (None, "0" * 64):
         asked_by = signals.SignalId("receipt")
         yield signals.ReceiptQuery(at_ms=1, signal_id=asked_by, client_id="web-1", digest=digest)
-    yield signals.Steer(**by(), ref=SteerRef(f"p{next(numbers)}"), text="left")
-    yield signals.AbortTool(**by(), call_id=CallId("c9"))
+    yield signals.Steer(**by(), ref=m.SteerRef(f"p{next(numbers)}"), text="left")
+    yield signals.AbortTool(**by(), call_id=m.CallId("c9"))
     yield signals.ChangeModel(**by(), model=ModelFacts(model="scripted:other"))
     # Another tool that behaves alike, so that states before and after are of one shape.
     yield signals.ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
@@ -290,19 +288,19 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
     # Answered at once, so one name does; numbers are part of the lives that were recorded.
     declined_by = signals.SignalId("no")
     if not state.data.interactions:
-        nothing = ApprovalId("a0")
+        nothing = m.ApprovalId("a0")
         yield signals.Approve(**by(), approval_id=nothing)
         yield signals.Reject(**by(), approval_id=nothing)
         yield signals.Respond(**by(), ref=nothing, response="yes")
-        yield signals.Decline(at_ms=1, signal_id=declined_by, ref=QuestionRef(nothing))
-        yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=ClientCallRef(nothing), text="x")
+        yield signals.Decline(at_ms=1, signal_id=declined_by, ref=m.QuestionRef(nothing))
+        yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=m.ClientCallRef(nothing), text="x")
     yield signals.RevokeRule(at_ms=1, signal_id=declined_by, tool="nothing")
     yield signals.AgentCommand(at_ms=1, signal_id=declined_by, action="close", name="nobody")
     for rule in sorted(state.data.rules, key=lambda one: (one.tool, one.family or ""))[:1]:
         yield signals.RevokeRule(
             at_ms=1, signal_id=declined_by, tool=rule.tool, command_family=rule.family, exact=rule.exact
         )
-    for wanted in (ApprovalId(interaction.id) for interaction in state.data.interactions[:1]):
+    for wanted in (m.ApprovalId(interaction.id) for interaction in state.data.interactions[:1]):
         yield signals.Approve(**by(), approval_id=wanted)
         yield signals.Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
         yield signals.Approve(**by(), approval_id=wanted, arguments={"path": 3})
@@ -310,22 +308,22 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
         yield signals.Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)
         yield signals.Respond(**by(), ref=wanted, response="yes")
         yield signals.Respond(**by(), ref=wanted, response=7)
-        yield signals.Decline(at_ms=1, signal_id=declined_by, ref=QuestionRef(wanted), reason="no")
-        yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=ClientCallRef(wanted), text="x")
+        yield signals.Decline(at_ms=1, signal_id=declined_by, ref=m.QuestionRef(wanted), reason="no")
+        yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=m.ClientCallRef(wanted), text="x")
     for call in state.data.batch[:1]:
         yield signals.AbortTool(**by(), call_id=call.call.call_id)
 
 
 def _host_outcomes(state: SessionState) -> Iterator[signals.Signal]:
     """What the host says of the calls that it is asked about, and that it has heard of others; and both of calls that have ended."""
-    checks = [effect_id for effect_id, _ in owned_by(state.data.open, OfHostCheck)]
+    checks = [effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfHostCheck)]
     for effect_id in (*checks, EffectId("h0")):
         yield signals.HostJudged(at_ms=1, effect_id=effect_id)
         yield signals.HostJudged(at_ms=1, effect_id=effect_id, deny="no", by="audit")
         yield signals.HostJudged(at_ms=1, effect_id=effect_id, arguments={"path": "h"})
         yield signals.HostJudged(at_ms=1, effect_id=effect_id, arguments={"path": 3})
     for effect_id in (
-        *(effect_id for effect_id, _ in owned_by(state.data.open, OfHostReport)),
+        *(effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfHostReport)),
         EffectId("h0"),
     ):
         yield signals.HostTold(at_ms=1, effect_id=effect_id)
@@ -338,7 +336,7 @@ def _compaction_outcomes(state: SessionState) -> Iterator[signals.Signal]:
         return
     effect_id = compaction.effect_id
     if compaction.summary is None:
-        yield completed(effect_id, Text(text="short"))
+        yield completed(effect_id, m.Text(text="short"))
         yield completed(effect_id)
         yield signals.StreamFailed(
             at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut")
@@ -355,31 +353,31 @@ def _stream_outcomes(effect_id: EffectId) -> Iterator[signals.Signal]:
     tags = (TextDelta("b<title>T</title>"), TextDelta("<status>"))
     yield signals.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
     yield signals.ChunksArrived(
-        at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ReasoningDelta("hm"))
+        at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(m.TokenUsage()), ReasoningDelta("hm"))
     )
     for code, retryable in (("bad_request", False), ("transport", True), ("context_overflow", False)):
         error = ErrorInfo(code=code, message="cut", retryable=retryable)
-        yield signals.StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=TokenUsage(input=1))
+        yield signals.StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=m.TokenUsage(input=1))
     for names in ((), ("read",), ("nobody", "watch"), ("read", "deploy"), ("ask",), ("ask", "read")):
         calls = tuple(
             read_call(f"c{position}", name, '{"question": "?"}' if name == "ask" else "{}")
             for position, name in enumerate(names)
         )
-        yield completed(effect_id, Text(text="a"), *calls)
+        yield completed(effect_id, m.Text(text="a"), *calls)
     yield completed(effect_id)
 
 
 def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> signals.ResponseCompleted:
     """A response with these blocks."""
-    message = AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
-    usage = TokenUsage(input=1, output=1)
+    message = m.AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
+    usage = m.TokenUsage(input=1, output=1)
     return signals.ResponseCompleted(
         at_ms=at_ms, effect_id=EffectId(effect_id), message=message, usage=usage, stop_reason=stop_reason
     )
 
 
 def _drains(state: SessionState) -> list[object]:
-    return list(owned_by(state.data.open, OfDrain))
+    return list(owners.owned_by(state.data.open, owners.OfDrain))
 
 
 def is_small(state: SessionState) -> bool:
@@ -397,7 +395,7 @@ def is_crowded(state: SessionState) -> bool:
     """Whether more goes on than calls and a host: that is looked at in the world without one."""
     data = state.data
     is_compacting = data.compaction is not None or data.compact_asked is not None
-    reports = sum(isinstance(owner, OfHostReport) for owner in data.open.values())
+    reports = sum(isinstance(owner, owners.OfHostReport) for owner in data.open.values())
     return bool(
         is_compacting or data.loans or data.queue or data.stoppers or data.interactions[1:] or reports > 1
     )
@@ -427,7 +425,7 @@ def shape(state: SessionState) -> object:
         len(_drains(state)),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple((call.call.name, call.stage) for call in data.survivors),
-        sum(isinstance(owner, OfHostReport) for owner in data.open.values()),
+        sum(isinstance(owner, owners.OfHostReport) for owner in data.open.values()),
         len(data.loans),
         bool(data.notes),
         data.teardown and len(data.teardown.waiting),

@@ -30,12 +30,12 @@ REQUESTS: Final[Paths] = {
 LIMITS: Final[Mapping[str, Paths]] = {
     "budget.max_cost_usd": {
         **REQUESTS,
-        "a cent": "tests/core/test_budget.py::test_a_limit_is_met_to_the_last_billionth",
+        "a cent": "tests/core/test_budget.py::test_a_limit_is_met_to_the_last_billionth_and_the_last_token",
         "a model without a price": "tests/core/test_budget.py::test_what_nobody_knows_is_refused_unless_allowed",
     },
     "budget.max_total_tokens": {
         **REQUESTS,
-        "a token": "tests/core/test_budget.py::test_a_budget_of_tokens_needs_no_price",
+        "a token": "tests/core/test_budget.py::test_a_limit_is_met_to_the_last_billionth_and_the_last_token",
         "an answer without a limit": "scenario budget_unknown_output",
     },
     "max_turns": {
