@@ -77,9 +77,7 @@ def test_those_that_have_ended_are_remembered_for_a_while():
             assert commands.begin("the same operation", f"runs {number}") is not None
         assert commands.begin("one more", "runs") is None
         assert ended[0] == "sh-00000000"
-        assert [commands.find(one) is not None for one in ended[-MAX_ENDED_COMMANDS:]] == [
-            True
-        ] * MAX_ENDED_COMMANDS
+        assert all(commands.find(one) is not None for one in ended[-MAX_ENDED_COMMANDS:])
         assert commands.find(ended[0]) is None
         assert len({one.id for one in commands.running}) == MAX_BACKGROUND_COMMANDS
         assert "sh-the same-8 (runs 7)" in commands.explain_unknown(ended[0])

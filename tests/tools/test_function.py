@@ -3,16 +3,17 @@
 import dataclasses
 import functools
 import threading
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import pytest
 
 from agentrail import outside
 from agentrail.abc import Error, Ok, ToolUpdate
 from agentrail.core.protocol.tool_changes import UpdateContext
-from agentrail.core.values.toolbox import EffectClass, ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import tool
+from tests.thinned import each
 from tests.tools.rig import CTX
 
 
@@ -41,9 +42,8 @@ async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypa
             raise ValueError(message)
         return "done"
 
-    await blocks.execute({}, CTX)
-    await blocks.execute({}, CTX)
-    await blocks.execute({}, CTX)
+    for _ in range(3):
+        await blocks.execute({}, CTX)
     with pytest.raises(ValueError, match="in the end"):
         await blocks.execute({"fails": True}, CTX)
     said = "and all sessions with it: leave out thread=False, so that it runs in a worker thread"
@@ -61,58 +61,45 @@ def _undocumented() -> None:
     pass
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
+@each(
+    ("options", "words"),
     [
-        (
-            lambda: tool(_undocumented),
-            "'_undocumented' has no description: write a docstring, or give one with descr",
-        ),
-        (lambda: tool(description=" ")(_nothing), "'_nothing' has no description"),
-        (
-            lambda: tool(name="read file")(_nothing),
-            "'_nothing' has the name 'read file', expected 1 to 64 of A-Z",
-        ),
-        (lambda: tool(name="x" * 65)(_nothing), "give another with name="),
-        (lambda: tool(name="")(_nothing), "has the name ''"),
-        (lambda: tool(description="x")(lambda: None), "has the name '<lambda>'"),
-        (
-            lambda: tool(effect_class="reconcilable")(_nothing),
-            "needs a way to find out: give a function with reconcile=",
-        ),
-        (
-            lambda: tool(effect_class="reconcilable", reconcile=cast("Any", _nothing))(_nothing),
-            "expected an async function: write `async def`",
-        ),
-        (
-            lambda: tool(effect_class=cast("EffectClass", "safe"))(_nothing),
-            "has effect_class='safe', expected one of 'pure', 'idempotent'",
-        ),
-        (
-            lambda: tool(timeout_seconds=0)(_nothing),
-            "has timeout_seconds=0, expected a number above 0, or None",
-        ),
-        (lambda: tool(timeout_seconds=float("nan"))(_nothing), "has timeout_seconds=nan"),
-        (lambda: tool(timeout_seconds=float("inf"))(_nothing), "has timeout_seconds=inf"),
-        (
-            lambda: tool(max_retries=-1)(_nothing),
-            "has max_retries=-1, expected a whole number from 0, or None",
-        ),
-        (lambda: tool(max_retries=cast("int", 1.5))(_nothing), "has max_retries=1.5"),
-        (
-            lambda: tool(abandonable=True, thread=False)(_nothing),
-            "is abandonable but runs in no thread: only a worker thread can be abandoned",
-        ),
-        (lambda: tool(int), "a function written with def or async def, got <class 'int'>: wrap it in one"),
-        (lambda: tool(len), "got <built-in function len>"),
-        (lambda: tool(functools.partial(_nothing)), "got functools.partial"),
+        ({"description": " "}, "'_nothing' has no description"),
+        ({"name": "read file"}, "'_nothing' has the name 'read file', expected 1 to 64 of A-Z"),
+        ({"name": "x" * 65}, "give another with name="),
+        ({"name": ""}, "has the name ''"),
+        ({"effect_class": "reconcilable"}, "needs a way to find out: give a function with reconcile="),
+        ({"effect_class": "reconcilable", "reconcile": _nothing}, "an async function: write `async def`"),
+        ({"effect_class": "safe"}, "has effect_class='safe', expected one of 'pure', 'idempotent'"),
+        ({"timeout_seconds": 0}, "has timeout_seconds=0, expected a number above 0, or None"),
+        ({"timeout_seconds": float("nan")}, "has timeout_seconds=nan"),
+        ({"timeout_seconds": float("inf")}, "has timeout_seconds=inf"),
+        ({"max_retries": -1}, "has max_retries=-1, expected a whole number from 0, or None"),
+        ({"max_retries": 1.5}, "has max_retries=1.5"),
+        ({"abandonable": True, "thread": False}, "in no thread: only a worker thread can be abandoned"),
     ],
 )
-def test_what_cannot_be_a_tool_is_refused_at_once(make, words):
-    """The decorator says what is wrong with the function or an option, and what to do; nothing waits for the first call."""
+def test_what_cannot_be_a_tool_is_refused_at_once(options, words):
+    """The decorator says what is wrong with an option, and what to do; nothing waits for the first call."""
     with pytest.raises(ToolDefinitionError) as caught:
-        make()
+        tool(**options)(_nothing)
     assert words in str(caught.value)
+
+
+def test_what_is_no_function_with_a_description_is_refused_at_once():
+    """Without a docstring or a name, a class, a part of another."""
+    without = "'_undocumented' has no description: write a docstring, or give one with descr"
+    for function, words in (
+        (_undocumented, without),
+        (int, "a function written with def or async def, got <class 'int'>: wrap it in one"),
+        (len, "got <built-in function len>"),
+        (functools.partial(_nothing), "got functools.partial"),
+    ):
+        with pytest.raises(ToolDefinitionError) as caught:
+            tool(function)
+        assert words in str(caught.value)
+    with pytest.raises(ToolDefinitionError, match="has the name '<lambda>'"):
+        tool(description="x")(lambda: None)
 
 
 async def test_an_effect_is_a_result():
@@ -180,35 +167,31 @@ async def test_a_parameter_may_be_one_of_several_classes():
     assert forecast.parameters["required"] == ["where"]
     assert forecast.parameters["$defs"].keys() == {"City", "Spot"}
     ToolSpec(name="forecast", description="F.", parameters=forecast.parameters).check()
-    outcome = await forecast.execute(
-        {"where": {"north": 38.0, "east": -9.1}, "also": [{"name": "Porto"}, None]}, CTX
-    )
+    call = {"where": {"north": 38.0, "east": -9.1}, "also": [{"name": "Porto"}, None]}
+    outcome = await forecast.execute(call, CTX)
     assert outcome == Ok(text=repr((Spot(38.0, -9.1), 3, [City("Porto"), None], LISBON)))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"where": {"name": 1}}, "$.where: fits none of the 2 types that may stand here: as `City`, $.where.name: expected"),
-        ({"where": {"name": "a"}, "also": [3]}, "$.also[0]: expected `City | Spot | None`, got `int`"),
-        ({"where": {"name": "a"}, "days": "a"}, "$.days: Expected `int`, got `str`"),
-        ({}, "$: Object missing required field `where`"),
-        ({"where": {"name": "a"}, "x": 1}, "$: Object contains unknown field `x`"),
-    ],
-)  # fmt: skip
-async def test_what_fits_no_class_is_an_error_for_the_model(arguments, words):
+async def test_what_fits_no_class_is_an_error_for_the_model():
     """With its place, also where the schema was not asked before."""
-    outcome = await forecast.execute(arguments, CTX)
-    assert isinstance(outcome, Error)
-    assert outcome.text.startswith(f'Invalid arguments for "forecast": {words}')
+    none = "$.where: fits none of the 2 types that may stand here: as `City`, $.where.name: expected"
+    where = {"name": "a"}
+    for arguments, words in (
+        ({"where": {"name": 1}}, none),
+        ({"where": where, "also": [3]}, "$.also[0]: expected `City | Spot | None`, got `int`"),
+        ({"where": where, "days": "a"}, "$.days: Expected `int`, got `str`"),
+        ({}, "$: Object missing required field `where`"),
+        ({"where": where, "x": 1}, "$: Object contains unknown field `x`"),
+    ):
+        outcome = await forecast.execute(arguments, CTX)
+        assert isinstance(outcome, Error)
+        assert outcome.text.startswith(f'Invalid arguments for "forecast": {words}')
 
 
 def test_docstrings_describe_parameters_that_the_annotation_does_not():
     """In three styles; the description of the tool is the first paragraph, as before."""
 
-    def google(
-        a: int, b: Annotated[str, "from the annotation"], c: Annotated[int, "inside"] | None = None
-    ) -> None:
+    def google(a: int, b: Annotated[str, "annotated"], c: Annotated[int, "inside"] | None = None) -> None:
         """Do it.
 
         Args:
@@ -238,14 +221,10 @@ def test_docstrings_describe_parameters_that_the_annotation_does_not():
 
     said = tool(google).parameters["properties"]
     assert said["a"] == {"description": "The first, over two lines.", "type": "integer"}
-    assert said["b"]["description"] == "from the annotation"
-    assert said["c"] == {
-        "anyOf": [{"description": "inside", "type": "integer"}, {"type": "null"}],
-        "default": None,
-    }
+    assert said["b"]["description"] == "annotated"
+    either = [{"description": "inside", "type": "integer"}, {"type": "null"}]
+    assert said["c"] == {"anyOf": either, "default": None}
     for made in (tool(numpy), tool(sphinx)):
-        assert [one["description"] for one in made.parameters["properties"].values()] == [
-            "The first.",
-            "The second.",
-        ]
+        told = [one["description"] for one in made.parameters["properties"].values()]
+        assert told == ["The first.", "The second."]
         assert made.description == "Do it."

@@ -12,35 +12,18 @@ FILES = {
 
 
 async def test_matches_read_by_file():
-    """A colon behind the number of a match, a dash behind that of a neighbour, `--` where lines are left out."""
-    found = await grep.execute(
-        {"pattern": "two", "include": "*.py", "context_lines": 1, "ignore_case": True},
-        context(StubSandbox(FILES)),
-    )
-    assert found == Ok(text="src/a.py\n1-one\n2:two\n3-three\n--\n6-six\n7:TWO\n\nsrc/b.py\n1:two")
-
-
-async def test_nothing_found():
-    """How many files were looked through is said, so that a wrong path is noticed."""
-    sandbox = StubSandbox(FILES)
-    found = await grep.execute({"pattern": "seven", "path": "src"}, context(sandbox))
-    assert found == Ok(text='No matches for "seven" in src (2 files).')
-    found = await grep.execute({"pattern": "seven", "path": "c.txt"}, context(sandbox))
-    assert found == Ok(text='No matches for "seven" in c.txt (1 file).')
-
-
-async def test_too_many_matches():
-    """The answer says that there are more, and what to do."""
-    found = await grep.execute(
-        {"pattern": "t", "max_results": 1, "context_lines": 0}, context(StubSandbox(FILES))
-    )
-    assert found == Ok(text="c.txt\n1:two\n[1 match shown, there are more. Narrow the pattern or the path.]")
-
-
-async def test_a_pattern_that_is_none():
-    """The model reads what is wrong with it."""
-    found = await grep.execute({"pattern": "("}, context(StubSandbox(FILES)))
-    assert isinstance(found, Error)
+    """A colon behind the number of a match, a dash behind that of a neighbour, `--` where lines are left out; how many were looked through."""
+    ctx = context(StubSandbox(FILES))
+    one = {"pattern": "two", "include": "*.py", "context_lines": 1, "ignore_case": True}
+    more = "[1 match shown, there are more. Narrow the pattern or the path.]"
+    for call, text in (
+        (one, "src/a.py\n1-one\n2:two\n3-three\n--\n6-six\n7:TWO\n\nsrc/b.py\n1:two"),
+        ({"pattern": "seven", "path": "src"}, 'No matches for "seven" in src (2 files).'),
+        ({"pattern": "seven", "path": "c.txt"}, 'No matches for "seven" in c.txt (1 file).'),
+        ({"pattern": "t", "max_results": 1, "context_lines": 0}, f"c.txt\n1:two\n{more}"),
+    ):
+        assert await grep.execute(call, ctx) == Ok(text=text)
+    assert isinstance(await grep.execute({"pattern": "("}, ctx), Error)
 
 
 def test_an_answer_stays_within_its_bounds():

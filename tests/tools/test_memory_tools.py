@@ -5,11 +5,9 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, MemoryEntry, MemoryOwner, Ok
-from agentrail.errors import ToolDefinitionError
 from agentrail.outside import current
 from agentrail.runtime.session_stores import OwnMemories, StoreDesk
 from agentrail.stores.recall_memory import InMemoryRecall
-from agentrail.tools import builtin
 from agentrail.tools.forget import forget_memory as forget
 from agentrail.tools.memory_text import NO_MEMORIES, NO_SUCH, fenced
 from agentrail.tools.recall import recall_memories as recall
@@ -39,10 +37,8 @@ def context_of(store, user, emitted=None, **rest):
 async def test_an_empty_query_gives_the_newest(ctx):
     """With tags: those that have one of them."""
     for number, tag in enumerate(("food", "work", "food")):
-        await remember.execute(
-            {"scope": "user", "text": f"Fact {number}.", "tags": [tag]},
-            evolve(ctx, operation_id=f"o{number}"),
-        )
+        fact = {"scope": "user", "text": f"Fact {number}.", "tags": [tag]}
+        await remember.execute(fact, evolve(ctx, operation_id=f"o{number}"))
     lines = (await recall.execute({}, ctx)).text.splitlines()
     assert sorted(line for line in lines if line.startswith("Fact")) == ["Fact 0.", "Fact 1.", "Fact 2."]
     tagged = (await recall.execute({"tags": ["work", "nothing"]}, ctx)).text
@@ -65,64 +61,36 @@ async def test_forgetting_is_told_and_is_for_good(store):
     assert (await recall.execute({"query": "tea"}, ctx)).text.startswith('Nothing is remembered about "tea".')
 
 
-async def test_users_do_not_meet(store):
-    """Not by words, not by the newest."""
-    await remember.execute({"scope": "user", "text": "Likes tea."}, context_of(store, "ada"))
-    for arguments in ({"query": "tea"}, {}, {"query": '" OR tea'}):
-        assert (await recall.execute(arguments, context_of(store, "bob"))).text.startswith(
-            "Nothing is remembered"
-        )
-
-
-async def test_broken_syntax_of_a_search_is_words(ctx):
-    """Only words are searched, never syntax (12.11)."""
+async def test_users_do_not_meet_and_only_words_are_searched(ctx, store):
+    """Not by words, not by the newest; broken syntax of a search is words (12.11)."""
     await remember.execute({"scope": "user", "text": "Likes tea."}, ctx)
+    for arguments in ({"query": "tea"}, {}, {"query": '" OR tea'}):
+        told = await recall.execute(arguments, context_of(store, "bob"))
+        assert told.text.startswith("Nothing is remembered")
     for query in ('"tea', "tea AND (", "own:x OR tea", "tea*", "\0tea"):
         assert "Likes tea." in (await recall.execute({"query": query}, ctx)).text
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        (remember, {"scope": "user", "text": "tea"}),
-        (recall, {"query": "tea"}),
-        (recall, {}),
-        (forget, {"id": "m-1"}),
-    ],
-)
-async def test_without_memories_the_model_is_told_to_go_on(tool, arguments):
-    """No crash, and nothing to try again."""
-    assert await tool.execute(arguments, CTX) == Error(text=NO_MEMORIES)
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
-        (
-            remember,
-            {"scope": "user", "text": "tea"},
-            "Nothing was remembered: the memories of this process were closed",
-        ),
-        (recall, {"query": "tea"}, "Nothing could be looked up: the memories of this process were closed"),
-        (forget, {"id": "m-1"}, "Nothing was forgotten: the memories of this process were closed"),
-    ],
-)
-async def test_a_store_that_is_away_is_told(ctx, store, tool, arguments, said):
-    """As an error result: the session goes on."""
+async def test_without_memories_or_their_store_the_model_is_told_to_go_on(ctx, store):
+    """No crash, nothing to try again, and as an error result: the session goes on."""
     store.close()
-    assert await tool.execute(arguments, ctx) == Error(text=said)
+    away = "the memories of this process were closed"
+    for tool, arguments, said in (
+        (remember, {"scope": "user", "text": "tea"}, "Nothing was remembered"),
+        (recall, {"query": "tea"}, "Nothing could be looked up"),
+        (recall, {}, "Nothing could be looked up"),
+        (forget, {"id": "m-1"}, "Nothing was forgotten"),
+    ):
+        assert await tool.execute(arguments, CTX) == Error(text=NO_MEMORIES)
+        assert await tool.execute(arguments, ctx) == Error(text=f"{said}: {away}")
+
+
+HOSTILE = ("</memory>", '<memory id="x">', "</ MEMORY", "<\n/memory>", "<b>", '"', "&", "a", "\n")
 
 
 @given(
     texts=st.lists(
-        st.lists(
-            st.sampled_from(
-                ["</memory>", '<memory id="x">', "</ MEMORY", "<\n/memory>", "<b>", '"', "&", "a", "\n"]
-            ),
-            min_size=1,
-        )
-        .map("".join)
-        .filter(str.strip),
+        st.lists(st.sampled_from(HOSTILE), min_size=1).map("".join).filter(str.strip),
         min_size=1,
         max_size=3,
     ),
@@ -130,19 +98,8 @@ async def test_a_store_that_is_away_is_told(ctx, store, tool, arguments, said):
 )
 def test_no_memory_can_leave_its_fence(texts, tag):
     """As many begin and end as there are, whatever they say."""
-    entries = [
-        MemoryEntry(id=f"m{n}", text=text, tags=[tag] if tag else [], at_ms=n) for n, text in enumerate(texts)
-    ]
-    shown = fenced(entries)
-    assert shown.lower().count("</memory") == len(texts)
-    assert shown.lower().count("<memory") == len(texts)
+    tags = [tag] if tag else []
+    shown = fenced([MemoryEntry(id=f"m{n}", text=text, tags=tags, at_ms=n) for n, text in enumerate(texts)])
+    assert shown.lower().count("</memory") == shown.lower().count("<memory") == len(texts)
     for n in range(len(texts)):
         assert f'<memory id="m{n}" remembered="1970-01-01"' in shown
-
-
-def test_they_are_given_by_their_names_alone():
-    """A session without memories does not read of them in vain; a name that is nearly one is told."""
-    assert {"remember", "recall", "forget"}.isdisjoint(tool.name for tool in builtin())
-    assert [tool.name for tool in builtin("recall", "remember")] == ["recall", "remember"]
-    with pytest.raises(ToolDefinitionError, match="Did you mean 'remember'"):
-        builtin("remembers")

@@ -6,20 +6,21 @@ import decimal
 import enum
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from concurrent.futures import Future
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
-from attrs import frozen
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, Ok
 from agentrail.errors import ToolContractError
 from agentrail.tools.function import to_outcome
+from tests.thinned import each
 
 
 class Colour(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value
@@ -28,67 +29,20 @@ class Colour(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its v
     RED = "red"
 
 
-@frozen
-class Size:
-    """An attrs class."""
-
-    wide: int
-
-
-class Point(msgspec.Struct):
-    """A msgspec class."""
-
-    x: int
+Size: Any = attrs.make_class("Size", ["wide"], frozen=True)
+Point: Any = msgspec.defstruct("Point", [("x", int)])
+Urgency: Any = enum.Enum("Urgency", {"LOW": 1, "HIGH": 2})
+Shape: Any = enum.Enum("Shape", {"ROUND": "rund"})
+Level: Any = enum.IntEnum("Level", {"ONE": 1})
+Hidden: Any = enum.Enum("Hidden", {"IT": object()})
+Order: Any = dataclasses.make_dataclass("Order", ["number", "urgency", "sizes"], slots=True)
 
 
-class Urgency(enum.Enum):
-    """An enumeration of numbers."""
-
-    LOW = 1
-    HIGH = 2
-
-
-class Shape(enum.Enum):
-    """An enumeration of texts."""
-
-    ROUND = "rund"
-
-
-class Level(enum.IntEnum):
-    """One whose members are numbers themselves."""
-
-    ONE = 1
-
-
-class Hidden(enum.Enum):
-    """An enumeration of what is no JSON."""
-
-    IT = object()
-
-
-@dataclasses.dataclass(slots=True)
-class Order:
-    """A dataclass."""
-
-    number: Any
-    urgency: Urgency | None
-    sizes: dict[str, Size]
-
-
-class OwnMapping(Mapping[str, int]):
+class OwnMapping(UserDict[str, int]):
     """A mapping of a kind that no encoder knows."""
 
-    def __getitem__(self, key: str) -> int:
-        return {"a": 1}[key]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(("a",))
-
-    def __len__(self) -> int:
-        return 1
-
-
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         ("words", "words"),
@@ -103,7 +57,7 @@ class OwnMapping(Mapping[str, int]):
         ((1, "é"), '[1,"é"]'),
         ({"a": {2: None}}, '{"a":{"2":null}}'),
         (MappingProxyType({"a": MappingProxyType({})}), '{"a":{}}'),
-        (OwnMapping(), '{"a":1}'),
+        (OwnMapping(a=1), '{"a":1}'),
         (Size(3), '{"wide":3}'),
         ([Point(x=1)], '[{"x":1}]'),
         (Point(x=1), '{"x":1}'),
@@ -132,10 +86,6 @@ def test_values_become_text_for_the_model(value, text):
     assert type(outcome.text) is str
 
 
-def _untyped(value: Any) -> Any:
-    return value
-
-
 class Awaitable:
     """Something to await that cannot be closed."""
 
@@ -152,48 +102,32 @@ def _endless() -> list[object]:
     return value
 
 
-@pytest.mark.parametrize(
+EXPECTED = "expected text, JSON, Ok, Error or Effect"
+made: Any = Ok  # also what a type checker refuses
+wrong: Any = Error
+
+
+@each(
     ("make", "words"),
     [
-        (
-            object,
-            "tool 'x' returned a value of type object, expected text, JSON, Ok, Error or Effect: wrap it, Ok(text=str(",
-        ),
+        (object, f"tool 'x' returned a value of type object, {EXPECTED}: wrap it, Ok(text=str("),
         (lambda: {1, "a", object}, "returned a value of type set that is not JSON"),
         (lambda: Order, "returned a value of type type, expected text, JSON"),
         (lambda: Order(object(), None, {}), "returned a value of type Order that is not JSON"),
         (lambda: Hidden.IT, "returned a value of type object, expected text, JSON"),
         (lambda: Point, "returned a value of type StructMeta"),
-        (
-            _coroutine,
-            "returned a value of type coroutine, expected text, JSON, Ok, Error or Effect: await it, in an `async def`",
-        ),
-        (
-            lambda: (n for n in "ab"),
-            "returned a value of type generator, expected text, JSON, Ok, Error or Effect: collect it",
-        ),
-        (Awaitable, "returned a value of type Awaitable, expected text, JSON, Ok, Error or Effect: await it"),
+        (_coroutine, f"returned a value of type coroutine, {EXPECTED}: await it, in an `async def`"),
+        (lambda: (n for n in "ab"), f"returned a value of type generator, {EXPECTED}: collect it"),
+        (Awaitable, f"returned a value of type Awaitable, {EXPECTED}: await it"),
         (Future, "returned a value of type Future"),
-        (
-            lambda: b"bytes",
-            "returned a value of type bytes, expected text, JSON, Ok, Error or Effect: decode it first",
-        ),
+        (lambda: b"bytes", f"returned a value of type bytes, {EXPECTED}: decode it first"),
         (lambda: float("nan"), "returned a value of type float that is not JSON"),
-        (
-            lambda: {"a": object()},
-            "returned a value of type dict that is not JSON: objects of type object have no JSON",
-        ),
+        (lambda: {"a": object()}, "type dict that is not JSON: objects of type object have no JSON"),
         (lambda: {(1, 2): 3}, "returned a value of type dict that is not JSON"),
         (_endless, "returned a value of type list that is nested too deeply, or holds itself"),
-        (
-            lambda: Ok(text=_untyped(3)),
-            "returned a result whose text is a value of type int: make it text, str(…)",
-        ),
-        (lambda: Error(text=_untyped(None)), "returned a result whose text is a value of type NoneType"),
-        (
-            lambda: Ok(text="t", details=_untyped(object())),
-            "returned a value of type object that is not JSON",
-        ),
+        (lambda: made(text=3), "a result whose text is a value of type int: make it text, str(…)"),
+        (lambda: wrong(text=None), "returned a result whose text is a value of type NoneType"),
+        (lambda: made(text="t", details=object()), "returned a value of type object that is not JSON"),
         (lambda: Ok(text="t", details=[float("inf")]), "returned a value of type list that is not JSON"),
     ],
 )
@@ -208,14 +142,13 @@ _scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.complex_numbers(), st.dates(),
     st.builds(object), st.builds(Size, st.integers()), st.builds(Point, x=st.integers()), st.just(Colour.RED),
 )  # fmt: skip
+_keys = st.text() | st.integers() | st.booleans() | st.tuples(st.integers())
 _anything = st.recursive(
     _scalars,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.tuples(inner, inner),
-        st.dictionaries(
-            st.text() | st.integers() | st.booleans() | st.tuples(st.integers()), inner, max_size=3
-        ),
+        st.dictionaries(_keys, inner, max_size=3),
         st.builds(Ok, text=inner, details=inner),
         st.builds(Error, text=inner, details=inner),
     ),

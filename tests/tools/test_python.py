@@ -90,21 +90,18 @@ async def test_only_confined_code_reaches_no_network(tmp_path, monkeypatch, mode
     assert ("Error: " in result.text) is (mode == "confined")
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
+async def test_what_is_no_code_never_runs():
+    """It says what to do in its place; all that fits is run."""
+    for code, said in (
         ("'\ud800'", "lone surrogate"),
         ("'\0'", "NUL"),
         ("x" * (MAX_CODE_BYTES - 1), None),
         ("'" * (MAX_CODE_BYTES // 2), "more than 60,000 bytes"),
-    ],
-)
-async def test_what_is_no_code_never_runs(code, said):
-    """It says what to do in its place; all that fits is run."""
-    sandbox = StubSandbox(result=ExecuteResult(output="", exit_code=0))
-    result = await python.execute({"code": code}, context(sandbox))
-    assert (said in result.text) if said else isinstance(result, Ok)
-    assert len(sandbox.asked) == (said is None)
+    ):
+        sandbox = StubSandbox(result=ExecuteResult(output="", exit_code=0))
+        result = await python.execute({"code": code}, context(sandbox))
+        assert (said in result.text) if said else isinstance(result, Ok)
+        assert len(sandbox.asked) == (said is None)
 
 
 async def test_a_sandbox_that_runs_nothing_says_so():
@@ -121,17 +118,8 @@ async def test_a_sandbox_that_runs_nothing_says_so():
     assert isinstance(await python.execute({"code": "1"}, context(memory)), Error)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "shown", "note"),
-    [
-        ({f"{n:02}.png": 17 for n in range(12)}, 10, "[out/11.png is not shown: at most 10 are]"),
-        ({"a.png": 17, "b.png": 6 << 20}, 1, "[out/b.png is not shown: it has 6,291,456 bytes"),
-        ({"gone.png": 17, "a.png": 17}, 1, "[out/gone.png is not shown: "),
-    ],
-)
-async def test_pictures_are_bounded(sizes, shown, note):
-    """By their number and their size; one that is gone is said."""
-    files = {f"out/{name}": PNG for name in sizes if name != "gone.png"}
+async def test_pictures_are_bounded():
+    """By their number and their size; one that is gone is said; they are known by how they begin, and by nothing else."""
 
     class Printing(StubSandbox):
         async def execute(self, command, options):
@@ -139,10 +127,20 @@ async def test_pictures_are_bounded(sizes, shown, note):
             listed = json.dumps([[name, size] for name, size in sizes.items()])
             return ExecuteResult(output=f"said\n[pictures {mark}]{listed}\n", exit_code=0)
 
-    result = await python.execute({"code": "1"}, context(Printing(files)))
-    assert len(result.images) == shown
-    assert result.text.startswith("said\n[exit code 0")
-    assert any(line.startswith(note) for line in result.text.splitlines())
+    for sizes, shown, note in (
+        ({f"{n:02}.png": 17 for n in range(12)}, 10, "[out/11.png is not shown: at most 10 are]"),
+        ({"a.png": 17, "b.png": 6 << 20}, 1, "[out/b.png is not shown: it has 6,291,456 bytes"),
+        ({"gone.png": 17, "a.png": 17}, 1, "[out/gone.png is not shown: "),
+    ):
+        files = {f"out/{name}": PNG for name in sizes if name != "gone.png"}
+        result = await python.execute({"code": "1"}, context(Printing(files)))
+        assert len(result.images) == shown
+        assert result.text.startswith("said\n[exit code 0")
+        assert any(line.startswith(note) for line in result.text.splitlines())
+
+    vendors = {b"\xff\xd8\xff": "image/jpeg", b"GIF89a": "image/gif", b"RIFF0000WEBP": "image/webp"}
+    kinds = {PNG: "image/png", b"<svg": None, **vendors}
+    assert {data: media_type_of(data) for data in kinds} == kinds
 
 
 @given(
@@ -159,15 +157,3 @@ def test_whatever_a_program_prints_in_its_place_names_nothing_outside(said, list
     assert (pictures == (NewPicture("a.png", 1),)) == (listed == [["a.png", 1]])
     assert decide_pictures(said, "[pictures]") == (said, ())
     assert decide_pictures("[p][[", "[p]") == ("", ())
-
-
-def test_pictures_are_known_by_how_they_begin():
-    """And by nothing else."""
-    kinds = {
-        PNG: "image/png",
-        b"\xff\xd8\xff": "image/jpeg",
-        b"GIF89a": "image/gif",
-        b"RIFF0000WEBP": "image/webp",
-    }
-    assert {data: media_type_of(data) for data in kinds} == kinds
-    assert media_type_of(b"<svg") is None

@@ -1,23 +1,17 @@
 """`read_file`: numbered lines, pages, and what it says where there is nothing to read."""
 
-import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.abc import Error, Ok, ReadResult
+from agentrail.abc import Error
 from agentrail.sandboxes.text import read_page
 from agentrail.tools.read_file import MAX_LINES, read_file, render_page
 from agentrail.tools.tool_text import MAX_TEXT_BYTES
 from tests.tools.rig import StubSandbox, context
 
 
-def _read(text: str, *, offset: int, limit: int) -> ReadResult:
-    return read_page([text.encode()], offset=offset, limit=limit, path="a", size_bytes=len(text))
-
-
 def _page(text: str, *, offset: int = 1, limit: int = MAX_LINES) -> str:
-    outcome = render_page(_read(text, offset=offset, limit=limit), offset=offset)
-    assert isinstance(outcome, Ok)
-    return outcome.text
+    read = read_page([text.encode()], offset=offset, limit=limit, path="a", size_bytes=len(text))
+    return render_page(read, offset=offset).text
 
 
 async def test_a_refusal_is_an_error():
@@ -27,9 +21,9 @@ async def test_a_refusal_is_an_error():
     assert outcome == Error(text='"logo.png" is not text (image/png, 12,345 bytes).')
 
 
-@pytest.mark.parametrize(
-    ("text", "page"),
-    [
+def test_lines_end_where_other_tools_end_them():
+    """At line feeds, also those after a carriage return, and nowhere else."""
+    for text, page in (
         ("", "[The file is empty.]"),
         ("a", "1\ta"),
         ("a\n", "1\ta"),
@@ -37,40 +31,23 @@ async def test_a_refusal_is_an_error():
         ("a\n\n", "1\ta\n2\t"),
         ("a\r\nb\r\n", "1\ta\n2\tb"),
         ("a\fb\u2028c", "1\ta\fb\u2028c"),
-    ],
-)
-def test_lines_end_where_other_tools_end_them(text, page):
-    """At line feeds, also those after a carriage return, and nowhere else."""
-    assert _page(text) == page
+    ):
+        assert _page(text) == page
 
 
-@pytest.mark.parametrize(
-    ("lines", "offset", "words"),
-    [
-        (120, 900, "offset 900 is past the end: the file has 120 lines."),
-        (1, 2, "offset 2 is past the end: the file has 1 line."),
-    ],
-)
-def test_past_the_end_is_an_error_with_the_length(lines, offset, words):
-    """The model learns how long the file is."""
-    found = _read("x\n" * lines, offset=offset, limit=1)
-    assert render_page(found, offset=offset) == Error(text=words)
-
-
-def test_a_long_line_is_cut_and_says_so():
-    """Two thousand characters of a line are shown."""
+def test_a_page_has_fifty_kilobytes_at_most_and_a_line_two_thousand_characters():
+    """The page ends before the line that would be too much, and says where to go on; past the end the model learns how long the file is."""
+    text = ("é" * 1000 + "\n") * 40
+    body, _, note = _page(text).rpartition("\n")
+    assert note == "[Lines 1-24 of 40. Continue with offset=25.]"
+    assert MAX_TEXT_BYTES - 2100 < len(body.encode()) <= MAX_TEXT_BYTES
     page = _page("x" * 3500 + "\nshort\n")
     assert page == "1\t" + "x" * 2000 + " [… 1,500 more characters in this line]\n2\tshort"
     assert _page("x" * 2000) == "1\t" + "x" * 2000
-
-
-def test_a_page_has_fifty_kilobytes_at_most():
-    """The page ends before the line that would be too much, and says where to go on."""
-    text = ("é" * 1000 + "\n") * 40
-    page = _page(text)
-    body, _, note = page.rpartition("\n")
-    assert note == "[Lines 1-24 of 40. Continue with offset=25.]"
-    assert MAX_TEXT_BYTES - 2100 < len(body.encode()) <= MAX_TEXT_BYTES
+    for lines, offset, has in ((120, 900, "120 lines"), (1, 2, "1 line")):
+        found = read_page([b"x\n" * lines], offset=offset, limit=1, path="a", size_bytes=2 * lines)
+        said = f"offset {offset} is past the end: the file has {has}."
+        assert render_page(found, offset=offset) == Error(text=said)
 
 
 @given(

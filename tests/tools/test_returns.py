@@ -10,17 +10,7 @@ import enum
 import io
 import socket
 import uuid
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections import abc as c
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NewType, NoReturn, Protocol, TypedDict, TypeVar
@@ -32,6 +22,7 @@ import pytest
 from agentrail.abc import Error, Ok, ToolOutcome, ToolUpdate
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import check_returned, tool
+from tests.thinned import each
 
 T = TypeVar("T")
 
@@ -124,18 +115,23 @@ def _returning(hint):
     return find
 
 
-@pytest.mark.parametrize(
+@each(
     "hint",
     [
         *(str, int, float, bool, None, list, dict, tuple, set, Any, object, T, NoReturn),
         *(Ok, Error, ToolUpdate, ToolOutcome, Ok | None, str | Error, Ok | list[int]),
         *(Colour, Point, Tree, Row, Movie, Place, Circle, Shape, Port, Closes),
         *(datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID, Path, MappingProxyType[str, int]),
-        *(list[Row], dict[str, Point | None], tuple[int, ...], Mapping[str, Sequence[Tree]], Iterable[str]),
+        *(
+            list[Row],
+            dict[str, Point | None],
+            tuple[int, ...],
+            c.Mapping[str, c.Sequence[Tree]],
+            c.Iterable[str],
+        ),
         *(list[bytes], Annotated[str, "words"], NewType("Name", str), Literal["a"], type(None)),
         *("NoSuchName", "1 +", "1/0", "list[NoSuchName]", "str", "Row"),
     ],
-    ids=repr,
 )
 def test_what_can_be_written_or_does_not_say_is_let_through(hint):
     """Data at any depth; and what may be anything, because nothing is guessed."""
@@ -146,7 +142,7 @@ COLLECT = "collect it first, as in list(…)"
 WRAP = "return text, data, an object of a dataclass, or Ok(text=str(value))"
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "shown", "way_out"),
     [
         (socket.socket, "`socket`", WRAP),
@@ -156,28 +152,23 @@ WRAP = "return text, data, an object of a dataclass, or Ok(text=str(value))"
         (collections.deque[int], "`deque[int]`", WRAP),
         (type[Plain], "`type[Plain]`", WRAP),
         (bytes, "`bytes`", "decode it first, as in data.decode()"),
-        (
-            bytearray | None,
-            "`bytearray | None` by its annotation, and `bytearray` is in it",
-            "decode it first",
-        ),
-        (Iterator[str], "`Iterator[str]`", COLLECT),
-        (Generator[str, None, None], "`Generator[str, None, None]`", COLLECT),
-        (AsyncIterator[str], "`AsyncIterator[str]`", COLLECT),
+        (bytearray | None, "`bytearray | None` by its annotation, and `bytearray` is in it", "decode it"),
+        (c.Iterator[str], "`Iterator[str]`", COLLECT),
+        (c.Generator[str, None, None], "`Generator[str, None, None]`", COLLECT),
+        (c.AsyncIterator[str], "`AsyncIterator[str]`", COLLECT),
         (io.TextIOWrapper, "`TextIOWrapper`", COLLECT),
-        (Awaitable[str], "`Awaitable[str]`", "await it, in an `async def`"),
-        (Coroutine[Any, Any, str], "`Coroutine[Any, Any, str]`", "await it, in an `async def`"),
+        (c.Awaitable[str], "`Awaitable[str]`", "await it, in an `async def`"),
+        (c.Coroutine[Any, Any, str], "`Coroutine[Any, Any, str]`", "await it, in an `async def`"),
         (asyncio.Future, "`Future`", "await it, in an `async def`"),
-        (Callable[[], str], "`Callable[[], str]`", "call it, and return what comes of it"),
+        (c.Callable[[], str], "`Callable[[], str]`", "call it, and return what comes of it"),
         (str | Plain, "`str | Plain` by its annotation, and `Plain` is in it", WRAP),
         (list[Plain], "`list[Plain]` by its annotation, and `Plain` is in it", WRAP),
-        (dict[str, list[Iterator[int]]], "and `Iterator[int]` is in it", COLLECT),
+        (dict[str, list[c.Iterator[int]]], "and `Iterator[int]` is in it", COLLECT),
         (Annotated[Plain, "x"], "`Annotated[Plain, 'x']` by its annotation, and `Plain` is in it", WRAP),
         (NewType("Wire", Plain), "`Plain` is in it", WRAP),
         (tuple[int, Wrong], "`tuple[int, Wrong]` by its annotation, and `socket` is in it", WRAP),
         ("socket.socket", "`socket`", WRAP),
     ],
-    ids=repr,
 )
 def test_what_cannot_be_written_is_refused(hint, shown, way_out):
     """By function, annotation, and what to return instead; also where it is a text."""
@@ -195,8 +186,7 @@ def test_the_decorator_refuses_it_unless_it_never_calls():
         """Connect."""
         raise NotImplementedError
 
-    with pytest.raises(
-        ToolDefinitionError, match=r"connect' returns `socket` by its annotation, which no model"
-    ):
+    said = r"connect' returns `socket` by its annotation, which no model"
+    with pytest.raises(ToolDefinitionError, match=said):
         tool(connect)
     assert tool(answered_by="client")(connect).name == "connect"

@@ -15,6 +15,7 @@ from agentrail.abc import Ok
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import read_signature, tool
+from tests.thinned import each
 from tests.tools.rig import CTX
 
 
@@ -58,10 +59,6 @@ class Unresolved(msgspec.Struct):
     when: "Nowhere"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
 
 
-def _schema(function):
-    return read_signature(function).schema
-
-
 def test_text_in_annotated_is_a_description_at_any_depth():
     """A description and a constraint go together, in unions and lists as well; other extras are left alone."""
 
@@ -72,7 +69,7 @@ def test_text_in_annotated_is_a_description_at_any_depth():
         d: Literal["x", "y"] = "x",
     ) -> None: ...
 
-    properties = _schema(find)["properties"]
+    properties = read_signature(find).schema["properties"]
     assert properties["a"] == {"type": "string", "description": "What.", "minLength": 1}
     assert properties["b"]["items"] == {"type": "integer", "description": "One of them."}
     assert properties["c"]["anyOf"] == [{"type": "integer", "description": "Maybe."}, {"type": "null"}]
@@ -116,12 +113,17 @@ def _twins(a: A, b: B) -> None: ...  # type: ignore[valid-type]  # made at run t
 def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # made at run time
 
 
-@pytest.mark.parametrize(
+SUPPORTED = "is not supported)"
+NO_SCHEMA = "has a type that no JSON Schema describes ("
+HELD = f"type <class 'tests.tools.test_signature.Plain'> {SUPPORTED}: make `Plain` a dataclass"
+
+
+@each(
     ("function", "words"),
     [
         (
             _args,
-            "parameter '*names' of tool function '_args' collects arguments that have no names: take one list instead",
+            "parameter '*names' of tool function '_args' collects arguments that have no names: take one list",
         ),
         (
             _kwargs,
@@ -135,11 +137,8 @@ def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # ma
             _bare,
             "parameter 'it' of tool function '_bare' has no annotation: write its type, such as `it: str`",
         ),
-        (
-            _undescribable,
-            "has a type that no JSON Schema describes (type <class 'complex'> is not supported): use str",
-        ),
-        (_many_hooks, "has a type that no JSON Schema describes (type <class 'type'> is not supported)"),
+        (_undescribable, f"{NO_SCHEMA}type <class 'complex'> {SUPPORTED}: use str"),
+        (_many_hooks, f"{NO_SCHEMA}type <class 'type'> {SUPPORTED}"),
         (_ambiguous, "may not contain more than one str-like type"),
         (_list_default, "has the mutable default [], shared by all calls: write `| None = None`"),
         (_dict_default, "has the mutable default {}"),
@@ -148,25 +147,15 @@ def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # ma
         (_odd_default, "has the default <built-in function len>, which is not of its own type"),
         (
             _unknown_name,
-            "has the annotation 'Nowhere', and name 'Nowhere' is not defined: define that name at the top",
+            "the annotation 'Nowhere', and name 'Nowhere' is not defined: define that name at the top",
         ),
         (_no_type, "has the annotation '1 +', which is no type"),
-        (
-            _holder,
-            "has a type that no JSON Schema describes (list[Holder][].plain: type <class 'tests.tools.test_signature.Plain'> is not supported): make `Plain` a dataclass",
-        ),
-        (
-            _adapted_default,
-            "has the default 'x', which is not of its own type ($: expected `Point | Size`, got `str`)",
-        ),
-        (
-            _no_name,
-            "has a type that no JSON Schema describes (Unresolved.when: name 'Nowhere' is not defined): define that name",
-        ),
+        (_holder, f"{NO_SCHEMA}list[Holder][].plain: {HELD}"),
+        (_adapted_default, "'x', which is not of its own type ($: expected `Point | Size`, got `str`)"),
+        (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
         (_twins, "tool function '_twins' uses two types of one name"),
-        (_twins_in_one, "has a type that no JSON Schema describes"),
+        (_twins_in_one, NO_SCHEMA),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_what_no_model_can_call_is_refused(function, words):
     """The message names the function, the parameter and the way out."""

@@ -55,12 +55,8 @@ def skill(name="pdf", *, directory="", files=(), **text):
 def on_disk(place, name="pdf", **text):
     """A skill whose files are there."""
     directory = str(place / name)
-    return skill(
-        name,
-        directory=directory,
-        files=[hash_skill_file(directory, one) for one in find_skill_files(directory)],
-        **text,
-    )
+    files = [hash_skill_file(directory, one) for one in find_skill_files(directory)]
+    return skill(name, directory=directory, files=files, **text)
 
 
 def opener(*skills, **given):
@@ -71,14 +67,26 @@ def opener(*skills, **given):
 # --- opening
 
 
-async def test_what_cannot_be_opened_is_an_error():
-    """An unknown one, with the nearest; one that is for the user."""
-    tool = opener(skill(), skill("mine", for_model=False))
+async def test_skills_are_found_by_words_and_opened_by_name():
+    """Those that the model may open; an unknown one is answered with the nearest. The user opens one by its name, or has it in the prompt as it stands."""
+    skills = (skill(), skill("mail"), skill("mine", for_model=False))
+    tool = opener(*skills)
     assert (await tool.execute({"name": "pfd"}, CTX)).text == "There is no skill 'pfd'. Did you mean 'pdf'?"
     assert "Look with skill_search." in (await tool.execute({"name": "zzz"}, CTX)).text
     mine = await tool.execute({"name": "mine"}, CTX)
     assert isinstance(mine, Error)
     assert "for the user to open" in mine.text
+
+    search = SkillSearch(skills=SkillSet(skills=skills))
+    assert (await search.execute({"query": "about"}, CTX)).text == "- pdf: About pdf.\n- mail: About mail."
+    none = await search.execute({"query": "mine"}, CTX)
+    assert none.text == "None of the 2 skills has these words. Try others, or go on without."
+    assert search.label({"query": "x"}) == "Look for a skill: x"
+
+    told = "Open the skill 'pdf' with the tool `skill`, and do what it says."
+    assert prompt_of_skill(skill(), "  ") == told
+    assert prompt_of_skill(skill(), " page 3 ") == f"{told}\n\npage 3"
+    assert prompt_of_skill(skill(for_model=False), "page 3") == "Do it.\n\npage 3"
 
 
 def asked(answer="done"):
@@ -101,12 +109,8 @@ async def test_a_skill_that_delegates_is_worked_by_a_sub_agent():
     found = await tool.execute({"name": "pdf", "task": "read x"}, ctx)
     assert (found.text, found.details) == ("done", {"delegated": "pdf", "digest": "d" * 64})
     (request,) = requests
-    assert (request.prompt, request.system_prompt, request.tools, request.max_turns) == (
-        "read x",
-        "Do it.",
-        None,
-        8,
-    )
+    given = (request.prompt, request.system_prompt, request.tools, request.max_turns)
+    assert given == ("read x", "Do it.", None, 8)
     without = await tool.execute({"name": "pdf"}, ctx)
     assert (type(without), len(requests)) == (Error, 1)
     ctx, _ = asked("")
@@ -129,45 +133,21 @@ async def test_a_skill_that_names_an_agent_is_a_task_of_that_agent():
     assert ("agent" in without.details, found.details["agent"]) == (False, "scout")
 
 
-@pytest.mark.parametrize(
-    ("text", "mode", "tools"),
-    [
+async def test_a_sub_agent_has_the_tools_of_the_skill():
+    """A rule with a pattern gives it none: nothing would hold it to the pattern."""
+    both = {"allowed": ("shell", "write_file"), "disallowed": ("write_file",)}
+    for text, mode, tools in (
         ({"allowed": ("read_file", "shell(git *)")}, "restrict", ("read_file",)),
         ({"allowed": ("shell",)}, "restrict", ("read_file", "shell")),
         ({"allowed": ("shell",)}, "ignore", None),
         ({"allowed": ("shell",)}, "approve", None),
         ({"disallowed": ("shell(rm *)",)}, "restrict", ("read_file", "write_file")),
-        (
-            {"allowed": ("shell", "write_file"), "disallowed": ("write_file",)},
-            "restrict",
-            ("read_file", "shell"),
-        ),
-    ],
-)
-async def test_a_sub_agent_has_the_tools_of_the_skill(text, mode, tools):
-    """A rule with a pattern gives it none: nothing would hold it to the pattern."""
-    ctx, requests = asked()
-    await opener(skill(delegates=True, **text), tools=mode).execute({"name": "pdf", "task": "x"}, ctx)
-    assert requests[0].tools == tools
-
-
-def test_the_user_opens_a_skill_by_its_name():
-    """The model is told to; one that it may not open is put into the prompt as it stands."""
-    assert (
-        prompt_of_skill(skill(), "  ") == "Open the skill 'pdf' with the tool `skill`, and do what it says."
-    )
-    assert prompt_of_skill(skill(), " page 3 ").endswith("what it says.\n\npage 3")
-    assert prompt_of_skill(skill(for_model=False), "page 3") == "Do it.\n\npage 3"
-
-
-async def test_skills_are_found_by_words():
-    """Those that the model may open."""
-    tool = SkillSearch(skills=SkillSet(skills=(skill(), skill("mail"), skill("mine", for_model=False))))
-    assert (await tool.execute({"query": "about"}, CTX)).text == "- pdf: About pdf.\n- mail: About mail."
-    assert (
-        await tool.execute({"query": "mine"}, CTX)
-    ).text == "None of the 2 skills has these words. Try others, or go on without."
-    assert tool.label({"query": "x"}) == "Look for a skill: x"
+        (both, "restrict", ("read_file", "shell")),
+    ):
+        ctx, requests = asked()
+        tool = opener(skill(delegates=True, **text), tools=mode)
+        await tool.execute({"name": "pdf", "task": "x"}, ctx)
+        assert requests[0].tools == tools
 
 
 async def test_they_keep_the_contract_of_tools(place):
@@ -204,9 +184,10 @@ async def test_files_of_skills_are_read_below_the_mount(place):
     assert tool.parameters == builtin("read_file")[0].parameters
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
+async def test_a_name_that_is_not_listed_is_none(place):
+    """Links, `..` and absolute names lead nowhere."""
+    tool = mounted(on_disk(place), inner=False)
+    for path, said in (
         ("/skills", "There is no skill ''"),
         ("/skills/other/x", "There is no skill 'other'"),
         ("/skills/pdf", "has no file ''. Its files"),
@@ -215,27 +196,21 @@ async def test_files_of_skills_are_read_below_the_mount(place):
         ("/skills/pdf//etc/passwd", "has no file '/etc/passwd'"),
         ("/skills/pdf/docs", "has no file 'docs'"),
         ("/etc/passwd", "Only files of skills are read here"),
-    ],
-)
-async def test_a_name_that_is_not_listed_is_none(place, path, said):
-    """Links, `..` and absolute names lead nowhere."""
-    found = await mounted(on_disk(place), inner=False).execute({"path": path}, CTX)
-    assert isinstance(found, Error)
-    assert said in found.text
+    ):
+        found = await tool.execute({"path": path}, CTX)
+        assert isinstance(found, Error)
+        assert said in found.text
 
 
 async def test_a_file_that_has_changed_is_not_what_was_read(place):
     """What the model reads is what the id stands for; a link in its place is not followed either."""
-    tool = mounted(on_disk(place))
+    tool, call = mounted(on_disk(place)), {"path": "/skills/pdf/docs/a.md"}
     path = place / "pdf" / "docs" / "a.md"
     path.write_text("other")
-    assert (
-        "has changed since the skill was read"
-        in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
-    )
+    assert "has changed since the skill was read" in (await tool.execute(call, CTX)).text
     path.unlink()
     path.symlink_to(place / "secret.txt")
-    assert "a link is on the way" in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
+    assert "a link is on the way" in (await tool.execute(call, CTX)).text
 
 
 def test_read_file_is_mounted_where_skills_have_files(place):
@@ -249,14 +224,8 @@ def test_read_file_is_mounted_where_skills_have_files(place):
     alone = MountedReadFile(skills=skills)
     assert (alone.label({"path": "x"}), alone.effect_class, alone.timeout_seconds) == ("Read x", "pure", None)
     inner = mount_skills(tools, skills)[1]
-    for member in (
-        "killable",
-        "effect_class",
-        "timeout_seconds",
-        "max_result_bytes",
-        "max_retries",
-        "wants_deps",
-    ):
+    limits = ("timeout_seconds", "max_result_bytes", "max_retries")
+    for member in (*limits, "killable", "effect_class", "wants_deps"):
         assert getattr(inner, member) == getattr(tools[1], member)
 
     class Described:
@@ -283,19 +252,8 @@ def test_files_are_listed_and_read_beneath_the_directory_alone(place):
     (pdf / "again.md").symlink_to("docs/a.md")
     os.mkfifo(pdf / "pipe")
     assert [one.path for one in find_skill_files(str(pdf))] == sorted(FILES)
-    for path in (
-        "inside/a.md",
-        "again.md",
-        "pipe",
-        "docs",
-        "../secret.txt",
-        "docs/../../secret.txt",
-        "/etc/passwd",
-        "",
-        ".",
-        "a\0b",
-        "gone",
-    ):
+    outside = ("../secret.txt", "docs/../../secret.txt", "/etc/passwd")
+    for path in ("inside/a.md", "again.md", "pipe", "docs", *outside, "", ".", "a\0b", "gone"):
         with pytest.raises(SkillFileFault):
             read_skill_file(str(pdf), path, most=1_000)
     with pytest.raises(SkillFileFault, match="over 3 bytes"):
@@ -330,22 +288,8 @@ def test_too_much_is_refused(place):
 
 # All that could lead elsewhere: names that are there, links, climbing, roots, nothing, and what no file can be called.
 PARTS = (
-    "",
-    ".",
-    "..",
-    "docs",
-    "a.md",
-    "inside",
-    "out",
-    "etc",
-    "passwd",
-    "secret.txt",
-    "pdf",
-    "SKILL.md",
-    "~",
-    "\0",
-    "a\nb",
-    "é",
+    *("", ".", "..", "docs", "a.md", "inside", "out", "etc", "passwd", "secret.txt", "pdf", "SKILL.md"),
+    *("~", "\0", "a\nb", "é"),
 )
 
 

@@ -56,16 +56,6 @@ async def test_a_page_is_shown_as_markdown_in_a_fence():
 
 
 @on_bounded_time
-async def test_a_page_leads_the_tool_to_no_other_host():
-    """A rule `web_fetch(domain:…)` is about the address of the call: where that passes it on, the model has to ask again."""
-    site = Site(any=(302, {"Location": "https://elsewhere.example/?secret"}, b""))
-    async with open_sites(site):
-        said = await tool_for(site).execute({"url": site.origin}, CTX)
-    assert isinstance(said, Error)
-    assert "Fetch https://elsewhere.example/?secret itself" in said.text
-
-
-@on_bounded_time
 async def test_a_long_page_is_cut_unless_its_domain_is_trusted():
     """And what is missing is said."""
     site = Site(any=(200, TEXT, b"x" * 60_000))
@@ -75,94 +65,61 @@ async def test_a_long_page_is_cut_unless_its_domain_is_trusted():
     assert cut.text.count("x") - cut.text.splitlines()[1].count("x") == MAX_PAGE_CHARACTERS
     assert cut.text.endswith("</page>\n[10,000 more characters are not shown]")
     assert cut.details["left_out"] == 10_000
-    assert whole.details == {
-        "url": f"{site.origin}/",
-        "title": "",
-        "characters": 60_000,
-        "left_out": 0,
-        "is_cached": False,
-    }
+    told = {"title": "", "characters": 60_000, "left_out": 0, "is_cached": False}
+    assert whole.details == {"url": f"{site.origin}/", **told}
+
+
+ELSEWHERE = "https://elsewhere.example/?secret"
+NOT_SHOWN: tuple[tuple[object, str], ...] = (
+    ((200, {"Content-Type": "image/png"}, b"\x89PNG"), "it is image/png, and only text, HTML and PDF are read"),
+    ((200, {"Content-Type": "application/pdf"}, b"no pdf"), "not a readable PDF"),
+    ((200, {"Content-Type": "text/html"}, b"<script>run()</script>"), "contains no text"),
+    ((200, TEXT, b"  \n"), "contains no text"),
+    ((404, {}, b""), "answered 404"),
+    ((302, {"Location": "http://169.254.169.254/"}, b""), "nothing was sent there"),
+    # A rule `web_fetch(domain:…)` is about the address of the call: the model has to ask again.
+    ((302, {"Location": ELSEWHERE}, b""), f"Fetch {ELSEWHERE} itself"),
+)
 
 
 @on_bounded_time
-async def test_a_pdf_is_shown_with_the_numbers_of_its_pages():
-    """An empty page has none."""
-    site = Site(any=(200, {"Content-Type": "application/pdf"}, pdf("first", "", "third")))
+async def test_what_cannot_be_shown_is_an_error_that_says_why():
+    """12.11: bad input gets an error result that says which rule; a PDF is shown with the numbers of its pages, an empty one has none."""
+    site = Site()
     async with open_sites(site):
-        shown = await tool_for(site).execute({"url": site.origin}, CTX)
+        fetch = tool_for(site)
+        for number, (page, words) in enumerate(NOT_SHOWN):
+            site.pages["any"] = page
+            shown = await fetch.execute({"url": f"{site.origin}/{number}"}, CTX)
+            assert isinstance(shown, Error)
+            assert words in shown.text
+        site.pages["any"] = (200, {"Content-Type": "application/pdf"}, pdf("first", "", "third"))
+        shown = await fetch.execute({"url": f"{site.origin}/pdf"}, CTX)
     assert "[page 1]\nfirst\n\n[page 3]\nthird" in shown.text
 
 
-@pytest.mark.parametrize(
-    ("page", "words"),
-    [
-        (
-            (200, {"Content-Type": "image/png"}, b"\x89PNG"),
-            "it is image/png, and only text, HTML and PDF are read",
-        ),
-        ((200, {"Content-Type": "application/pdf"}, b"no pdf"), "not a readable PDF"),
-        ((200, {"Content-Type": "text/html"}, b"<script>run()</script>"), "contains no text"),
-        ((200, TEXT, b"  \n"), "contains no text"),
-        ((404, {}, b""), "answered 404"),
-        ((302, {"Location": "http://169.254.169.254/"}, b""), "nothing was sent there"),
-    ],
-)
-@on_bounded_time
-async def test_what_cannot_be_shown_is_an_error_that_says_why(page, words):
-    """12.11: bad input gets an error result that says which rule."""
-    site = Site(any=page)
-    async with open_sites(site):
-        shown = await tool_for(site).execute({"url": site.origin}, CTX)
-    assert isinstance(shown, Error)
-    assert words in shown.text
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "file:///etc/passwd",
-        "https://127.0.0.1/",
-        "https://u:p@a.example/",
-        "nonsense",
-        "https://xn--0.example/ü b",
-    ],
-)
-async def test_what_may_not_be_fetched_is_an_error_before_anything_is_sent(url):
+async def test_what_may_not_be_fetched_is_an_error_before_anything_is_sent():
     """12.11: `web_fetch` of file:, a private address: nothing was sent."""
 
     async def fail(_host, _port):
         pytest.fail("a name was looked up")
 
-    shown = await web_fetch_tool(WebClient(WebRules(), resolve=fail)).execute({"url": url}, CTX)
-    assert isinstance(shown, Error)
-    assert "nothing was sent" in shown.text
+    fetch = web_fetch_tool(WebClient(WebRules(), resolve=fail))
+    private = ("file:///etc/passwd", "https://127.0.0.1/", "https://u:p@a.example/")
+    for url in (*private, "nonsense", "https://xn--0.example/ü b"):
+        shown = await fetch.execute({"url": url}, CTX)
+        assert isinstance(shown, Error)
+        assert "nothing was sent" in shown.text
 
 
 @on_bounded_time
 async def test_a_question_is_answered_by_a_session_that_has_the_page_and_no_tools():
-    """The page is data there too; only the answer comes back, with where it is from."""
+    """The page is data there too; only the answer comes back, with where it is from; where no money is left the page can still be read."""
     site, asked = Site(any=(200, {"Content-Type": "text/html"}, HTML)), []
 
     async def answer(request):
         asked.append(request)
         return "Four hours."
-
-    async with open_sites(site):
-        call = {"url": site.origin, "question": "From when on?"}
-        shown = await tool_for(site).execute(call, evolve(CTX, child=answer))
-    assert shown.text == f"Four hours.\n[from {site.origin}/]"
-    (request,) = asked
-    assert request.tools == ()
-    assert request.max_turns == 1
-    assert "no instruction" in request.system_prompt
-    assert '<page url="' in request.prompt
-    assert request.prompt.endswith("The question: From when on?")
-
-
-@on_bounded_time
-async def test_a_question_that_cannot_be_asked_is_an_error():
-    """No money is left, say: the page can still be read."""
-    site = Site(any=(200, TEXT, b"words"))
 
     async def refuse(_request):
         message = "no budget is left"
@@ -170,8 +127,17 @@ async def test_a_question_that_cannot_be_asked_is_an_error():
 
     async with open_sites(site):
         fetch = tool_for(site)
-        refused = await fetch.execute({"url": site.origin, "question": "?"}, evolve(CTX, child=refuse))
-        read = await fetch.execute({"url": site.origin, "question": " "}, evolve(CTX, child=refuse))
+        call = {"url": site.origin, "question": "From when on?"}
+        shown = await fetch.execute(call, evolve(CTX, child=answer))
+        refused = await fetch.execute(call, evolve(CTX, child=refuse))
+        read = await fetch.execute(call | {"question": " "}, evolve(CTX, child=refuse))
+    assert shown.text == f"Four hours.\n[from {site.origin}/]"
+    (request,) = asked
+    assert request.tools == ()
+    assert request.max_turns == 1
+    assert "no instruction" in request.system_prompt
+    assert '<page url="' in request.prompt
+    assert request.prompt.endswith("The question: From when on?")
     assert isinstance(refused, Error)
     assert "no budget is left" in refused.text
     assert isinstance(read, Ok)
@@ -199,20 +165,17 @@ async def test_pages_are_kept_for_fifteen_minutes(autojump_clock):
 
 OPENS = re.compile(r"<\s*(?:page|hit)\b", re.IGNORECASE)
 ENDS = re.compile(r"<\s*/\s*(?:page|hit)\b", re.IGNORECASE)
-HOSTILE = st.lists(
-    st.sampled_from(["<", "</", "page", "PAGE", "hit", ">", " ", "\n", '"', "/", "x"]), max_size=12
-).map("".join)
+PIECES = st.sampled_from(["<", "</", "page", "PAGE", "hit", ">", " ", "\n", '"', "/", "x"])
+HOSTILE = st.lists(PIECES, max_size=12).map("".join)
 
 
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_nothing_in_a_page_ends_its_fence(url, title, text):
     """Whatever stands in it: one beginning, one end, in lines of their own."""
-    shown = fenced_page(url, title, text, 0)
-    assert [len(found) for found in (OPENS.findall(shown), ENDS.findall(shown))] == [1, 1]
-    assert shown.endswith("\n</page>")
-    shown = fenced_hits([SearchHit(title=title, url=url, snippet=text, published=title)])
-    assert [len(found) for found in (OPENS.findall(shown), ENDS.findall(shown))] == [1, 1]
-    assert shown.endswith("\n</hit>")
+    hits = [SearchHit(title=title, url=url, snippet=text, published=title)]
+    for shown, end in ((fenced_page(url, title, text, 0), "\n</page>"), (fenced_hits(hits), "\n</hit>")):
+        assert [len(found) for found in (OPENS.findall(shown), ENDS.findall(shown))] == [1, 1]
+        assert shown.endswith(end)
 
 
 # --- web_search
@@ -221,13 +184,8 @@ def test_nothing_in_a_page_ends_its_fence(url, title, text):
 @on_bounded_time
 async def test_hits_are_shown_in_fences():
     """Their addresses in the details."""
-    site = Site(
-        any=(
-            200,
-            {},
-            b'{"results": [{"url": "https://a.example/", "title": "A", "content": "says x", "publishedDate": "2026"}]}',
-        )
-    )
+    hit = b'{"url": "https://a.example/", "title": "A", "content": "says x", "publishedDate": "2026"}'
+    site = Site(any=b'{"results": [%s]}' % hit)
     async with open_sites(site):
         engine = ENGINES["searxng"](key=None, origin=site.origin)
         search = web_search_tool(lambda: engine, WebClient(WebRules(), resolve=Names(HERE)))
@@ -242,28 +200,23 @@ async def test_hits_are_shown_in_fences():
     assert nothing == Ok(text='Nothing was found for "a "b"". Try other words.')
 
 
-async def test_without_an_engine_the_model_is_told_so():
-    """And where its key is not there, which variable that is."""
+@on_bounded_time
+async def test_without_an_engine_or_its_answer_the_model_is_told_so():
+    """Where its key is not there, which variable that is; what it may be asked again later is an error without the key."""
 
     def no_key():
         raise OptionError(["the variable BRAVE_API_KEY is not set"])
 
-    assert await web_search_tool(None, WebClient(WebRules())).execute({"query": "x"}, CTX) == Error(
-        text=NO_ENGINE
-    )
-    shown = await web_search_tool(no_key, WebClient(WebRules())).execute({"query": "x"}, CTX)
-    assert shown == Error(text="The search engine cannot be asked: the variable BRAVE_API_KEY is not set")
-
-
-@on_bounded_time
-async def test_an_engine_that_gives_no_answer_is_an_error_without_the_key():
-    """It may be asked again later."""
     site = Site(any=(429, {}, b""))
     async with open_sites(site):
         engine = ENGINES["brave"](key=Secret("k-123"), origin=site.origin)
-        shown = await web_search_tool(lambda: engine, WebClient(WebRules(), resolve=Names(HERE))).execute(
-            {"query": "x"}, CTX
-        )
-    assert shown == Error(
-        text="The search engine gave no answer. Not fetched: the server answered 429 Too Many Requests."
-    )
+        for find, said in (
+            (None, NO_ENGINE),
+            (no_key, "The search engine cannot be asked: the variable BRAVE_API_KEY is not set"),
+            (
+                lambda: engine,
+                "The search engine gave no answer. Not fetched: the server answered 429 Too Many Requests.",
+            ),
+        ):
+            search = web_search_tool(find, WebClient(WebRules(), resolve=Names(HERE)))
+            assert await search.execute({"query": "x"}, CTX) == Error(text=said)
