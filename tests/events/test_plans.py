@@ -7,48 +7,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import PlanError
-from agentrail.events import (
-    MOVES,
-    STEP_MARKS,
-    Plan,
-    PlanStep,
-    decode_plan,
-    encode_plan,
-    may_move,
-    read_steps,
-)
+from agentrail.events import MOVES, STEP_MARKS, Plan, PlanStep, decode_plan, encode_plan, may_move, read_steps
 from agentrail.events.plan_markdown import MAX_SAID, MAX_STEP_NOTES
 
 STATUSES = tuple(MOVES)
-LEGAL = {
-    ("pending", "in_progress"),
-    ("pending", "completed"),
-    ("pending", "failed"),
-    ("pending", "skipped"),
-    ("in_progress", "completed"),
-    ("in_progress", "failed"),
+LEGAL = {("pending", after) for after in ("in_progress", "completed", "failed", "skipped")} | {
+    ("in_progress", after) for after in ("completed", "failed")
 }
 
 # What breaks lines, what looks like marks or escapes, and anything else.
-hard = st.sampled_from(
-    [
-        "\n",
-        "\r",
-        "\u2028",
-        "\x85",
-        " ",
-        "\t",
-        "&#10;",
-        "&#;",
-        "&",
-        "#",
-        "- [x] ",
-        "  - note: ",
-        "# ",
-        "> ",
-        "-->",
-    ]
-)
+breaks = ("\n", "\r", "\u2028", "\x85", " ", "\t")
+hard = st.sampled_from((*breaks, "&#10;", "&#;", "&", "#", "- [x] ", "  - note: ", "# ", "> ", "-->"))
 texts = st.lists(hard | st.text(max_size=4), max_size=5).map("".join)
 steps = st.builds(
     PlanStep,
@@ -103,10 +72,10 @@ def test_a_step_makes_legal_moves_and_no_others(plan, data):
     for step in plan.steps:
         wanted = data.draw(st.sampled_from(STATUSES))
         if (step.status, wanted) in LEGAL:
-            moved = plan.with_step(step.id, wanted, result="r", error="e", notes=("n",))
-            assert moved.steps[step.index] == PlanStep(
-                index=step.index, content=step.content, status=wanted, result="r", error="e", notes=("n",)
-            )
+            more = {"result": "r", "error": "e", "notes": ("n",)}
+            moved = plan.with_step(step.id, wanted, **more)
+            made = PlanStep(index=step.index, content=step.content, status=wanted, **more)
+            assert moved.steps[step.index] == made
             others = [one for one in moved.steps if one.index != step.index]
             assert others == [one for one in plan.steps if one.index != step.index]
         else:
@@ -125,13 +94,8 @@ def test_progress_and_the_current_step():
     assert (plan.progress.percent, plan.current_step) == (0, plan.steps[0])
     plan = plan.with_step("step-3", "in_progress").with_step("step-1", "skipped")
     assert plan.current_step == plan.steps[2]
-    assert plan.progress.counts == {
-        "pending": 1,
-        "in_progress": 1,
-        "completed": 0,
-        "failed": 0,
-        "skipped": 1,
-    }
+    counts = {"pending": 1, "in_progress": 1, "completed": 0, "failed": 0, "skipped": 1}
+    assert plan.progress.counts == counts
     assert (plan.progress.percent, plan.progress.total) == (33, 3)
     plan = plan.with_step("step-3", "failed", error="no").with_step("step-2", "completed")
     assert (plan.progress.percent, plan.current_step) == (100, None)
@@ -139,16 +103,13 @@ def test_progress_and_the_current_step():
 
 
 def test_what_two_words_say_of_one_thing_agrees():
-    """A record of before the five states says only whether a step is done."""
+    """A record of before the five states says only whether a step is done; lists are copied where they enter."""
     assert PlanStep(index=0, content="a", done=True).status == "completed"
     assert PlanStep(index=0, content="a", status="completed").done
     assert not PlanStep(index=0, content="a", done=True, status="failed").done
     old = b'{"index":0,"content":"a","done":true}'
     assert msgspec.json.decode(old, type=PlanStep) == PlanStep(index=0, content="a", status="completed")
 
-
-def test_what_was_handed_in_changes_no_plan():
-    """Lists are copied where they enter."""
     given_steps, notes = [PlanStep(index=0, content="a", notes=["x"])], ["n"]
     plan = Plan(steps=given_steps, notes=notes)
     given_steps.append(PlanStep(index=1, content="b"))
@@ -158,20 +119,11 @@ def test_what_was_handed_in_changes_no_plan():
 
 def test_people_write_plans_too():
     """In the form that a person types; what says nothing of a plan is refused with its line."""
-    assert decode_plan("# Go\n\n* [X] a\n  - error: e\n2) [-] b\n") == Plan(
-        goal="Go",
-        steps=(
-            PlanStep(index=0, content="a", status="completed", error="e"),
-            PlanStep(index=1, content="b", status="skipped"),
-        ),
-    )
-    for text, line in (
-        ("hello", 1),
-        ("- [ ] a\n# late", 2),
-        ("  - note: x", 1),
-        ("# a\n# b", 2),
-        ("- [?] a", 1),
-    ):
+    first = PlanStep(index=0, content="a", status="completed", error="e")
+    steps = (first, PlanStep(index=1, content="b", status="skipped"))
+    assert decode_plan("# Go\n\n* [X] a\n  - error: e\n2) [-] b\n") == Plan(goal="Go", steps=steps)
+    lines = {"hello": 1, "- [ ] a\n# late": 2, "  - note: x": 1, "# a\n# b": 2, "- [?] a": 1}
+    for text, line in lines.items():
         with pytest.raises(PlanError, match=f"line {line} is"):
             decode_plan(text)
     assert decode_plan("- [ ] &#99999999;&#1114112;").steps[0].content == "&#99999999;&#1114112;"
