@@ -389,14 +389,8 @@ SHARES: Final = {
             "core/test_owners.py::test_every_owner_waits_for_something",
         ),
         "the types of vendors": (
-            "providers/test_anthropic_stream.py",
-            "providers/test_cache_points.py",
-            "providers/test_gemini.py",
-            "providers/test_gemini_stream.py",
-            "providers/test_images_in_results.py",
-            "providers/test_openai_chat_stream.py",
-            "providers/test_openai_responses_stream.py",
             "providers/test_requests.py",
+            "providers/test_streams.py",
             "providers/test_vendors_clients.py",
         ),
     }.items()

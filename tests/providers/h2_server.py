@@ -1,11 +1,9 @@
 """A server that speaks HTTP/2 over TLS, and only that: what the provider option `http2` is tested with."""
 
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import h2.config
 import h2.connection
@@ -14,6 +12,8 @@ import h2.exceptions
 import trio
 from attrs import define, field
 
+from tests.providers.transcripts import tls
+
 
 @define
 class Served:
@@ -21,59 +21,31 @@ class Served:
 
     Attributes:
         url: Where it listens.
-        certificate: The file to trust.
         connections: How many were accepted.
         requests: The headers of each request.
         left: Set when a client closed a connection.
     """
 
     url: str
-    certificate: str
     connections: int = 0
     requests: list[dict[str, str]] = field(factory=list)
     left: trio.Event = field(factory=trio.Event)
 
 
-def _certified(folder: Path) -> tuple[ssl.SSLContext, str]:
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",  # for RSA it would look for primes, which takes longer than most tests
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
-    tls.set_alpn_protocols(["h2"])
-    return tls, str(certificate)
-
-
 @asynccontextmanager
-async def open_h2_server(
-    folder: Path, pieces: Sequence[bytes], *, ends: bool = True
-) -> AsyncIterator[Served]:
+async def open_h2_server(pieces: Sequence[bytes], *, ends: bool = True) -> AsyncIterator[Served]:
     """Answer every request with these events, each in a frame of its own.
 
     Args:
-        folder: Where key and certificate may be written.
         pieces: The body.
         ends: Whether the response ends; else it falls silent.
     """
-    tls, certificate = _certified(folder)
+    context = tls()
+    context.set_alpn_protocols(["h2"])
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    served = Served(f"https://127.0.0.1:{listener.socket.getsockname()[1]}", certificate)
+    served = Served(f"https://localhost:{listener.socket.getsockname()[1]}")
     async with trio.open_nursery() as nursery:
-        serve = partial(_serve, served, tls, pieces, ends)
+        serve = partial(_serve, served, context, pieces, ends)
         await nursery.start(partial(trio.serve_listeners, serve, [listener]))
         yield served
         nursery.cancel_scope.cancel()
@@ -81,7 +53,7 @@ async def open_h2_server(
 
 async def _serve(
     served: Served,
-    tls: ssl.SSLContext,
+    context: ssl.SSLContext,
     pieces: Sequence[bytes],
     ends: bool,  # noqa: FBT001 - of a handler
     plain: trio.SocketStream,
@@ -90,7 +62,7 @@ async def _serve(
     connection = h2.connection.H2Connection(
         h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
     )
-    async with trio.SSLStream(plain, tls, server_side=True) as stream:
+    async with trio.SSLStream(plain, context, server_side=True) as stream:
         connection.initiate_connection()
         await stream.send_all(connection.data_to_send())
         while received := await _received(stream):

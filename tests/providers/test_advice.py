@@ -2,7 +2,6 @@
 
 import json
 import re
-import ssl
 import string
 import time
 from collections.abc import AsyncIterator
@@ -23,8 +22,9 @@ from agentrail.errors.advice import WHAT_TO_DO, Advice, setting
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
-from tests.providers.transcripts import KEY, request_of
+from tests.providers.transcripts import KEY, request_of, tls
 from tests.slowness import slowness
+from tests.thinned import each
 
 ANTHROPICS = "sk-ant-api03-0123456789abcdef"
 
@@ -48,7 +48,7 @@ def plain(status: str, text: str) -> ServedReply:
     return reply(text, status=status, kind="text/plain")
 
 
-@frozen(kw_only=True)
+@frozen
 class Row:
     """One thing that people do.
 
@@ -56,7 +56,7 @@ class Row:
         did: What.
         advice: The row of the table.
         answer: What the server answers.
-        names: What the message must name; `{url}` stands for the server.
+        names: What the message must name, between bars; `{url}` stands for the server.
         never: What it must not say.
         model: Of the session.
         path: What stands behind the server's address in `base_url`.
@@ -66,307 +66,273 @@ class Row:
     did: str
     advice: Advice
     answer: ServedReply
-    names: tuple[str, ...]
-    never: tuple[str, ...] = ()
+    names: str
+    never: str = ""
     model: str = "openai-chat:some-model"
     path: str = "/v1"
     key: str | None = KEY
 
 
+def no_credit(did: str, answer: ServedReply, **fields: Any) -> Row:
+    """One that has nothing left to pay with."""
+    return Row(did, Advice.NO_CREDIT, answer, "credit|billing", "key|try again|correct|--model", **fields)
+
+
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
-NO_CREDIT: dict[str, Any] = {
-    "advice": Advice.NO_CREDIT,
-    "names": ("credit", "billing"),
-    "never": ("key", "try again", "correct", "--model"),
-}
+QUOTA_EVENT = b'data: {"error": {"message": "no", "code": "insufficient_quota"}}\n\n'
+LOW = "Your credit balance is too low to access."
 TITLE = "Sign in – Example &amp; Sons"
+NOT_FOUND = "404 page not found"
+PULL = 'model "llama9" not found, try pulling it first'
+NO_TOOLS = "registry.ollama.ai/library/gemma:2b does not support tools"
+NO_ENDPOINTS = 'No endpoints found that support tool use. Try disabling "edit_file".'
+COUNTRY = "unsupported_country_region_territory"
+TEMPERATURE = "Unsupported value: 'temperature' does not support 0.2 with this model."
+TOO_LONG = refusal("400 No", "context_length_exceeded", "maximum context length is 8192 tokens")
+MOVED = "https://new.example/api/v1/chat/completions"
+CLAUDE: dict[str, Any] = {"model": "anthropic:claude", "path": ""}
 ROWS = [
-    Row(
-        did="has no quota at OpenAI",
-        answer=refusal("429 Too Many Requests", "insufficient_quota", QUOTA, type="insufficient_quota"),
-        **NO_CREDIT,
+    no_credit(
+        "has no quota at OpenAI", refusal("429 No", "insufficient_quota", QUOTA, type="insufficient_quota")
     ),
-    Row(
-        did="has no quota, by the type alone",
-        answer=refusal("429 No", type="insufficient_quota"),
-        **NO_CREDIT,
-    ),
-    Row(did="has a hard limit", answer=refusal("429 No", "billing_hard_limit_reached"), **NO_CREDIT),
-    Row(did="has no balance elsewhere", answer=refusal("402 Payment Required"), **NO_CREDIT),
-    Row(
-        did="has no credit at Anthropic",
+    no_credit("has no quota, by the type alone", refusal("429 No", type="insufficient_quota")),
+    no_credit("has a hard limit", refusal("429 No", "billing_hard_limit_reached")),
+    no_credit("has no balance elsewhere", refusal("402 Payment Required")),
+    no_credit(
+        "has no credit at Anthropic",
+        refusal("400 No", type="invalid_request_error", message=LOW),
         model="anthropic:claude",
-        answer=refusal(
-            "400 Bad Request",
-            type="invalid_request_error",
-            message="Your credit balance is too low to access.",
-        ),
-        **NO_CREDIT,
     ),
+    no_credit("has no credit, and hears of it after a 200", stream(QUOTA_EVENT, ends=True)),
     Row(
-        did="has no credit, and hears of it after a 200",
-        answer=stream(b'data: {"error": {"message": "no", "code": "insufficient_quota"}}\n\n', ends=True),
-        **NO_CREDIT,
-    ),
-    Row(
-        did="leaves out /v1, and the server says so in words",
-        advice=Advice.NO_VERSION,
+        "leaves out /v1, and the server says so in words",
+        Advice.NO_VERSION,
+        plain("404 Not Found", NOT_FOUND),
+        '/v1|--base-url {url}/v1|provider_opts={{"base_url": "{url}/v1"}}',
+        "after the colon",
         path="",
-        answer=plain("404 Not Found", "404 page not found"),
-        names=("/v1", "--base-url {url}/v1", 'provider_opts={{"base_url": "{url}/v1"}}'),
-        never=("after the colon",),
     ),
     Row(
-        did="leaves out /v1, and the server says so in JSON of its own",
-        advice=Advice.NO_VERSION,
+        "leaves out /v1, and the server says so in JSON of its own",
+        Advice.NO_VERSION,
+        reply('{"detail":"Not Found"}', status="404 Not Found", kind="application/json"),
+        "--base-url {url}/openai/v1",
         path="/openai",
-        answer=reply('{"detail":"Not Found"}', status="404 Not Found", kind="application/json"),
-        names=("--base-url {url}/openai/v1",),
     ),
     Row(
-        did="leaves out /v1, and the server says so in the words of the format",
-        advice=Advice.NO_VERSION,
+        "leaves out /v1, and the server says so in the words of the format",
+        Advice.NO_VERSION,
+        refusal("404 Not Found", message="File Not Found", type="not_found_error"),
+        "--base-url {url}/v1|after the colon",
         path="",
-        answer=refusal("404 Not Found", message="File Not Found", type="not_found_error"),
-        names=("--base-url {url}/v1", "after the colon"),
     ),
     Row(
-        did="leaves out /v1 behind a web server",
-        advice=Advice.NO_VERSION,
+        "leaves out /v1 behind a web server",
+        Advice.NO_VERSION,
+        page("404 Not Found", "404 Not Found"),
+        "--base-url {url}/v1|'404 Not Found'",
         path="/",
-        answer=page("404 Not Found", "404 Not Found"),
-        names=("--base-url {url}/v1", "'404 Not Found'"),
     ),
     Row(
-        did="asks a server for Responses that has none",
-        advice=Advice.NO_RESPONSES,
+        "asks a server for Responses that has none",
+        Advice.NO_RESPONSES,
+        plain("404 Not Found", NOT_FOUND),
+        "openai-chat:",
+        "--base-url",
         model="openai:some-model",
-        answer=plain("404 Not Found", "404 page not found"),
-        names=("openai-chat:",),
-        never=("--base-url",),
     ),
     *(
         Row(
-            did=f"names the address of before a move ({status})",
-            advice=Advice.REDIRECT,
-            answer=page(f"{status} Moved", "Moved", location="https://new.example/api/v1/chat/completions"),
-            names=(
-                "redirects to https://new.example/api/v1/chat/completions",
-                "--base-url https://new.example/api/v1 ",
-                "not followed",
-            ),
-            never=("Moved",),
+            f"names the address of before a move ({status})",
+            Advice.REDIRECT,
+            page(f"{status} Moved", "Moved", location=MOVED),
+            f"redirects to {MOVED}|--base-url https://new.example/api/v1 |not followed",
+            "Moved",
         )
         for status in (301, 302, 303, 307, 308)
     ),
     Row(
-        did="is sent to a login",
-        advice=Advice.REDIRECT,
-        answer=reply("", status="302 Found", location="/login?to=/v1/chat/completions"),
-        names=("redirects to /login?to=", "{url}/login is", "not followed"),
+        "is sent to a login",
+        Advice.REDIRECT,
+        reply("", status="302 Found", location="/login?to=/v1/chat/completions"),
+        "redirects to /login?to=|{url}/login is|not followed",
     ),
     Row(
-        did="is sent nowhere",
-        advice=Advice.REDIRECT_NOWHERE,
-        answer=reply("", status="302 Found"),
-        names=("base_url", "--base-url", "not followed"),
+        "is sent nowhere",
+        Advice.REDIRECT_NOWHERE,
+        reply("", status="302 Found"),
+        "base_url|--base-url|not followed",
     ),
     Row(
-        did="is sent to what is no address",
-        advice=Advice.REDIRECT_NOWHERE,
-        answer=reply("", status="302 Found", location="http://[half"),
-        names=("not followed",),
+        "is sent to what is no address",
+        Advice.REDIRECT_NOWHERE,
+        reply("", status="302 Found", location="http://[half"),
+        "not followed",
     ),
     *(
         Row(
-            did=f"gets the page of a login ({status})",
-            advice=Advice.WEB_PAGE,
-            answer=page(status, TITLE),
-            names=("a web page, 'Sign in – Example & Sons'", "--base-url", "proxy", "login"),
-            never=("<", "key"),
+            f"gets the page of a login ({status})",
+            Advice.WEB_PAGE,
+            page(status, TITLE),
+            "a web page, 'Sign in – Example & Sons'|--base-url|proxy|login",
+            "<|key",
         )
         for status in ("200 OK", "401 Unauthorized", "403 Forbidden")
     ),
     Row(
-        did="gets a page with a long title",
-        advice=Advice.WEB_PAGE,
-        answer=page("200 OK", "x" * 5_000),
-        names=("'" + "x" * 200 + "…'",),
-        never=("x" * 201, "<"),
+        "gets a page with a long title",
+        Advice.WEB_PAGE,
+        page("200 OK", "x" * 5_000),
+        "'" + "x" * 200 + "…'",
+        "x" * 201 + "|<",
     ),
     Row(
-        did="gets a page without a title",
-        advice=Advice.WEB_PAGE,
-        answer=reply("<html><body>Please log in</body></html>", kind="text/html"),
-        names=("Please log in", "--base-url"),
+        "gets a page without a title",
+        Advice.WEB_PAGE,
+        reply("<html><body>Please log in</body></html>", kind="text/html"),
+        "Please log in|--base-url",
     ),
     Row(
-        did="gets a page of another vendor's model list",
-        advice=Advice.WEB_PAGE,
-        model="anthropic:claude",
+        "gets a page of another vendor's model list",
+        Advice.WEB_PAGE,
+        page("404 Not Found", "Not Found"),
+        "'Not Found'",
+        **CLAUDE,
+    ),
+    Row(
+        "names a server of another kind",
+        Advice.OTHER_FORMAT,
+        plain("200 OK", "It works!"),
+        "It works!|--base-url|speaks this format",
+    ),
+    Row(
+        "has a slip in the model at a vendor",
+        Advice.MODEL_UNKNOWN,
+        refusal("404 Not Found", type="not_found_error", message="model: claude-sonet"),
+        "claude-sonet|after the colon|--model",
+        **{**CLAUDE, "model": "anthropic:claude-sonet"},
+    ),
+    Row(
+        "has a slip in the model, and hears of it with another status",
+        Advice.MODEL_NOT_SERVED,
+        refusal("400 Bad Request", "model_not_found"),
+        "after the colon",
+    ),
+    Row(
+        "has a slip in the model at a server of one's own",
+        Advice.MODEL_NOT_SERVED,
+        refusal("404 Not Found", message=PULL),
+        "llama9|{url}/v1/models|ollama pull",
+        "has no /v1",
+    ),
+    Row(
+        "has a slip in the model, and the server is sure of it",
+        Advice.MODEL_NOT_SERVED,
+        refusal("404 Not Found", "model_not_found"),
+        "after the colon",
+        "/v1",
         path="",
-        answer=page("404 Not Found", "Not Found"),
-        names=("'Not Found'",),
     ),
     Row(
-        did="names a server of another kind",
-        advice=Advice.OTHER_FORMAT,
-        answer=plain("200 OK", "It works!"),
-        names=("It works!", "--base-url", "speaks this format"),
+        "has a wrong key",
+        Advice.WRONG_KEY,
+        refusal("401 Unauthorized", type="authentication_error", message="invalid x-api-key"),
+        "correct the key|ANTHROPIC_API_KEY|'api_key'",
+        "credit",
+        **CLAUDE,
     ),
     Row(
-        did="has a slip in the model at a vendor",
-        advice=Advice.MODEL_UNKNOWN,
-        model="anthropic:claude-sonet",
-        path="",
-        answer=refusal("404 Not Found", type="not_found_error", message="model: claude-sonet"),
-        names=("claude-sonet", "after the colon", "--model"),
-    ),
-    Row(
-        did="has a slip in the model, and hears of it with another status",
-        advice=Advice.MODEL_NOT_SERVED,
-        answer=refusal("400 Bad Request", "model_not_found"),
-        names=("after the colon",),
-    ),
-    Row(
-        did="has a slip in the model at a server of one's own",
-        advice=Advice.MODEL_NOT_SERVED,
-        answer=refusal("404 Not Found", message='model "llama9" not found, try pulling it first'),
-        names=("llama9", "{url}/v1/models", "ollama pull"),
-        never=("has no /v1",),
-    ),
-    Row(
-        did="has a slip in the model, and the server is sure of it",
-        advice=Advice.MODEL_NOT_SERVED,
-        path="",
-        answer=refusal("404 Not Found", "model_not_found"),
-        names=("after the colon",),
-        never=("/v1",),
-    ),
-    Row(
-        did="has a wrong key",
-        advice=Advice.WRONG_KEY,
-        model="anthropic:claude",
-        path="",
-        answer=refusal("401 Unauthorized", type="authentication_error", message="invalid x-api-key"),
-        names=("correct the key", "ANTHROPIC_API_KEY", "'api_key'"),
-        never=("credit",),
-    ),
-    Row(
-        did="has no key for a server that wants one",
-        advice=Advice.KEY_WANTED,
+        "has no key for a server that wants one",
+        Advice.KEY_WANTED,
+        refusal("401 Unauthorized", message="Missing bearer token"),
+        "wants a key|OPENAI_API_KEY|'api_key'",
+        "correct",
         key=None,
-        answer=refusal("401 Unauthorized", message="Missing bearer token"),
-        names=("wants a key", "OPENAI_API_KEY", "'api_key'"),
-        never=("correct",),
     ),
     Row(
-        did="gives one vendor the key of another",
-        advice=Advice.KEY_OF_ANOTHER,
+        "gives one vendor the key of another",
+        Advice.KEY_OF_ANOTHER,
+        refusal("401 Unauthorized", "invalid_api_key", f"Incorrect API key provided: {ANTHROPICS}"),
+        "Anthropic|OPENAI_API_KEY|anthropic:…",
+        "sk-ant",
         model="openai:gpt-5",
         key=ANTHROPICS,
-        answer=refusal("401 Unauthorized", "invalid_api_key", f"Incorrect API key provided: {ANTHROPICS}"),
-        names=("Anthropic", "OPENAI_API_KEY", "anthropic:…"),
-        never=("sk-ant",),
     ),
     Row(
-        did="gives tools to a model of Ollama that takes none",
-        advice=Advice.NO_TOOLS,
-        answer=refusal(
-            "400 Bad Request",
-            type="api_error",
-            message="registry.ollama.ai/library/gemma:2b does not support tools",
-        ),
-        names=("gemma:2b", "--tools none", "tools=[]"),
-        never=("try again", "correct"),
+        "gives tools to a model of Ollama that takes none",
+        Advice.NO_TOOLS,
+        refusal("400 Bad Request", type="api_error", message=NO_TOOLS),
+        "gemma:2b|--tools none|tools=[]",
+        "try again|correct",
     ),
     Row(
-        did="gives tools to a model of which no server takes any",
-        advice=Advice.NO_TOOLS,
-        answer=refusal(
-            "404 Not Found", message='No endpoints found that support tool use. Try disabling "edit_file".'
-        ),
-        names=("--tools none",),
-        never=("after the colon",),
+        "gives tools to a model of which no server takes any",
+        Advice.NO_TOOLS,
+        refusal("404 Not Found", message=NO_ENDPOINTS),
+        "--tools none",
+        "after the colon",
     ),
     Row(
-        did="asks OpenAI from a country that it does not serve",
-        advice=Advice.REGION,
-        answer=refusal(
-            "403 Forbidden",
-            "unsupported_country_region_territory",
-            "Country, region, or territory not supported",
-        ),
-        names=("country or region", "another vendor"),
-        never=("correct the key", "try again"),
+        "asks OpenAI from a country that it does not serve",
+        Advice.REGION,
+        refusal("403 Forbidden", COUNTRY, "Country, region, or territory not supported"),
+        "country or region|another vendor",
+        "correct the key|try again",
     ),
     Row(
-        did="asks Gemini from a country that it does not serve",
-        advice=Advice.REGION,
+        "asks Gemini from a country that it does not serve",
+        Advice.REGION,
+        refusal("400 Bad Request", message="User location is not supported for the API use."),
+        "country or region",
+        "correct the key",
         model="google:gemini-3",
         path="",
-        answer=refusal("400 Bad Request", message="User location is not supported for the API use."),
-        names=("country or region",),
-        never=("correct the key",),
     ),
     Row(
-        did="sets an option that the model does not take",
-        advice=Advice.OPTION_REFUSED,
-        answer=refusal(
-            "400 Bad Request",
-            "unsupported_value",
-            "Unsupported value: 'temperature' does not support 0.2 with this model.",
-            param="temperature",
-        ),
-        names=("leave temperature out", "--opt temperature=…", '{{"temperature": …}}'),
-        never=("try again", "key"),
+        "sets an option that the model does not take",
+        Advice.OPTION_REFUSED,
+        refusal("400 Bad Request", "unsupported_value", TEMPERATURE, param="temperature"),
+        'leave temperature out|--opt temperature=…|{{"temperature": …}}',
+        "try again|key",
     ),
     Row(
-        did="sets an option that the model no longer takes",
-        advice=Advice.OPTION_REFUSED,
-        model="anthropic:claude",
-        path="",
-        answer=refusal(
-            "400 Bad Request", type="invalid_request_error", message="`top_p` is deprecated for this model."
-        ),
-        names=("leave top_p out",),
+        "sets an option that the model no longer takes",
+        Advice.OPTION_REFUSED,
+        refusal("400 No", type="invalid_request_error", message="`top_p` is deprecated for this model."),
+        "leave top_p out",
+        **CLAUDE,
     ),
     Row(
-        did="asks for more output than the model writes",
-        advice=Advice.OPTION_REFUSED,
-        answer=refusal(
-            "400 Bad Request",
-            "unsupported_parameter",
-            "Unsupported parameter: 'max_completion_tokens'",
-            param="max_completion_tokens",
-        ),
-        names=("--opt max_output_tokens=…",),
+        "asks for more output than the model writes",
+        Advice.OPTION_REFUSED,
+        refusal("400 No", "unsupported_parameter", "Unsupported", param="max_completion_tokens"),
+        "--opt max_output_tokens=…",
     ),
     Row(
-        did="comes at a bad moment",
-        advice=Advice.PASSING,
-        answer=refusal("503 Service Unavailable", message="The engine is overloaded"),
-        names=("try again in a minute", "another model"),
-        never=("correct", "key"),
+        "comes at a bad moment",
+        Advice.PASSING,
+        refusal("503 Service Unavailable", message="The engine is overloaded"),
+        "try again in a minute|another model",
+        "correct|key",
     ),
     Row(
-        did="comes too often",
-        advice=Advice.PASSING,
-        answer=refusal("429 Too Many Requests", "rate_limit_exceeded", "Rate limit reached"),
-        names=("try again in a minute",),
+        "comes too often",
+        Advice.PASSING,
+        refusal("429 Too Many Requests", "rate_limit_exceeded", "Rate limit reached"),
+        "try again in a minute",
     ),
     Row(
-        did="meets a page of a proxy whose server is away",
-        advice=Advice.PASSING,
-        answer=page("502 Bad Gateway", "502 Bad Gateway"),
-        names=("502 Bad Gateway", "try again in a minute"),
-        never=("correct the key",),
+        "meets a page of a proxy whose server is away",
+        Advice.PASSING,
+        page("502 Bad Gateway", "502 Bad Gateway"),
+        "502 Bad Gateway|try again in a minute",
+        "correct the key",
     ),
     Row(
-        did="says too much",
-        advice=Advice.WINDOW_FULL,
-        answer=refusal("400 Bad Request", "context_length_exceeded", "maximum context length is 8192 tokens"),
-        names=("8192", "larger window", "--opt context_window=…", '{{"context_window": …}}'),
+        "says too much",
+        Advice.WINDOW_FULL,
+        TOO_LONG,
+        '8192|larger window|--opt context_window=…|{{"context_window": …}}',
     ),
 ]
 
@@ -396,20 +362,15 @@ async def test_the_advice_names_it(row):
     assert fixed_words(row.advice) in error.message
     assert said == f"{error.message.rstrip('.')}."
     assert said.count(WHAT_TO_DO) == 1
-    for name in row.names:
+    for name in row.names.split("|"):
         assert name.format(url=server.url) in said, said
-    for name in row.never:
+    for name in filter(None, row.never.split("|")):
         assert name not in said
     assert row.key is None or row.key not in said
     assert len(server.requests) == 1
-    if row.advice not in {
-        Advice.WEB_PAGE,
-        Advice.NO_VERSION,
-    }:  # a title of a page, and two cures at once, take more
+    # A title of a page, and two cures at once, take more.
+    if row.advice not in {Advice.WEB_PAGE, Advice.NO_VERSION}:
         assert len(f"the cycle failed ({error.code}): {error.message}") <= 400
-
-
-# --- what no server answers
 
 
 async def closed_port() -> str:
@@ -452,10 +413,7 @@ async def test_without_a_network_nobody_is_sent_to_an_address_that_they_did_not_
     async with HttpClients() as http:
         failure = await ask(model, None, KEY, http)
     assert fixed_words(Advice.NO_NETWORK) in failure.message
-    assert (
-        "is this machine online? api." in failure.message
-        or "is this machine online? generativelanguage." in failure.message
-    )
+    assert re.search(r"is this machine online\? (api|generativelanguage)\.", failure.message)
     assert "right?" not in failure.message
     assert "demo:" in failure.message
 
@@ -476,49 +434,19 @@ async def speaking_no_tls() -> AsyncIterator[str]:
         nursery.cancel_scope.cancel()
 
 
-async def test_https_for_a_server_that_speaks_http():
-    """Then http:// is right."""
+async def test_what_stands_between_here_and_the_server(monkeypatch):
+    """http:// where no TLS is spoken; the option that names an authority; the variables that name a proxy, and the option that leaves them out."""
     async with speaking_no_tls() as where, HttpClients() as http:
         error = await ask("openai-chat:x", f"https://{where}/v1", None, http, verify=False)
     assert fixed_words(Advice.NO_TLS) in error.message
     assert "http:// in base_url" in error.message
 
-
-async def test_a_certificate_that_is_not_trusted(tls):
-    """The option names the authority, and how it is set."""
-    async with open_server(reply(""), tls=tls) as server, HttpClients() as http:
+    async with open_server(reply(""), tls=tls()) as server, HttpClients() as http:
         error = await ask("openai-chat:x", f"{server.url}/v1", None, http)
     assert not error.retryable
     assert "a certificate that is not trusted" in error.message
     assert setting("verify", "/path/to/authority.pem") in error.message
 
-
-@pytest.fixture
-async def tls(tmp_path) -> ssl.SSLContext:
-    """What a server needs whose certificate no authority signed."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",  # for RSA it would look for primes, which takes longer than most tests
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=127.0.0.1",
-    ]
-    await trio.run_process([*command, "-keyout", str(key), "-out", str(certificate)], capture_stderr=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context
-
-
-async def test_a_proxy_that_refuses(monkeypatch):
-    """The variables that name it, and the option that leaves them out of account."""
     async with open_server(plain("403 Forbidden", "no")) as proxy, HttpClients() as http:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         error = await ask("openai-chat:x", "https://models.example/v1", None, http)
@@ -527,10 +455,7 @@ async def test_a_proxy_that_refuses(monkeypatch):
     assert setting("trust_env", False) in error.message  # noqa: FBT003 - the value of an option
 
 
-# --- what is refused before anything is asked
-
-
-@pytest.mark.parametrize(
+@each(
     ("url", "call", "better"),
     [
         ("https://api.openai.com/v1/chat/completions", "/chat/completions", "https://api.openai.com/v1"),
@@ -551,7 +476,7 @@ def test_an_address_of_a_call_is_refused(url, call, better):
     assert fault.endswith(repr(better))
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "meant"),
     [
         ("gpt-5", "openai:gpt-5"),
@@ -577,7 +502,7 @@ def test_a_model_without_its_provider(model, meant):
     assert Advice.MODEL_WITHOUT_PROVIDER.words.format(model=meant) in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "meant"),
     [
         ("anthropc:x", "'anthropic:x'?"),
@@ -598,17 +523,13 @@ def test_a_provider_that_does_not_exist(model, meant):
     assert listed[1] == "anthropic, demo, google, openai, openai-chat"
 
 
-@pytest.mark.parametrize("model", ["nonsense", "nonsense:x", "", ":x", "x" * 10_000])
-def test_of_what_nothing_is_known_nothing_is_guessed(model):
-    """A wrong guess costs more than none."""
-    with pytest.raises(ProviderError) as caught:
-        make_provider(model, {}, http=HttpClients(), environ={})
-    assert "Did you mean" not in str(caught.value)
-    assert "Providers are anthropic, demo, google, openai, openai-chat, as in" in str(caught.value)
-
-
-async def test_with_profiles_the_registry_can_be_typed():
-    """And is listed then."""
+async def test_of_what_nothing_is_known_nothing_is_guessed():
+    """A wrong guess costs more than none. Where there are profiles, `registry` can be typed, and is listed."""
+    for model in ("nonsense", "nonsense:x", "", ":x", "x" * 10_000):
+        with pytest.raises(ProviderError) as caught:
+            make_provider(model, {}, http=HttpClients(), environ={})
+        assert "Did you mean" not in str(caught.value)
+        assert "Providers are anthropic, demo, google, openai, openai-chat, as in" in str(caught.value)
     async with agentrail.open_supervisor(environ={}) as supervisor:
         supervisor.providers.register("eu", opts={"base_url": "http://127.0.0.1:9/v1"})
         with pytest.raises(ProviderError, match="openai, openai-chat, registry, as in"):
@@ -650,9 +571,6 @@ async def test_a_server_that_speaks_a_format_may_take_any_key(key):
     assert len(server.requests) == 1
     assert ("Anthropic" in error.message) is (key == ANTHROPICS)
     assert ("correct the key" in error.message) is (key != ANTHROPICS)
-
-
-# --- the table
 
 
 def test_every_row_is_held():

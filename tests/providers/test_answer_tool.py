@@ -71,8 +71,8 @@ def completed(*blocks, stop_reason="tool_use"):
     return Completed(stop_reason, message, TokenUsage())
 
 
-async def test_a_call_of_it_is_text():
-    """As it was written, in the pieces in which it came."""
+async def test_a_call_of_the_tool_is_text_and_all_else_passes():
+    """In the pieces in which it came; other calls are calls, and run: the model answers again when it has their results."""
     pieces = ('{"city":', ' "Lis', 'bon"}')
     read = await answered(
         ToolCallStarted(0, "c1", "final_answer"),
@@ -83,9 +83,6 @@ async def test_a_call_of_it_is_text():
     assert read[-1].message.content == (Text(text="".join(pieces)),)
     assert (read[-1].stop_reason, read[-1].message.stop_reason) == ("end", "end")
 
-
-async def test_beside_other_calls():
-    """They are calls, and run; the model answers again when it has their results."""
     call = read_call("c2", "look", "{}")
     read = await answered(
         ToolCallStarted(0, "c1", "final_answer"),
@@ -95,12 +92,8 @@ async def test_beside_other_calls():
         completed(read_call("c1", "final_answer", "{}"), call),
     )
     assert [type(chunk) for chunk in read] == [TextDelta, ToolCallStarted, ArgumentsDelta, Completed]
-    assert read[-1].message.content == (Text(text="{}"), call)
-    assert read[-1].stop_reason == "tool_use"
+    assert (read[-1].message.content, read[-1].stop_reason) == ((Text(text="{}"), call), "tool_use")
 
-
-async def test_what_is_none_of_it_passes():
-    """Text, and the calls of others."""
     chunks = [TextDelta("Hi"), ToolCallStarted(0, "c1", "look"), ArgumentsDelta(0, "{}")]
     chunks.append(completed(Text(text="Hi"), read_call("c1", "look", "{}")))
     assert await answered(*chunks) == chunks

@@ -95,53 +95,47 @@ def test_it_lists_then_reads_then_sums_up():
         assert words in end.message.text
 
 
-def test_an_error_is_reported_as_what_it_is():
-    """A directory that cannot be listed, a file that cannot be read."""
-    talk = _Talk(*FILES)
+def _listed(*specs: ToolSpec, listing: str = LISTING, is_error: bool = False) -> tuple[_Talk, Completed]:
+    talk = _Talk(*specs)
     talk.prompt("What is in here?")
-    assert (
-        "could not be listed: Permission denied"
-        in talk.answer("Permission denied", is_error=True).message.text
-    )
-    talk = _Talk(*FILES)
-    talk.prompt("What is in here?")
-    talk.answer("[file] a.py (10 bytes)")
+    return talk, talk.answer(listing, is_error=is_error)
+
+
+def test_what_cannot_be_read_is_reported_as_what_it_is():
+    """A directory that cannot be listed, a file that cannot be read, nothing to read, and no tool to read with."""
+    _, end = _listed(*FILES, listing="Permission denied", is_error=True)
+    assert "could not be listed: Permission denied" in end.message.text
+    talk, _ = _listed(*FILES, listing="[file] a.py (10 bytes)")
     assert "a.py could not be read: No such file" in talk.answer("No such file", is_error=True).message.text
+    _, end = _listed(*FILES, listing="[file] logo.png (1 bytes)")
+    assert "nothing in it that I could read" in end.message.text
+    assert _listed(FILES[0])[1].stop_reason == "end"
 
 
-def test_a_directory_with_nothing_to_read_is_an_end():
-    """And so is one without a tool to read with."""
-    talk = _Talk(*FILES)
-    talk.prompt("What is in here?")
-    assert "nothing in it that I could read" in talk.answer("[file] logo.png (1 bytes)").message.text
-    talk = _Talk(FILES[0])
-    talk.prompt("What is in here?")
-    assert talk.answer(LISTING).stop_reason == "end"
-
-
-def test_a_tool_of_the_user_that_shares_a_word_is_called():
-    """Its texts are filled with the names in the prompt, numbers with numbers, choices with the first one."""
+def test_a_tool_of_the_user_that_shares_a_word_is_called_and_used_again():
+    """Texts are filled with names in the prompt, numbers with numbers, choices with the first; a follow-up means the same tool."""
     talk = _Talk(*FILES, WEATHER)
     end = talk.prompt("What will the weather be in New York for 3 days?")
     assert _calls(end) == [("get_weather", {"city": "New York", "days": 3, "unit": "celsius"})]
     assert "get_weather says: 21 degrees" in talk.answer("21 degrees").message.text
-
-
-def test_a_follow_up_uses_the_last_tool_again():
-    """`And in Porto?` shares no word with any tool, and means the same one."""
-    talk = _Talk(*FILES, WEATHER)
-    talk.prompt("How is the weather in Lisbon?")
-    talk.answer("sunny")
     assert _calls(talk.prompt("And in Porto?")) == [("get_weather", {"city": "Porto", "unit": "celsius"})]
     assert "get_weather failed: no idea" in talk.answer("no idea", is_error=True).message.text
 
 
 def test_the_tool_that_shares_most_is_chosen():
-    """A word of the name counts double, words that say nothing count nothing."""
+    """A word of the name counts double, words that say nothing count nothing; of pictures and files it sees the names."""
     schema = {"type": "object", "properties": {}}
     other = ToolSpec(name="tell_time", description="Tell what the time is in a city.", parameters=schema)
     assert _calls(_Talk(other, WEATHER).prompt("What is the weather in the city?"))[0][0] == "get_weather"
     assert _calls(_Talk(WEATHER).prompt("What is this for?")) == []
+
+    blocks = (
+        Text(text="Look:"),
+        Image(media_type="image/png", data="", name="cat.png"),
+        FileRef(path="a.py"),
+    )
+    end = completed(respond(request_of(UserMessage(content=blocks), model="demo:")))
+    assert "Look: cat.png a.py" in end.message.text
 
 
 def test_required_parameters_always_get_a_value():
@@ -165,18 +159,10 @@ def test_required_parameters_always_get_a_value():
     assert arguments == expected
     assert spec.faults(arguments) == ()
     ((_, arguments),) = _calls(_Talk(spec).prompt('probe "the thing" of Bob 2 0.5 7'))
-    assert (arguments["text"], arguments["count"], arguments["share"], arguments["maybe"]) == (
-        "the thing",
-        2,
-        0.5,
-        7,
-    )
-    assert (
-        _calls(_Talk(ToolSpec(name="probe", description="", parameters={"type": "object"})).prompt("probe"))[
-            0
-        ][1]
-        == {}
-    )
+    given = {"text": "the thing", "count": 2, "share": 0.5, "maybe": 7}
+    assert given.items() <= arguments.items()
+    bare = ToolSpec(name="probe", description="", parameters={"type": "object"})
+    assert _calls(_Talk(bare).prompt("probe")) == [("probe", {})]
 
 
 def test_a_steer_is_quoted_in_the_next_text_and_only_there():
@@ -191,17 +177,6 @@ def test_a_steer_is_quoted_in_the_next_text_and_only_there():
     assert end.message.text.startswith("You steered: Only the README, please\n")
     assert end.message.calls
     assert "You steered" not in talk.answer("1\ta", "1\tb", "1\tc").message.text
-
-
-def test_pictures_and_files_in_a_prompt_are_words_to_it():
-    """It sees their names."""
-    blocks = (
-        Text(text="Look:"),
-        Image(media_type="image/png", data="", name="cat.png"),
-        FileRef(path="a.py"),
-    )
-    end = completed(respond(request_of(UserMessage(content=blocks), model="demo:")))
-    assert "Look: cat.png a.py" in end.message.text
 
 
 async def test_words_come_with_pauses_and_fast_ones_without(autojump_clock):

@@ -40,27 +40,22 @@ def played(prompt, model, *, refuse=False):
 
 def test_what_was_refused_is_not_said_to_be_done():
     """The next response is another one."""
-    assert (
-        played("Refund order 4411", "demo:support", refuse=True)[-1].text
-        != played("Refund order 4411", "demo:support")[-1].text
-    )
-    assert "did not pay" in played("Refund order 4411", "demo:support", refuse=True)[-1].text
-
-
-def test_tools_that_a_session_does_not_have_are_not_called():
-    """Nor those that are withheld."""
-    assert completed(respond(request_of(said("Refund order 1"), model="demo:support"))).message.calls == ()
-    withheld = request_of(said("Refund order 1"), model="demo:support", tools=TOOLS, tool_choice="none")
-    assert completed(respond(withheld)).message.calls == ()
+    refused = played("Refund order 4411", "demo:support", refuse=True)[-1].text
+    assert "did not pay" in refused
+    assert refused != played("Refund order 4411", "demo:support")[-1].text
 
 
 def test_other_prompts_and_other_names_play_nothing():
-    """They get what they got before."""
+    """They get what they got before; tools that a session does not have, or that are withheld, are not called."""
     assert decide_turn("support", "What is the weather?", 0) is None
     assert decide_turn("fast", "Refund order 4411", 0) is None
     before = completed(respond(request_of(said("Refund order 4411"), model="demo:")))
     assert "You said: Refund order 4411" in before.message.text
     assert decide_turn("support", "Refund order 4411", 99).calls == ()
+
+    assert completed(respond(request_of(said("Refund order 1"), model="demo:support"))).message.calls == ()
+    withheld = request_of(said("Refund order 1"), model="demo:support", tools=TOOLS, tool_choice="none")
+    assert completed(respond(withheld)).message.calls == ()
 
 
 def test_prices_are_pretended_under_the_names_of_scenes_alone():

@@ -12,6 +12,8 @@ from tests.web.sites import Site, open_sites
 
 ROWS = [{"index": 1, "embedding": [0.5, 0.5]}, {"index": 0, "embedding": [1, 0]}]
 
+LONG_ROWS = [{"index": n, "embedding": [1, 2, 3]} for n in (0, 1)]
+
 
 def answering(body, status=200):
     """A server that answers each request alike."""
@@ -34,11 +36,8 @@ async def test_vectors_come_in_the_order_of_their_texts():
         assert site.asked == [("POST", "/v1/embeddings")]
         assert site.headers[0]["authorization"] == "Bearer sk-secret-1"
         assert site.headers[0]["x-team"] == "desk"
-        assert json.loads(site.bodies[0]) == {
-            "model": "small",
-            "input": ["tea", "rail"],
-            "encoding_format": "float",
-        }
+        sent = {"model": "small", "input": ["tea", "rail"], "encoding_format": "float"}
+        assert json.loads(site.bodies[0]) == sent
         assert embedder.name == f"small at http://127.0.0.1:{site.port}/v1/embeddings"
         assert "sk-secret" not in repr(embedder)
     async with open_sites(site), embedder_at(site, api_key=None, sends_dimension=True) as embedder:
@@ -52,12 +51,7 @@ async def test_vectors_come_in_the_order_of_their_texts():
     [
         ({"data": ROWS[:1]}, 200, ProtocolError, "gave 1 vectors of 2 numbers for 2 texts"),
         ({"data": [*ROWS, ROWS[0] | {"index": 2}]}, 200, ProtocolError, "gave 3 vectors"),
-        (
-            {"data": [{"index": n, "embedding": [1, 2, 3]} for n in (0, 1)]},
-            200,
-            ProtocolError,
-            "check that it is an embedding model",
-        ),
+        ({"data": LONG_ROWS}, 200, ProtocolError, "check that it is an embedding model"),
         ({"data": ["x", {"embedding": "AAAA"}]}, 200, ProtocolError, "gave 0 vectors"),
         ([], 200, ProtocolError, "gave 0 vectors"),
         (b"<html>", 200, ProtocolError, "<html>"),
@@ -76,23 +70,16 @@ async def test_what_is_no_answer_is_a_typed_error(body, status, kind, said):
     assert "sk-secret-1" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "said"),
-    [
+async def test_what_cannot_be_is_refused():
+    """Before anything is asked; of texts the port takes 1 to 64."""
+    for model, options, said in (
         ("", {}, "model is ''"),
         ("small", {"dimension": 0}, "dimension is 0"),
         ("small", {"base_url": "example.com"}, "expected https://host/path"),
-    ],
-)
-def test_what_cannot_be_is_refused(model, options, said):
-    """Before anything is asked."""
-    with pytest.raises(OptionError, match=said):
-        OpenAIEmbedder(model, **{"dimension": 2, **options})
-
-
-@pytest.mark.parametrize("count", [0, 65])
-async def test_as_many_texts_as_the_port_says(count):
-    """1 to 64 of them."""
+    ):
+        with pytest.raises(OptionError, match=said):
+            OpenAIEmbedder(model, **{"dimension": 2, **options})
     async with OpenAIEmbedder("small", dimension=2) as embedder:
-        with pytest.raises(OptionError, match=f"{count} texts were given: expected 1 to 64"):
-            await embedder.embed(["x"] * count)
+        for count in (0, 65):
+            with pytest.raises(OptionError, match=f"{count} texts were given: expected 1 to 64"):
+                await embedder.embed(["x"] * count)

@@ -11,11 +11,12 @@ from agentrail.abc import Capabilities
 from agentrail.app import open_supervisor
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.request import ModelRequest
-from agentrail.events import AgentEnd, ModelSwitched, RequestStart, StreamError
+from agentrail.events import AgentEnd, AgentError, ModelSwitched, RequestStart, StreamError
 from agentrail.messages import AssistantMessage, TokenUsage, UserMessage
 from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.tools.task import TaskTool
+from tests.runtime.rig import until
 
 FREE_TO_SAY = {"api_key": "k", "price": {"input": 1.0, "output": 1.0}, "max_output_tokens": 1_000}
 
@@ -53,11 +54,7 @@ async def test_the_next_model_answers_when_one_breaks_off():
             )
             async with session.subscribe() as events:
                 assert await session.ask("Weather?") == "It is sunny."
-                seen = []
-                async for event in events:
-                    seen.append(event)
-                    if isinstance(event, AgentEnd):
-                        break
+                seen = await until(events, AgentEnd)
             messages = await session.messages()
     assert [event.discarded for event in seen if isinstance(event, StreamError)] == [True]
     assert [event.to_model for event in seen if isinstance(event, ModelSwitched)] == ["registry:two:m"]
@@ -107,17 +104,10 @@ async def test_a_request_that_could_pass_the_limit_is_not_sent():
             async with session.subscribe() as events:
                 with pytest.raises(CycleFailed) as caught:
                     await session.ask("Hi")
-                seen = [event async for event in _until_error(events)]
+                seen = await until(events, AgentError)
     assert caught.value.error.code == "budget_exceeded"
     assert server.requests == []
     assert not any(isinstance(event, RequestStart) for event in seen)
-
-
-async def _until_error(events):
-    async for event in events:
-        yield event
-        if event.__class__.__name__ == "AgentError":
-            return
 
 
 DOLLARS_PER_TOKEN = 0.0001

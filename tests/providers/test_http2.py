@@ -6,57 +6,31 @@ import re
 import pytest
 import trio
 
-from agentrail.core.protocol.request import Chunk, TextDelta
+from agentrail.core.protocol.request import TextDelta
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError, ProtocolError
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from tests.providers.h2_server import Served, open_h2_server
-from tests.providers.transcripts import KEY, WIRE, request_of
+from agentrail.providers.vendors import Gemini, OpenAIChat
+from tests.providers.h2_server import open_h2_server
+from tests.providers.transcripts import CERTIFICATE, WIRES, ask, provider_at, request_of, transcript_events
 from tests.thinned import first
 
-WIRES = {
-    AnthropicMessages: "anthropic",
-    OpenAIChat: "openai_chat",
-    OpenAIResponses: "openai_responses",
-    Gemini: "gemini",
-}
 ONE_AT_ONCE = pytest.mark.parametrize("kind", first(list(WIRES)))
-
-
-def events_of(kind) -> list[bytes]:
-    """A recorded answer, event by event."""
-    (path,) = (WIRE / WIRES[kind]).glob("**/text.sse")
-    return [event + b"\n\n" for event in path.read_bytes().replace(b"\r\n", b"\n").split(b"\n\n") if event]
+TRUSTED = {"verify": str(CERTIFICATE), "http2": True}
 
 
 def begun(kind) -> list[bytes]:
-    """The same answer without its end."""
-    return events_of(kind)[: 1 if kind is Gemini else -2]
-
-
-def provider_of(kind, http: HttpClients, server: Served, **options):
-    """A provider that trusts the server."""
-    given = {"base_url": server.url, "api_key": KEY, "verify": server.certificate, "http2": True, **options}
-    return kind(ProviderOptions.parse(given), http)
-
-
-async def ask(provider) -> list[Chunk]:
-    """Read a response to its end."""
-    async with provider.open_stream(request_of("Hi")) as chunks:
-        return [chunk async for chunk in chunks]
+    """A recorded answer without its end, event by event."""
+    return transcript_events(kind)[: 1 if kind is Gemini else -2]
 
 
 @ONE_AT_ONCE
-async def test_a_stream_that_is_left_is_given_up_at_the_server(kind, tmp_path):
-    """Leaving the block closes the connection, which nobody else uses, within a tenth of a second."""
+async def test_a_stream_that_is_left_or_broken_is_given_up_at_the_server(kind):
+    """Leaving the block, or what is no JSON, closes the connection, which nobody else uses, within a tenth of a second."""
     with trio.fail_after(60):
-        async with (
-            open_h2_server(tmp_path, begun(kind), ends=False) as server,
-            HttpClients() as http,
-        ):
-            provider = provider_of(kind, http, server)
+        async with open_h2_server(begun(kind), ends=False) as server, HttpClients() as http:
+            provider = provider_at(server.url, kind, http, **TRUSTED)
             with trio.CancelScope() as scope:
                 async with provider.open_stream(request_of("Hi")) as chunks:
                     async for chunk in chunks:
@@ -65,30 +39,19 @@ async def test_a_stream_that_is_left_is_given_up_at_the_server(kind, tmp_path):
             with trio.fail_after(0.1):
                 await server.left.wait()
             assert http.statistics().open_responses == 0
-
-
-@ONE_AT_ONCE
-async def test_a_broken_stream_is_given_up(kind, tmp_path):
-    """What is no JSON ends the response with its error, also where the server would go on."""
-    with trio.fail_after(60):
-        async with (
-            open_h2_server(tmp_path, [*begun(kind), b"data: {nothing\n\n"], ends=False) as server,
-            HttpClients() as http,
-        ):
+        broken = [*begun(kind), b"data: {nothing\n\n"]
+        async with open_h2_server(broken, ends=False) as server, HttpClients() as http:
             with pytest.raises(ProtocolError):
-                await ask(provider_of(kind, http, server))
+                await ask(provider_at(server.url, kind, http, **TRUSTED))
             with trio.fail_after(0.1):
                 await server.left.wait()
 
 
-async def test_a_stream_that_is_left_leaves_the_others_their_connection(tmp_path):
+async def test_a_stream_that_is_left_leaves_the_others_their_connection():
     """One of two goes, and the other still hears what comes; then the next request takes the same connection."""
     with trio.fail_after(60):
-        async with (
-            open_h2_server(tmp_path, begun(OpenAIChat), ends=False) as server,
-            HttpClients() as http,
-        ):
-            provider = provider_of(OpenAIChat, http, server)
+        async with open_h2_server(begun(OpenAIChat), ends=False) as server, HttpClients() as http:
+            provider = provider_at(server.url, OpenAIChat, http, **TRUSTED)
             async with provider.open_stream(request_of("Hi")) as stays:
                 assert await anext(aiter(stays))
                 async with provider.open_stream(request_of("Hi")) as leaves:

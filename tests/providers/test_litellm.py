@@ -44,10 +44,16 @@ def _answered(end: Completed) -> list[Message]:
     return [end.message, ToolMessage(results=results)]
 
 
-async def test_text(kind, litellm, model):
-    """The simplest answer."""
+async def test_text_limits_and_refusals(kind, litellm, model):
+    """The simplest answer, and the reason of an end at the limit; 429 stays 429, and whatever the proxy makes of a 529 may be tried again."""
     end = completed(await _ask(kind, litellm, model, said("Hi")))
     assert (end.message.text, end.stop_reason) == ("Hello from the mock.", "end")
+    assert completed(await _ask(kind, litellm, model, said("long"))).stop_reason == "max_tokens"
+    with pytest.raises(RateLimited, match="Too many requests"):
+        await _ask(kind, litellm, model, said("ratelimit"))
+    with pytest.raises(Overloaded) as caught:
+        await _ask(kind, litellm, model, said("overloaded"))
+    assert caught.value.retryable
 
 
 async def test_parallel_tool_calls_and_the_answer_to_their_results(kind, litellm, model):
@@ -71,21 +77,3 @@ async def test_thinking(kind, litellm, model):
     assert thought.text == "Let me think about it."
     assert text.text == "Forty-two."
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)) == thought.text
-
-
-async def test_the_output_limit(kind, litellm, model):
-    """The reason of the end survives the translation."""
-    assert completed(await _ask(kind, litellm, model, said("long"))).stop_reason == "max_tokens"
-
-
-async def test_a_rate_limit(kind, litellm, model):
-    """429 stays 429."""
-    with pytest.raises(RateLimited, match="Too many requests"):
-        await _ask(kind, litellm, model, said("ratelimit"))
-
-
-async def test_an_overloaded_server(kind, litellm, model):
-    """Whatever the proxy makes of a 529, it may be tried again."""
-    with pytest.raises(Overloaded) as caught:
-        await _ask(kind, litellm, model, said("overloaded"))
-    assert caught.value.retryable

@@ -1,14 +1,12 @@
 """Each way in which a server fails, in each of the four formats (7.7, 7.14): what comes of it is typed the same way."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-import trio
+from attrs import evolve
 
-from agentrail.core.protocol.request import Chunk
 from agentrail.errors import (
     Authentication,
     BadRequest,
@@ -18,18 +16,10 @@ from agentrail.errors import (
     ProviderError,
     RateLimited,
 )
-from agentrail.providers.http import HttpClients
-from agentrail.providers.options import ProviderOptions
-from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
-from tests.providers.transcripts import KEY, WIRE, completed, request_of
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat
+from agentrail.testing.check_provider import reply, stream
+from tests.providers.transcripts import WIRE, WIRES, ask_once, completed, transcript_events
 
-WIRES = {
-    OpenAIChat: WIRE / "openai_chat",
-    OpenAIResponses: WIRE / "openai_responses",
-    AnthropicMessages: WIRE / "anthropic",
-    Gemini: WIRE / "gemini",
-}
 EVERY = pytest.mark.parametrize("kind", list(WIRES))
 
 # By status: the error, whether it is worth another attempt, and what each vendor calls it.
@@ -57,32 +47,6 @@ def refusal_of(kind: type[Any], status: int) -> str:
     return json.dumps({"error": inner})
 
 
-def events_of(path: Path) -> list[bytes]:
-    """The events of a transcript."""
-    text = path.read_bytes().replace(b"\r\n", b"\n")
-    return [event + b"\n\n" for event in text.split(b"\n\n") if event.strip()]
-
-
-def transcript(kind: type[Any], name: str = "text") -> list[bytes]:
-    """The events of the transcript of that name."""
-    return events_of(next(WIRES[kind].glob(f"**/{name}.sse")))
-
-
-async def ask(seen: list[Chunk], kind: type[Any], answer: ServedReply, **options: object) -> HttpClients:
-    """Ask once, and keep what came also when it fails."""
-    with trio.fail_after(60):
-        async with open_server(answer) as server, HttpClients() as http:
-            given = {"base_url": server.url, "api_key": KEY, **options}
-            provider = kind(ProviderOptions.parse(given), http)
-            try:
-                async with provider.open_stream(request_of("Hi")) as chunks:
-                    async for chunk in chunks:
-                        seen.append(chunk)  # noqa: PERF401 - what came before an error counts
-            finally:
-                assert http.statistics().open_responses == 0
-    return http
-
-
 @EVERY
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("retry_after", [None, "7"])
@@ -92,7 +56,7 @@ async def test_a_status_with_the_vendors_own_body(kind, status, retry_after):
     headers = {"request_id": "req_1", **({"retry_after": retry_after} if retry_after else {})}
     answer = reply(refusal_of(kind, status), status=f"{status} No", kind="application/json", **headers)
     with pytest.raises(error) as caught:
-        await ask([], kind, answer)
+        await ask_once(kind, answer)
     assert (caught.value.status, caught.value.retryable) == (status, is_retryable)
     assert caught.value.retry_after_seconds == (float(retry_after) if retry_after else None)
     assert caught.value.request_id == "req_1"
@@ -110,7 +74,7 @@ async def test_a_page_of_html_in_place_of_an_answer(kind, status):
     }
     page = "<html><head><title>Gateway</title></head>" + "x" * 500
     with pytest.raises(expected[status], match=f"answered {status}: a web page, 'Gateway'") as caught:
-        await ask([], kind, reply(page, status=f"{status} No", kind="text/html"))
+        await ask_once(kind, reply(page, status=f"{status} No", kind="text/html"))
     assert str(caught.value).count("Gateway") == 1
     assert "xx" not in str(caught.value)
 
@@ -118,30 +82,22 @@ async def test_a_page_of_html_in_place_of_an_answer(kind, status):
 @EVERY
 async def test_a_slow_trickle(kind, autojump_clock):
     """A byte a second is a stream like any other: the first chunk came in time, and what follows is the session's business."""
-    events = transcript(kind)
-    first = b"".join(events[:4])
-    pieces = [first, *(bytes([byte]) for byte in b"".join(events[4:]))]
-    whole: list[Chunk] = []
-    await ask(whole, kind, stream(*events, ends=True))
-    answer = stream(*pieces, ends=True)
-    seen: list[Chunk] = []
-    await ask(
-        seen, kind, ServedReply(pieces=answer.pieces, stays=answer.stays, pause_seconds=0.001), timeout=5
-    )
+    events = transcript_events(kind)
+    whole, *_ = await ask_once(kind, stream(*events, ends=True))
+    pieces = [b"".join(events[:4]), *(bytes([byte]) for byte in b"".join(events[4:]))]
+    slow = evolve(stream(*pieces, ends=True), pause_seconds=0.001)
+    seen, *_ = await ask_once(kind, slow, timeout=5)
     assert seen == whole
 
 
 @EVERY
 async def test_events_that_nobody_knows_are_counted_and_change_nothing(kind):
     """Between all others, with any content; so are events behind the end."""
-    events = transcript(kind)
-    whole: list[Chunk] = []
-    await ask(whole, kind, stream(*events, ends=True))
+    events = transcript_events(kind)
+    whole, *_ = await ask_once(kind, stream(*events, ends=True))
     strange = b'event: brand.new\ndata: {"type":"brand.new","candidates":null,"choices":null}\n\n'
-    seen: list[Chunk] = []
-    http = await ask(
-        seen, kind, stream(*(piece for event in events for piece in (strange, event)), strange, ends=True)
-    )
+    pieces = (piece for event in events for piece in (strange, event))
+    seen, _, http = await ask_once(kind, stream(*pieces, strange, ends=True))
     assert seen == whole
     assert http.statistics().ignored_events >= len(events)
 
@@ -152,11 +108,10 @@ async def test_token_counts_that_cannot_be_are_left_out_and_logged(kind, count):
     """The usage is estimated and marked, one warning names the member and the value, and the answer is whole."""
     names = {OpenAIChat: "prompt_tokens", Gemini: "promptTokenCount"}
     name = names.get(kind, "input_tokens")
-    events = [_with_count(event, name, count) for event in transcript(kind)]
+    events = [_with_count(event, name, count) for event in transcript_events(kind)]
     assert any(json.dumps(count).encode() in event for event in events), "the transcript reports no usage"
-    seen: list[Chunk] = []
     with structlog.testing.capture_logs() as logs:
-        await ask(seen, kind, stream(*events, ends=True))
+        seen, *_ = await ask_once(kind, stream(*events, ends=True))
     usage = completed(seen).usage
     assert usage.estimated
     assert 0 <= usage.input < 1_000
@@ -184,7 +139,7 @@ def _with_count(event: bytes, name: str, count: object) -> bytes:
 @pytest.mark.parametrize("deviation", ["id_missing", "usage_never", "unknown_events", "usage_absurd"])
 def test_every_format_has_its_transcript_of_a_deviation(kind, deviation):
     """What the matrix makes up stands among the recorded answers too, as far as the format can be like that."""
-    known = {path.stem for path in WIRES[kind].rglob("*.sse")}
+    known = {path.stem for path in (WIRE / WIRES[kind]).rglob("*.sse")}
     if (kind, deviation) not in CANNOT_BE:
         assert deviation in known
 

@@ -1,25 +1,15 @@
 """Options are read or refused, all at once, and nothing that is accepted is ignored (7.2, 7.14)."""
 
-import importlib.util
-
 import pytest
 
 from agentrail.abc import Secret
 from agentrail.errors import OptionError
 from agentrail.providers.options import ProviderOptions
 from tests.providers.transcripts import KEY
+from tests.thinned import each
 
 
-def test_http2_says_what_is_missing(monkeypatch):
-    """It needs a package that is not always there."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(OptionError, match=r"pip install .*\[http2\]"):
-        ProviderOptions.parse({"http2": True})
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
-    assert ProviderOptions.parse({"http2": True}).http2
-
-
-@pytest.mark.parametrize(
+@each(
     ("options", "words"),
     [
         ({"temprature": 1}, "'temprature' does not exist: did you mean 'temperature'"),

@@ -10,11 +10,7 @@ import trio.testing
 
 from agentrail.abc import Provider
 from agentrail.app import make_provider
-from agentrail.errors import (
-    BadRequest,
-    ModelNotFound,
-    OptionError,
-)
+from agentrail.errors import BadRequest, ModelNotFound, OptionError
 from agentrail.providers.http import HttpClients
 from agentrail.providers.provider_profiles import KEPT_SECONDS, Profiles
 from agentrail.testing.models import FunctionModel, says
@@ -87,10 +83,18 @@ async def test_requests_that_come_together_resolve_once():
     assert asked == ["eu"]
 
 
-async def test_a_profile_that_is_gone_is_a_model_that_is_not_found():
-    """The next request fails, and says what is registered."""
+async def test_a_model_string_that_names_nothing_says_what_there_is():
+    """Before a session is started, as with any other model; of a profile that is gone the next request fails."""
     profiles = Profiles(Made())
     profiles.register("eu")
+    for model, words in (
+        ("registry:us:gpt-x", "there is no profile 'us'; registered are: eu"),
+        ("registry:eu", "names no model; append one to the profile, such as 'registry:eu:some-model'"),
+        ("registry:eu:", "names no model"),
+    ):
+        with pytest.raises(ModelNotFound, match=words):
+            profiles.provider_for(model, {})
+
     profiles.register("us")
     provider = profiles.provider_for("registry:eu:gpt-x", {})
     profiles.unregister("eu")
@@ -113,26 +117,11 @@ async def test_an_answer_of_resolve_that_is_none_is_said_to_be_yours(answer, wor
             await _ask(profiles.provider_for("registry:eu:gpt-x", {}))
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ("registry:us:gpt-x", "there is no profile 'us'; registered are: eu"),
-        ("registry:eu", "names no model; append one to the profile, such as 'registry:eu:some-model'"),
-        ("registry:eu:", "names no model"),
-    ],
-)
-def test_a_string_that_names_nothing_says_what_there_is(model, words):
-    """Before a session is started, as with any other model."""
-    profiles = Profiles(Made())
-    profiles.register("eu")
-    with pytest.raises(ModelNotFound) as caught:
-        profiles.provider_for(model, {})
-    assert words in str(caught.value)
-
-
 def test_what_is_wrong_with_a_profile_is_said_when_it_is_registered():
-    """Names, options and providers; and nothing of it is registered."""
+    """Names, options and providers; and nothing of it is registered. Without a supervisor there are no profiles."""
     profiles = Profiles(partial(make_provider, http=HttpClients(), environ={}))
+    with pytest.raises(ModelNotFound, match=r"supervisor\.providers\.register"):
+        make_provider("registry:eu:gpt-x", {}, http=HttpClients(), environ={})
     with pytest.raises(OptionError, match="expected a name"):
         profiles.register("e:u")
     with pytest.raises(OptionError, match="did you mean 'timeout'"):
@@ -140,12 +129,6 @@ def test_what_is_wrong_with_a_profile_is_said_when_it_is_registered():
     with pytest.raises(ModelNotFound, match="no provider 'opneai'"):
         profiles.register("eu", provider="opneai")
     assert profiles.list() == ()
-
-
-def test_without_a_supervisor_there_are_no_profiles():
-    """The command cannot register one."""
-    with pytest.raises(ModelNotFound, match=r"supervisor\.providers\.register"):
-        make_provider("registry:eu:gpt-x", {}, http=HttpClients(), environ={})
 
 
 async def test_a_profile_holds_what_stands_behind_it():
