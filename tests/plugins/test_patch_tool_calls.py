@@ -1,7 +1,9 @@
 """`PatchToolCalls`: what was repaired in an imported conversation is told once."""
 
+import trio
 from hypothesis import given, strategies as st
 
+import agentrail
 from agentrail.core.protocol.effects import Publish, StartStream
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Prompt, SignalId
@@ -10,11 +12,12 @@ from agentrail.core.session.state import SessionConfig
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.import_history import NO_RESULT, import_messages
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.events import PluginEvent
+from agentrail.events import PluginEvent, SessionStart
 from agentrail.messages import PromptRef, SessionId, Text
 from agentrail.plugins.patch_tool_calls import PatchToolCalls
 from agentrail.testing import strategies
-from tests.plugins.plugin_request_rig import said, user
+from agentrail.testing.models import ScriptedModel, says
+from tests.plugins.rig import said, user
 
 
 def prompted(messages):
@@ -28,7 +31,7 @@ def prompted(messages):
     return machine.step(state, prompt)[1]
 
 
-def test_a_session_goes_on_with_a_broken_conversation_and_says_what_was_repaired():
+async def test_a_session_goes_on_with_a_broken_conversation_and_says_what_was_repaired():
     """The request is valid, and `history_repaired` has each change with its place in the messages (AT-007)."""
     effects = prompted([user("Look."), said("", c1={"command": "ls"})])
     (request,) = [effect.request for effect in effects if isinstance(effect, StartStream)]
@@ -36,6 +39,17 @@ def test_a_session_goes_on_with_a_broken_conversation_and_says_what_was_repaired
     (event,) = [e.event for e in effects if isinstance(e, Publish) and isinstance(e.event, PluginEvent)]
     assert event.name == "history_repaired"
     assert event.payload["repairs"] == [{"code": "missing_result", "position": 1, "call_id": "c1"}]
+
+    options = {"messages": [said("", c1={"command": "ls"})], "plugins": [PatchToolCalls]}
+    with trio.fail_after(60):
+        async with agentrail.open_supervisor() as supervisor:
+            session = await supervisor.start_session(model=ScriptedModel([says("On I go.")]), **options)
+            async with session.subscribe(after=0, kinds=[SessionStart, PluginEvent]) as events:
+                await session.ask("Go on")
+                assert isinstance(await anext(events), SessionStart)
+                event = await anext(events)
+    assert (event.name, event.payload["count"]) == ("history_repaired", 1)
+    assert event.payload["repairs"] == [{"code": "missing_result", "position": 0, "call_id": "c1"}]
 
 
 @given(messages=st.lists(strategies.messages(), max_size=6))

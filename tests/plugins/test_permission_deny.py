@@ -52,7 +52,6 @@ KNOWN_WAYS = (
     *("tar cf t.tar -I 'r${n}m x' f", "git fetch --upload-pack='r${n}m x' .", "split --filter='${n:-rm} x' f", "ssh -o ProxyCommand='${n:-rm} x' host", "python3 -m timeit -n1 -r1 'import os;os.system(\"rm x\")'"),
 )  # fmt: skip
 """Ways around a deny that the reader of before, which guessed, did not see."""
-"""What runs no `rm`, and is not taken for what does."""
 
 
 def verdict(policy: PermissionPolicy, line: str) -> str:

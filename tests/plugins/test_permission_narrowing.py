@@ -20,17 +20,8 @@ from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, judg
 from agentrail.plugins.permissions import Permissions
 from tests.plugins.rig import Alone
 
-RULES = (
-    "shell",
-    "shell(git *)",
-    "shell(git log)",
-    "shell(ls *)",
-    "read_file(a)",
-    "write_file(./**)",
-    "*",
-    "deploy",
-    "exit_plan",
-)
+COMMANDS = ("shell", "shell(git *)", "shell(git log)", "shell(ls *)")
+RULES = (*COMMANDS, "read_file(a)", "write_file(./**)", "*", "deploy", "exit_plan")
 CALLS: tuple[tuple[str, dict[str, str]], ...] = (
     ("shell", {"command": "git log"}), ("shell", {"command": "git log | ls"}), ("shell", {"command": "$X"}), ("read_file", {"path": "a"}),
     ("write_file", {"path": "b"}), ("deploy", {}), ("exit_plan", {}), ("write_todos", {}),
@@ -47,18 +38,20 @@ def loaded(options):
     return stack.members[0].options, states["Permissions"]
 
 
+def verdict(policy, call):
+    """What a policy says to a call."""
+    tool, arguments = call
+    return judge(policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/w"))
+
+
 def strictness(policy, call):
     """How strict a verdict is."""
-    tool, arguments = call
-    return DECISIONS.index(
-        judge(policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/w")).decision
-    )
+    return DECISIONS.index(verdict(policy, call).decision)
 
 
 def least_strictness(policy, call):
     """How strict a verdict of the mode `bypass` has to be in another one: what cannot be read is denied where no person is asked, else asked about."""
-    tool, arguments = call
-    said = judge(policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/w"))
+    said = verdict(policy, call)
     return DECISIONS.index("ask" if "there are rules that deny some" in said.why else said.decision)
 
 
@@ -74,9 +67,8 @@ def test_the_meet_allows_nothing_that_either_alone_does_not(own, scopes, agent, 
     if agent.get("allow") and "mode" in agent and agent["mode"] != "bypass":
         assert strictness(child.policy, call) == max(strictness(state.policy, call), strictness(alone, call))
     for rule in ("deny", "ask"):  # whatever it denies or asks about alone it does below too
-        only = join(
-            {"session": read_scope("session", {"mode": "bypass", rule: agent.get(rule, [])})}, may_bypass=True
-        )
+        scope = read_scope("session", {"mode": "bypass", rule: agent.get(rule, [])})
+        only = join({"session": scope}, may_bypass=True)
         assert strictness(child.policy, call) >= least_strictness(only, call)
     # What a session below begins with is what was narrowed here.
     assert strictness(loaded(thawed(made))[1].policy, call) == strictness(child.policy, call)
@@ -97,10 +89,8 @@ def test_what_an_agent_does_not_say_is_its_session_s():
     assert line({"deny": ["deploy"]}, "shell", command="git log") == "allow"
     assert line({"deny": ["deploy"]}, "deploy") == "deny"
     assert line({"allow": ["deploy", "shell(rm *)"]}, "deploy") == "allow"
-    assert [line({"allow": ["deploy"]}, "shell", command=one) for one in ("git log", "rm x")] == [
-        "deny",
-        "deny",
-    ]
+    for one in ("git log", "rm x"):
+        assert line({"allow": ["deploy"]}, "shell", command=one) == "deny"
     assert line({"mode": "plan"}, "deploy") == "deny"
     assert line({"mode": "bypass"}, "write_file", path="a") == "deny"
     assert narrowed(options, state, {})[0] == narrowed(*narrowed(options, state, {}), {})[0]

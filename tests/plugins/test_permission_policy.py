@@ -1,6 +1,7 @@
 """Policies as values: rules that are read or refused, scopes that are joined, the meet of two, what a policy says to a call."""
 
 import pytest
+from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
@@ -52,9 +53,6 @@ def policy_of(*modes, deny=(), ask=(), allow=(), **more):
     )
 
 
-# --- rules that do not parse
-
-
 BROKEN = [
     ("shell(", 6, "expected ')'"), ("shell(x", 7, "expected ')'"), ("shell(x) y", 8, "expected ')'"), ("shell()", 6, "expected a pattern"), ("shell( )", 6, "expected a pattern"), ("", 0, "the name of a tool"),
     ("sh ell", 2, "then nothing"), (" shell", 0, "the name of a tool"), ("shell\x00", 5, "U+0000"), ("shell(a\u200bb)", 7, "U+200B"), ("x" * 4_001, 4_000, "at most 4000"), ("read_file(/etc/x)", 10, "write '//'"),
@@ -75,7 +73,7 @@ def test_a_rule_that_does_not_parse_refuses_the_policy(rule, at, why):
 
 
 def test_all_faults_are_said_at_once():
-    """Of three lists, with the place where each was written."""
+    """Of three lists, and of a scope, with the place where each was written: unknown keys, modes that there are not, and rules."""
     with pytest.raises(OptionError) as refused:
         PermissionPolicy(
             modes=("wild",), deny=rules("a(", place="x.toml:3"), ask=rules("b("), allow=rules("c", "d(")
@@ -89,6 +87,18 @@ def test_all_faults_are_said_at_once():
     assert check_rules("deny", [7]) == ["deny[0]: expected a text such as 'shell(git status)', got 7"]
     assert "at most 5000" in check_rules("allow", ["x"] * (MAX_PERMISSION_RULES + 1))[0]
 
+    wrong = {"mode": "wild", "ceiling": "strict", "deny": 7, "allow": ["x("]}
+    with pytest.raises(OptionError) as refused:
+        read_scope("user", wrong, places={"allow": ["u.toml:4"]})
+    faults = [fault.partition(":")[0] for fault in refused.value.faults]
+    assert faults == ["ceiling", "mode", "deny", "u.toml"]
+    with pytest.raises(OptionError, match="ceiling: expected one of"):
+        read_scope("managed", {"ceiling": "x"})
+    assert read_scope("user", {"allow": ["x", "y"]}, places={"allow": ["u:1"]}).allow == (
+        WrittenRule("x", "user", "u:1"),
+        WrittenRule("y", "user"),
+    )
+
 
 @given(st.text(max_size=30) | st.text("shel()git *'\"/=~.{}\\", max_size=20))
 def test_reading_a_rule_is_total(text):
@@ -98,9 +108,6 @@ def test_reading_a_rule_is_total(text):
     if not faults:
         assert line(policy_of(allow=[text]), "git log") in DECISIONS
         warnings_of(policy_of(allow=[text]), ["shell"])
-
-
-# --- commands
 
 
 @pytest.mark.parametrize(
@@ -131,25 +138,29 @@ def test_what_a_rule_of_allow_covers(rule, lines, others):
     assert [one for one in others if line(policy, one) != "ask"] == []
 
 
-def test_git_in_another_directory_asks():
-    """`cd` and `git` in one line, or a directory of the call, run what the settings there say; only the very line is allowed."""
+def test_what_rules_say_nothing_about_asks():
+    """`cd` and `git` in one line, a directory of the call, and arguments beyond those of the built-in shell, which come with their defaults."""
     policy = policy_of(allow=["shell(cd *)", "shell(git *)", "shell(cd a && git log)"])
-    assert [line(policy, one) for one in ("cd b", "git log", "cd b && git log", "cd a && git log")] == [
-        "allow",
-        "allow",
-        "ask",
-        "allow",
-    ]
+    for one, verdict in (("cd b", "allow"), ("git log", "allow"), ("cd b && git log", "ask")):
+        assert line(policy, one) == verdict
+    assert line(policy, "cd a && git log") == "allow"  # the very line
     assert line(policy, "git log", workdir="b") == "ask"
     assert line(policy, "git log", workdir=".", timeout_seconds=5) == "allow"
     assert "another directory" in said(policy, "shell", command="git log", workdir="b").why
 
-
-def test_arguments_that_rules_say_nothing_about_ask():
-    """A shell with more arguments than the built-in one is allowed by a bare rule alone."""
     assert line(policy_of(allow=["shell(ls)"]), "ls", env={"PATH": "x"}) == "ask"
     assert line(policy_of(allow=["shell(ls *)"]), "ls", env={"PATH": "x"}) == "ask"
     assert line(policy_of(allow=["shell"]), "ls", env={"PATH": "x"}) == "allow"
+
+    (shell,) = builtin("shell")
+    defaults = {
+        name: one["default"] for name, one in shell.parameters["properties"].items() if "default" in one
+    }
+    assert len(defaults) >= 3
+    policy = policy_of(allow=["shell(git log)"])
+    assert decision(policy, "shell", command="git log", **defaults) == "allow"
+    assert decision(policy, "shell", command="git log", **defaults | {"background": True}) == "allow"
+    assert decision(policy, "shell", command="git log", **defaults | {"more": 1}) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -178,18 +189,10 @@ def test_what_a_rule_of_deny_may_be_about(rule, lines, others):
 
 
 def test_what_runs_what_it_is_told_counts_as_not_read_for_a_deny():
-    """Unless a person wrote the very line; without a rule of `deny` a star decides, and rules of `ask` are about words (12.7)."""
+    """Unless a person wrote the very line; without a rule of `deny` a star decides. Of fifty ordinary lines thirteen ask: four are not read (12.7)."""
     denies, wide = {"deny": ["shell(rm *)"]}, ["shell"]
-    for told in (
-        "make test",
-        "python x.py",
-        "./x",
-        "env rm",
-        "find . -exec rm x",
-        "git -c a.b=c log",
-        "xargs rm",
-        "sort -o x y",
-    ):
+    lines = ("make test", "python x.py", "./x", "env rm", "find . -exec rm x", "git -c a.b=c log", "xargs rm")
+    for told in (*lines, "sort -o x y"):
         assert line(policy_of(**denies, allow=wide), told) == "ask"
         assert line(policy_of("bypass", **denies), told) == "deny"
         assert line(policy_of("dont_ask", **denies, allow=wide), told) == "deny"
@@ -198,21 +201,14 @@ def test_what_runs_what_it_is_told_counts_as_not_read_for_a_deny():
         assert line(policy_of(allow=wide), told) == "allow"
         assert line(policy_of("bypass", ask=["shell(rm *)"]), told) == "allow"
     assert line(policy_of(deny=["shell(make test)"], allow=["shell(make test)"]), "make test") == "deny"
-    assert (
-        "make runs what a file of the project says" in said(policy_of(**denies), "shell", command="make").why
-    )
+    why = said(policy_of(**denies), "shell", command="make").why
+    assert "make runs what a file of the project says" in why
 
-
-def test_how_many_of_fifty_ordinary_lines_ask_where_a_rule_denies():
-    """Thirteen of fifty: four are not read, nine run what they are told; with these very lines in `allow` the four."""
     policy = policy_of(deny=["shell(evil *)"], allow=["shell"])
     asks = [one for one in FIFTY if line(policy, one) != "allow"]
     assert len(asks) == 13
     written = policy_of(deny=["shell(evil *)"], allow=["shell", *(f"shell({one})" for one in asks[:-4])])
     assert [one for one in FIFTY if line(written, one) != "allow"] == list(FIFTY[-4:])
-
-
-# --- files, the web, arguments
 
 
 def test_reading_that_is_denied_denies_writing_and_searching():
@@ -233,11 +229,14 @@ def test_reading_that_is_denied_denies_writing_and_searching():
     assert decision(policy_of("bypass", deny=["read_file(//etc/x)"]), "grep", path="/etc") == "ask"
 
 
-@pytest.mark.parametrize("path", [7, "x" * 5_000])
-def test_a_path_that_is_none_may_be_any(path):
-    """It matches what is denied, and nothing that is allowed."""
-    assert decision(policy_of("bypass", deny=["read_file(x)"]), "read_file", path=path) == "deny"
-    assert decision(policy_of("strict", allow=["read_file(**)"]), "read_file", path=path) == "deny"
+def test_a_path_that_is_none_may_be_any_and_a_command_is_about_no_other_tool():
+    """Such a path matches what is denied, and nothing that is allowed."""
+    for path in (7, "x" * 5_000):
+        assert decision(policy_of("bypass", deny=["read_file(x)"]), "read_file", path=path) == "deny"
+        assert decision(policy_of("strict", allow=["read_file(**)"]), "read_file", path=path) == "deny"
+    pattern = read_permission_rule("shell(ls)").pattern
+    assert not may_mean(pattern, {"command": "ls"}, None)
+    assert not must_mean(pattern, {"command": "ls"}, None)
 
 
 @pytest.mark.parametrize(
@@ -251,19 +250,10 @@ def test_a_path_that_is_none_may_be_any(path):
 )  # fmt: skip
 def test_a_host_is_compared_whole(url, allowed, denied):
     """For `allow` only a plain address of that host or below; for `deny` whatever may lead there."""
-    assert (
-        decision(policy_of("strict", allow=["web_fetch(domain:python.org)"]), "web_fetch", url=url) == "allow"
-    ) is allowed
-    assert (
-        decision(policy_of("bypass", deny=["web_fetch(domain:Python.org.)"]), "web_fetch", url=url) == "deny"
-    ) is denied
-
-
-def test_a_command_is_about_no_other_tool():
-    """Whatever its arguments are called."""
-    pattern = read_permission_rule("shell(ls)").pattern
-    assert not may_mean(pattern, {"command": "ls"}, None)
-    assert not must_mean(pattern, {"command": "ls"}, None)
+    allows = policy_of("strict", allow=["web_fetch(domain:python.org)"])
+    assert (decision(allows, "web_fetch", url=url) == "allow") is allowed
+    denies = policy_of("bypass", deny=["web_fetch(domain:Python.org.)"])
+    assert (decision(denies, "web_fetch", url=url) == "deny") is denied
 
 
 @pytest.mark.parametrize(
@@ -293,58 +283,40 @@ def test_an_argument_that_cannot_be_written_may_be_anything():
 
 def test_agents_skills_and_servers():
     """`task(agent)`, `skill(name)`, `mcp__server`, and `*` in names."""
-    policy = policy_of(
-        "strict", allow=["task(review*)", "skill(pdf)", "mcp__a", "mcp__b__get_*", "mcp__c__x(y=1)"]
-    )
+    allow = ["task(review*)", "skill(pdf)", "mcp__a", "mcp__b__get_*", "mcp__c__x(y=1)"]
+    policy = policy_of("strict", allow=allow)
     assert decision(policy, "task", subagent_type="reviewer", description="x") == "allow"
     assert decision(policy, "task", subagent_type="general-purpose", description="x") == "deny"
     assert [decision(policy, "skill", name=name) for name in ("pdf", "PDF")] == ["allow", "deny"]
     assert decision(policy_of("bypass", deny=["skill(pdf)"]), "skill", name="PDF") == "deny"
-    assert [
-        decision(policy, name, y=1)
-        for name in ("mcp__a__x", "mcp__ab__x", "mcp__b__get_x", "mcp__b__put", "mcp__c__x")
-    ] == ["allow", "deny", "allow", "deny", "allow"]
+    for name in ("mcp__a__x", "mcp__b__get_x", "mcp__c__x"):
+        assert decision(policy, name, y=1) == "allow"
+    for name in ("mcp__ab__x", "mcp__b__put"):
+        assert decision(policy, name, y=1) == "deny"
     assert is_named("mcp__a", "mcp__a")
     assert not is_named("mcp__a__b", "mcp__a__b__c")
-
-
-# --- modes
 
 
 def test_accept_edits_accepts_files_of_the_workspace_only():
     """Not what lies elsewhere, and not names that programs trust (6.7)."""
     policy = policy_of("accept_edits")
-    edits = [
-        "a.py",
-        "/srv/project/a",
-        "../a",
-        "/etc/x",
-        "~/a",
-        ".git/config",
-        ".bashrc",
-        "a/.env",
-        "x.pem",
-        " a",
-        "file:///srv/project/x",
-        "agentrail.toml",
-        "a/.claude/settings.json",
-        ".agents/skills/x/SKILL.md",
-    ]
-    assert [decision(policy, "edit_file", path=path) for path in edits] == ["allow", "allow", *["ask"] * 12]
+    for path in ("a.py", "/srv/project/a"):
+        assert decision(policy, "edit_file", path=path) == "allow"
+    elsewhere = ("../a", "/etc/x", "~/a", ".git/config", ".bashrc", "a/.env", "x.pem", " a", "agentrail.toml")
+    odd = ("file:///srv/project/x", "a/.claude/settings.json", ".agents/skills/x/SKILL.md")
+    for path in (*elsewhere, *odd):
+        assert decision(policy, "edit_file", path=path) == "ask", path
 
 
 def test_plan_mode_lets_nothing_with_an_effect_run():
     """G-018: whatever `allow` says; `exit_plan` asks, also where a rule allows it, and the list of todos is written."""
     policy = policy_of("plan", allow=["*", "exit_plan"])
-    assert [
-        decision(policy, name) for name in ("shell", "deploy", "write_todos", "list_dir", "exit_plan")
-    ] == ["deny", "deny", "allow", "allow", "ask"]
+    judged = {name: decision(policy, name) for name in ("shell", "deploy", "write_todos", "list_dir")}
+    assert judged == {"shell": "deny", "deploy": "deny", "write_todos": "allow", "list_dir": "allow"}
+    assert decision(policy, "exit_plan") == "ask"
     assert decision(policy_of("plan", deny=["exit_plan"]), "exit_plan") == "deny"
     assert decision(policy_of("plan", ask=["write_todos"]), "write_todos") == "ask"
     assert decision(policy_of("plan"), "write_todos") == "allow"
-
-
-# --- scopes, and the meet
 
 
 def test_bypass_is_for_who_says_so():
@@ -354,17 +326,15 @@ def test_bypass_is_for_who_says_so():
         join({"session": bypass})
     with pytest.raises(OptionError, match="forbidden by a managed file, whose ceiling is 'strict'"):
         join({"session": bypass, "managed": ScopedRules(ceiling="strict")}, may_bypass=True)
-    assert (
-        join({"session": bypass, "managed": ScopedRules(ceiling="bypass")}, may_bypass=True).mode == "bypass"
-    )
+    managed = ScopedRules(ceiling="bypass")
+    assert join({"session": bypass, "managed": managed}, may_bypass=True).mode == "bypass"
     assert join({"session": bypass, "user": ScopedRules(mode="default")}).mode == "default"
 
 
 def test_a_project_that_is_not_trusted_only_narrows():
     """Its `deny` and `ask` count, what it grants itself does not, and that is said (12.11, G-026)."""
-    project = read_scope(
-        "project", {"mode": "accept_edits", "allow": ["shell(*)"], "deny": ["shell(rm *)"]}, is_trusted=False
-    )
+    grants = {"mode": "accept_edits", "allow": ["shell(*)"], "deny": ["shell(rm *)"]}
+    project = read_scope("project", grants, is_trusted=False)
     policy = join({"project": project})
     assert (policy.mode, line(policy, "ls"), line(policy, "rm x")) == ("default", "ask", "deny")
     assert not_granted({"project": project}) == ("mode accept_edits", "allow shell(*) (project)")
@@ -372,40 +342,9 @@ def test_a_project_that_is_not_trusted_only_narrows():
     assert not_granted({}) == not_granted({"project": read_scope("project", {"allow": ["x"]})}) == ()
 
 
-def test_a_scope_is_read_with_all_its_faults():
-    """Unknown keys, modes that there are not, and rules, in one error."""
-    with pytest.raises(OptionError) as refused:
-        read_scope(
-            "user",
-            {"mode": "wild", "ceiling": "strict", "deny": 7, "allow": ["x("]},
-            places={"allow": ["u.toml:4"]},
-        )
-    assert [fault.partition(":")[0] for fault in refused.value.faults] == [
-        "ceiling",
-        "mode",
-        "deny",
-        "u.toml",
-    ]
-    with pytest.raises(OptionError, match="ceiling: expected one of"):
-        read_scope("managed", {"ceiling": "x"})
-    assert read_scope("user", {"allow": ["x", "y"]}, places={"allow": ["u:1"]}).allow == (
-        WrittenRule("x", "user", "u:1"),
-        WrittenRule("y", "user"),
-    )
-
-
+COMMANDS = ("shell", "shell(git *)", "shell(git log)", "shell(ls *)")
 texts = st.sampled_from(
-    (
-        "shell",
-        "shell(git *)",
-        "shell(git log)",
-        "shell(ls *)",
-        "read_file(a)",
-        "write_file(./**)",
-        "*",
-        "deploy",
-        "web_fetch(domain:x.org)",
-    )
+    (*COMMANDS, "read_file(a)", "write_file(./**)", "*", "deploy", "web_fetch(domain:x.org)")
 )
 lists = st.lists(texts, max_size=3).map(lambda found: rules(*found))
 policies = st.builds(
@@ -424,14 +363,12 @@ calls = st.sampled_from(
 def test_the_meet_is_the_stricter_of_both(one, other, third, call):
     """It commutes, associates, adds nothing by itself, and is never wider than either: so of a sub-agent and its parent (12.7)."""
     tool, arguments = call
-    strict = DECISIONS.index
-    both = decision(meet(one, other), tool, **arguments)
-    assert strict(both) == max(
-        strict(decision(one, tool, **arguments)), strict(decision(other, tool, **arguments))
-    )
-    assert decision(meet(meet(one, other), third), tool, **arguments) == decision(
-        meet(one, meet(other, third)), tool, **arguments
-    )
+
+    def strict(policy):
+        return DECISIONS.index(decision(policy, tool, **arguments))
+
+    assert strict(meet(one, other)) == max(strict(one), strict(other))
+    assert strict(meet(meet(one, other), third)) == strict(meet(one, meet(other, third)))
     assert meet(one, one) == one
 
 
@@ -441,18 +378,10 @@ def test_rules_only_do_what_their_list_says(policy, text, call):
     tool, arguments = call
     call = PermissionCall(tool=tool, arguments=arguments)
     before = judge(policy, call)
-    denied = PermissionPolicy(
-        modes=policy.modes, deny=(*policy.deny, *rules(text)), ask=policy.ask, allow=policy.allow
-    )
-    allowed = PermissionPolicy(
-        modes=policy.modes, deny=policy.deny, ask=policy.ask, allow=(*policy.allow, *rules(text))
-    )
-    strict = DECISIONS.index
-    assert (
-        strict(judge(denied, call).decision)
-        >= strict(before.decision)
-        >= strict(judge(allowed, call).decision)
-    )
+    denied = evolve(policy, deny=(*policy.deny, *rules(text)))
+    allowed = evolve(policy, allow=(*policy.allow, *rules(text)))
+    strictness = [DECISIONS.index(judge(one, call).decision) for one in (denied, policy, allowed)]
+    assert strictness == sorted(strictness, reverse=True)
     told = explain_call(policy, call)
     assert (told.decision, told.why, told.by) == (before.decision, before.why, before.by)
 
@@ -464,27 +393,20 @@ def test_the_trail_names_each_rule_that_was_asked():
         ask=["shell(git *)"],
         allow=["shell(ls *)", "deploy(x=1)", "shell(a && b)"],
     )
-    told = explain_call(policy, PermissionCall(tool="shell", arguments={"command": "ls; wc x"}))
+
+    def explained(tool, **arguments):
+        return explain_call(policy, PermissionCall(tool=tool, arguments=arguments))
+
+    told = explained("shell", command="ls; wc x")
     assert [(one.name, one.rule.text, one.matched, one.command) for one in told.asked] == [
         ("allow", "shell(ls *)", True, "ls"),
         ("allow", "shell(a && b)", False, "wc x"),
     ]
     assert told.uncovered == ((("wc", "x"), ""),)
-    told = explain_call(policy, PermissionCall(tool="shell", arguments={"command": "git log"}))
-    assert [(one.rule.text, one.matched) for one in told.asked] == [
-        ("shell(git push *)", False),
-        ("shell(git *)", True),
-    ]
-    assert explain_call(policy, PermissionCall(tool="deploy", arguments={"x": 1})).asked[0].matched
-    assert (
-        explain_call(policy, PermissionCall(tool="shell", arguments={"command": "a && b"}))
-        .asked[-1]
-        .rule.text
-        == "shell(a && b)"
-    )
-
-
-# --- warnings
+    asked = [(one.rule.text, one.matched) for one in explained("shell", command="git log").asked]
+    assert asked == [("shell(git push *)", False), ("shell(git *)", True)]
+    assert explained("deploy", x=1).asked[0].matched
+    assert explained("shell", command="a && b").asked[-1].rule.text == "shell(a && b)"
 
 
 @pytest.mark.parametrize(
@@ -529,39 +451,13 @@ def test_rules_that_can_match_are_not_told():
     assert warnings_of(policy) == ()
 
 
-def test_rules_of_commands_know_every_argument_of_shell():
-    """Arguments come with their defaults: one that rules said nothing about would let no rule allow any command."""
-    (shell,) = builtin("shell")
-    defaults = {
-        name: one["default"] for name, one in shell.parameters["properties"].items() if "default" in one
-    }
-    assert len(defaults) >= 3
-    policy = policy_of(allow=["shell(git log)"])
-    assert decision(policy, "shell", command="git log", **defaults) == "allow"
-    assert decision(policy, "shell", command="git log", **defaults | {"background": True}) == "allow"
-    assert decision(policy, "shell", command="git log", **defaults | {"more": 1}) == "ask"
-
-
-@pytest.mark.parametrize("url", ["https://" + "é" * 1_100, "https://python.org/" + "a" * 9_000])
-def test_an_address_too_long_to_be_read_may_lead_anywhere(url):
-    """A `deny` refuses it and an `allow` does not cover it: reading the host of a megabyte takes more than a second."""
-    arguments = {"url": url}
-    assert (
-        decision(PermissionPolicy(deny=rules("web_fetch(domain:evil.org)")), "web_fetch", **arguments)
-        == "deny"
-    )
-    policy = PermissionPolicy(allow=rules("web_fetch(domain:python.org)"))
-    assert (
-        decision(policy, "web_fetch", **arguments)
-        == decision(policy, "web_fetch", url="https://other.org/")
-        != "allow"
-    )
-
-
-def test_an_address_of_usual_length_is_read():
-    """The bound leaves room for every address that a tool takes."""
-    policy = PermissionPolicy(
-        deny=rules("web_fetch(domain:evil.org)"), allow=rules("web_fetch(domain:python.org)")
-    )
+def test_an_address_too_long_to_be_read_may_lead_anywhere():
+    """A `deny` refuses it and an `allow` does not cover it; the bound leaves room for every address that a tool takes."""
+    denies, allows = rules("web_fetch(domain:evil.org)"), rules("web_fetch(domain:python.org)")
+    other = decision(PermissionPolicy(allow=allows), "web_fetch", url="https://other.org/")
+    for url in ("https://" + "é" * 1_100, "https://python.org/" + "a" * 9_000):
+        assert decision(PermissionPolicy(deny=denies), "web_fetch", url=url) == "deny"
+        assert decision(PermissionPolicy(allow=allows), "web_fetch", url=url) == other != "allow"
+    policy = PermissionPolicy(deny=denies, allow=allows)
     assert decision(policy, "web_fetch", url="https://docs.python.org/" + "a" * 1_900) == "allow"
     assert decision(policy, "web_fetch", url="https://x.evil.org/" + "a" * 1_900) == "deny"

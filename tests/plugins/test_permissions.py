@@ -6,7 +6,6 @@ from hypothesis import example, given, strategies as st
 
 import agentrail
 from agentrail import plugins as p
-from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ApprovalRequired, ToolBlocked
 from agentrail.frozen import frozen_json, thawed
@@ -34,32 +33,23 @@ def ended(text="approved", *, is_error=False):
 
 
 def test_a_call_runs_asks_or_is_refused():
-    """By the rules, with the reason; what is asked about is published with the narrowest rules."""
+    """By the rules, with the reason, and published with the narrowest ones; where no plan can be handed in, none is asked for."""
     guard = Alone(Permissions, allow=["shell(git *)"], deny=["shell(rm *)"], timeout_seconds=5)
     assert kind(guard.hears(call("shell", command="git log"))) == "allow"
     refused = guard.hears(call("shell", command="nice rm x")).decision.action
     assert refused.reason == "Not run: the rule shell(rm *) (session) denies it"
     outcome = guard.hears(call("shell", command="wc x"))
-    assert (outcome.decision.action.hint, outcome.decision.action.expires_seconds) == (
-        "no rule allows 'wc x'",
-        5,
-    )
+    action = outcome.decision.action
+    assert (action.hint, action.expires_seconds) == ("no rule allows 'wc x'", 5)
     assert outcome.events[0].payload["always"] == ["shell(wc x)"]
-    assert "always" in outcome.decision.action.permission_options
+    assert "always" in action.permission_options
     assert "always" not in guard.hears(call("shell", command="make")).decision.action.permission_options
 
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"allow": ["shell("]}, "allow\\[0\\] at 6"), ({"mode": "wild"}, "mode: expected one of"), ({"mode": "bypass"}, "dangerously-bypass"), ({"timeout_seconds": -1}, "timeout_seconds must be 0"),
-        ({"scopes": {"session": {}}}, "scopes are managed, project, user; got 'session'"), ({"scopes": {"user": {"x": 1}}}, "x: unknown"), ({"within": [{"deny": "shell"}]}, "expected a list of rules"),
-    ],
-)  # fmt: skip
-def test_options_that_cannot_be_are_refused(options, why):
-    """When the stack is loaded, before anything starts."""
-    with pytest.raises(PluginError, match=why):
-        load_stack([(Permissions, options)])
+    guard = Alone(Permissions, mode="plan")
+    for tools, does in (((), False), (("exit_plan",), True)):
+        told = guard.hears(p.BeforeRequest(), tools=tools).context["mode"]
+        refused = guard.hears(call("deploy"), tools=tools).decision.action.reason
+        assert ("exit_plan" in told, "exit_plan" in refused) == (does, does)
 
 
 def test_a_running_session_changes_its_own_rules_only():
@@ -68,11 +58,8 @@ def test_a_running_session_changes_its_own_rules_only():
     assert guard.update(ask=["deploy"]) is None
     assert kind(guard.hears(call("deploy"))) == "RequireApproval"
     assert guard.update(ask=[], mode="strict") is None
-    assert [kind(guard.hears(call(one))) for one in ("deploy", "other", "send")] == [
-        "allow",
-        "BlockTool",
-        "BlockTool",
-    ]
+    verdicts = [kind(guard.hears(call(one))) for one in ("deploy", "other", "send")]
+    assert verdicts == ["allow", "BlockTool", "BlockTool"]
     assert "a running session changes mode, deny, ask, allow; got 'scopes'" in guard.update(scopes={})
     assert "allow[0] at 2" in guard.update(allow=["x("])
     assert "dangerously-bypass" in guard.update(mode="bypass")
@@ -113,17 +100,11 @@ def test_a_plan_that_files_say_ends_too_or_is_none(  # noqa: PLR0913 - who may n
     *, own, user, project, managed, ceiling, above, may
 ):
     """An approved plan ends the mode, of files too; where it cannot, the model is told of none, and no person is asked about one."""
-    said = {
-        "user": {"mode": user},
-        "project": {"mode": project},
-        "managed": {"mode": managed, "ceiling": ceiling},
-    }
+    said = {"user": {"mode": user}, "project": {"mode": project}}
+    said["managed"] = {"mode": managed, "ceiling": ceiling}
     scopes = {scope: {key: mode for key, mode in table.items() if mode} for scope, table in said.items()}
-    options = {
-        "mode": own,
-        "scopes": scopes,
-        "within": [{"mode": above}] if above not in {None, "bypass"} else [],
-    }
+    within = [{"mode": above}] if above not in {None, "bypass"} else []
+    options = {"mode": own, "scopes": scopes, "within": within}
     try:
         guard = Alone(Permissions, **options, dangerously_bypass_permissions=may)
     except PluginError:
@@ -149,15 +130,6 @@ def test_a_plan_that_files_say_ends_too_or_is_none(  # noqa: PLR0913 - who may n
     assert again.state.policy == guard.state.policy
 
 
-def test_who_has_no_tool_to_hand_a_plan_in_with_is_not_told_to():
-    """It looks, and says what it would do: nothing else is open to it."""
-    guard = Alone(Permissions, mode="plan")
-    for tools, does in (((), False), (("exit_plan",), True)):
-        told = guard.hears(p.BeforeRequest(), tools=tools).context["mode"]
-        refused = guard.hears(call("deploy"), tools=tools).decision.action.reason
-        assert ("exit_plan" in told, "exit_plan" in refused) == (does, does)
-
-
 @given(own=_NAMED, user=_NAMED, project=_NAMED)
 def test_a_session_below_one_that_plans_looks_and_ends_no_plan(own, user, project):
     """It would run what its leader may not: there the plan is not approved yet."""
@@ -172,35 +144,22 @@ def test_a_session_below_one_that_plans_looks_and_ends_no_plan(own, user, projec
     assert any("plan" in one.modes for one in (policy, *policy.within)) is plans
     assert not child.state.may_end_plan
     for one in ("deploy", "write_file", "read_file", "write_todos"):
-        verdicts = [
-            DECISIONS.index(judge(it.state.policy, PermissionCall(tool=one, arguments={})).decision)
-            for it in (child, guard)
-        ]
-        assert verdicts[0] >= verdicts[1]
+        asked = PermissionCall(tool=one, arguments={})
+        below, above = (DECISIONS.index(judge(it.state.policy, asked).decision) for it in (child, guard))
+        assert below >= above
     if plans:
         child.hears(ended())
         assert kind(child.hears(call("exit_plan", plan="1. Go."))) == "BlockTool"
         assert kind(child.hears(call("deploy"))) == "BlockTool"
 
 
-async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(autojump_clock):
-    """G-018: the model tries, is refused, shows its plan, a person approves, and then the same call runs."""
-    work = RecordingTool(name="deploy")
-    steps = iter(
-        (
-            calls(("deploy", {"what": "x"})),
-            calls(("exit_plan", {"plan": "1. Deploy."})),
-            calls(("deploy", {"what": "x"})),
-            says("Done."),
-        )
-    )
-    told = []
+async def played(steps, decide, *, tools, **options):
+    """Play one prompt; `decide` gets the session and each approval. Gives the classes of its events."""
+    steps, told = iter(steps), []
     with trio.fail_after(60):
         async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
             session = await supervisor.start_session(
-                model=FunctionModel(lambda _: next(steps)),
-                tools=[work, exit_plan],
-                plugins=[(Permissions, {"mode": "plan", "allow": ["deploy"]})],
+                model=FunctionModel(lambda _: next(steps)), tools=tools, plugins=[(Permissions, options)]
             )
 
             async def listen(task_status):
@@ -209,49 +168,42 @@ async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(auto
                     async for event in events:
                         told.append(type(event))
                         if isinstance(event, ApprovalRequired):
-                            assert event.approval.tool == "exit_plan"
-                            assert work.calls == []
-                            await session.approve(event.approval.id)
+                            await decide(session, event.approval)
 
             await nursery.start(listen)
-            assert await session.ask("Deploy it.") == "Done."
+            assert await session.ask("Go.") == "Done."
             await session.stop()
             nursery.cancel_scope.cancel()
+    return told
+
+
+async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(autojump_clock):
+    """G-018: the model tries, is refused, shows its plan, a person approves, and then the same call runs."""
+    work = RecordingTool(name="deploy")
+    deploy = calls(("deploy", {"what": "x"}))
+    steps = (deploy, calls(("exit_plan", {"plan": "1. Deploy."})), deploy, says("Done."))
+
+    async def decide(session, approval):
+        assert (approval.tool, work.calls) == ("exit_plan", [])
+        await session.approve(approval.id)
+
+    told = await played(steps, decide, tools=[work, exit_plan], mode="plan", allow=["deploy"])
     assert len(work.calls) == 1
     assert told.count(ToolBlocked) == 1
 
 
 async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
     """Trap 7, G-017: "always" means the very words; each other line asks."""
-    shell = RecordingTool(name="shell")
-    wanted = [
-        {"command": line}
-        for line in ("git log", "git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")
-    ]
-    steps = iter((*(calls(("shell", one)) for one in wanted), says("Done.")))
+    lines = ("git log", "git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")
+    steps = (*(calls(("shell", {"command": line})) for line in lines), says("Done."))
     asked = []
-    with trio.fail_after(60):
-        async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
-            session = await supervisor.start_session(
-                model=FunctionModel(lambda _: next(steps)), tools=[shell], plugins=[Permissions]
-            )
 
-            async def listen(task_status):
-                async with session.subscribe(after=0, deltas=False) as events:
-                    task_status.started()
-                    async for event in events:
-                        if isinstance(event, ApprovalRequired):
-                            approval = event.approval
-                            asked.append(approval.arguments["command"])
-                            await session.approve(
-                                approval.id,
-                                kind="always" if "always" in approval.permission_options else "once",
-                            )
+    async def decide(session, approval):
+        asked.append(approval.arguments["command"])
+        kind = "always" if "always" in approval.permission_options else "once"
+        await session.approve(approval.id, kind=kind)
 
-            await nursery.start(listen)
-            assert await session.ask("Go.") == "Done."
-            await session.stop()
-            nursery.cancel_scope.cancel()
+    await played(steps, decide, tools=[RecordingTool(name="shell")])
     assert asked == ["git log", "git log -n 1", "git log --output=x", "ls", "ls -la"]
 
 
@@ -306,11 +258,7 @@ async def test_a_tool_that_is_denied_whole_is_in_no_request():
         assert "the rule deploy (session) denies it" in await session.ask("go")
         await session.update_plugin_opts("Permissions", deny=[])
         await session.ask("again")
-    assert [box.names for box in boxes] == [
-        ("look", "task"),
-        ("look",),
-        ("look", "task"),
-        ("deploy", "look", "task"),
-    ]
+    below, all_of_them = ("look",), ("deploy", "look", "task")
+    assert [box.names for box in boxes] == [all_of_them[1:], below, all_of_them[1:], all_of_them]
     assert boxes[0] is boxes[2]  # its bytes are made once
     assert not deploy.calls

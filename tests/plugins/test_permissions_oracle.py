@@ -21,59 +21,11 @@ from tests.plugins.permission_lines import HARMFUL, ORDINARY
 BASH = shutil.which("bash")
 MUTANTS = int(os.environ.get("PERMISSION_MUTANTS", "20000"))
 SEED = int(os.environ.get("PERMISSION_SEED", "20261122"))
-REAL = [
-    "awk",
-    "bash",
-    "cat",
-    "chrt",
-    "csplit",
-    "cut",
-    "dash",
-    "dd",
-    "diff",
-    "dirname",
-    "env",
-    "false",
-    "file",
-    "find",
-    "flock",
-    "git",
-    "grep",
-    "head",
-    "iconv",
-    "ionice",
-    "ls",
-    "make",
-    "mkdir",
-    "nice",
-    "nohup",
-    "perl",
-    "prlimit",
-    "python3",
-    "script",
-    "sed",
-    "setarch",
-    "setsid",
-    "sh",
-    "shuf",
-    "sleep",
-    "sort",
-    "split",
-    "stat",
-    "stdbuf",
-    "tail",
-    "tar",
-    "taskset",
-    "tee",
-    "timeout",
-    "touch",
-    "tr",
-    "true",
-    "uniq",
-    "wc",
-    "xargs",
-    "xxd",
-]
+REAL = """
+    awk bash cat chrt csplit cut dash dd diff dirname env false file find flock git grep head iconv ionice
+    ls make mkdir nice nohup perl prlimit python3 script sed setarch setsid sh shuf sleep sort split stat
+    stdbuf tail tar taskset tee timeout touch tr true uniq wc xargs xxd
+"""
 HARM = '#!{bash}\necho harm >> "{record}"\n'
 OWN = frozenset({"harm", "harm2", "cp", "mv", "rm", "touch", "mkdir", "ln", "install"})
 """Of these no rule is made: the first two are what must not run, the others write what they are told by their names."""
@@ -81,28 +33,8 @@ OWN = frozenset({"harm", "harm2", "cp", "mv", "rm", "touch", "mkdir", "ln", "ins
 FIRST_WORDS = sorted(
     {line.split()[0] for line in (*HARMFUL, *ORDINARY) if line.split()[0].replace("-", "").isalnum()} - OWN
 )
-WIDE = PermissionPolicy(
-    allow=rules(
-        *(
-            f"shell({program} *)"
-            for program in (
-                *FIRST_WORDS,
-                "git",
-                "sort",
-                "uniq",
-                "cut",
-                "tr",
-                "sleep",
-                "true",
-                "test",
-                "xxd",
-                "file",
-                "date",
-                "cd",
-            )
-        )
-    )
-)
+OTHERS = "git sort uniq cut tr sleep true test xxd file date cd"
+WIDE = PermissionPolicy(allow=rules(*(f"shell({program} *)" for program in (*FIRST_WORDS, *OTHERS.split()))))
 EVERY_STAR = PermissionPolicy(allow=rules("shell(git *)", "shell(ls *)", "shell(echo *)", "shell(head *)"))
 HONEST = 250
 """So many lines of the list at least must really do harm under bash."""
@@ -110,15 +42,8 @@ HONEST = 250
 
 def is_allowed(line: str, policy: PermissionPolicy = WIDE) -> bool:
     """Whether a policy lets a line run without a person."""
-    return (
-        judge(
-            policy, PermissionCall(tool="shell", arguments={"command": line}, working_dir="/srv/project")
-        ).decision
-        == "allow"
-    )
-
-
-# --- without bash
+    call = PermissionCall(tool="shell", arguments={"command": line}, working_dir="/srv/project")
+    return judge(policy, call).decision == "allow"
 
 
 @pytest.mark.parametrize("policy", [WIDE, EVERY_STAR], ids=["wide", "narrow"])
@@ -128,25 +53,17 @@ def test_no_harmful_line_is_allowed(policy):
     assert len(HARMFUL) >= HONEST + 50
 
 
-def test_a_pipe_is_allowed_when_each_command_is():
-    """`shell(git *)` allows `git log | head` only when `head` is allowed too (G-016)."""
+def test_a_pipe_is_allowed_when_each_command_is_and_so_are_ordinary_lines():
+    """`git log | head` needs a rule for `head` too (G-016); of what agents run all day at most four in fifty ask."""
     git = PermissionPolicy(allow=rules("shell(git *)"))
     both = PermissionPolicy(allow=rules("shell(git *)", "shell(head *)"))
     assert not is_allowed("git log | head", git)
     assert is_allowed("git log", git)
     assert is_allowed("git log | head", both)
-
-
-def test_ordinary_lines_are_allowed():
-    """Of what agents run all day at most four in fifty ask; those are the ones that are not read."""
-    wide = PermissionPolicy(
-        allow=rules(*(f"shell({program} *)" for program in sorted({*FIRST_WORDS, "mkdir"})))
-    )
+    programs = sorted({*FIRST_WORDS, "mkdir"})
+    wide = PermissionPolicy(allow=rules(*(f"shell({program} *)" for program in programs)))
     asks = [line for line in ORDINARY if not is_allowed(line, wide)]
-    assert asks == list(ORDINARY[-4:])
-
-
-# --- with bash
+    assert asks == list(ORDINARY[-4:])  # those that are not read
 
 
 class World:
@@ -156,7 +73,7 @@ class World:
         """Make it; the programs are there by links, and the harmful ones write down that they ran."""
         self.root, self.record = root, root / "record"
         (root / "bin").mkdir()
-        for name in REAL:
+        for name in REAL.split():
             if (where := shutil.which(name)) is not None:
                 (root / "bin" / name).symlink_to(where)
         for name in ("harm", "git-harm", "git-merge-harm", "git-remote-harm"):

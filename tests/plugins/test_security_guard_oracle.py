@@ -15,25 +15,9 @@ from tests.plugins.test_security_guard import is_blocked
 from tests.thinned import each, sample
 
 BASH = shutil.which("bash")
-HARMLESS = (
-    *(
-        "bash",
-        "sh",
-        "cat",
-        "tee",
-        "env",
-        "nice",
-        "timeout",
-        "nohup",
-        "setsid",
-        "stdbuf",
-        "xargs",
-        "find",
-        "tr",
-        "flock",
-    ),
-    *("head", "sort", "touch", "true", "chmod", "cp", "time", "script"),
-)
+HARMLESS = """
+    bash sh cat tee env nice timeout nohup setsid stdbuf xargs find tr flock head sort touch true chmod cp time script
+"""
 STAND_IN = '#!{bash}\n{{ printf "%s\\037" "${{0##*/}}" "$@"; echo; }} >> {record}\n'
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="bash is the oracle, and is not installed")
@@ -45,7 +29,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("oracle")
     (root / "bin").mkdir()
     (root / "work").mkdir()
-    for name in HARMLESS:
+    for name in HARMLESS.split():
         where = shutil.which(name)
         if where is not None:
             (root / "bin" / name).symlink_to(where)
@@ -82,63 +66,20 @@ def run_by_bash(world: Path, line: str) -> bool:
 
 quote = shlex.quote
 SEPARATORS = (
-    *(
-        "IFS=,",
-        "IFS=$'\\x2c'",
-        "export IFS=,",
-        "declare IFS=,",
-        "declare -g IFS=,",
-        "IFS+=,",
-        "printf -v IFS ,",
-        "printf -vIFS ,",
-        "x=,; IFS=$x",
-    ),
-    *(
-        "read -r IFS <<< ,",
-        "unset IFS; : ${IFS:=,}",
-        'unset IFS; : "${IFS=,}"',
-        "eval IFS=,",
-        "IFS=$(echo ,)",
-        "IFS=${Z:-,}",
-        "for IFS in : ,; do :; done",
-    ),
-    *(
-        "declare -n r=IFS; r=,",
-        "IFS=x; IFS=,",
-        "f() { IFS=,; }; f",
-        'IFS="$(printf ,)"',
-        "IFS=:,",
-        "echo , | tee o; read -r IFS < o",
-        "typeset -x IFS=','",
-    ),
+    *("IFS=,", "IFS=$'\\x2c'", "export IFS=,", "declare IFS=,", "declare -g IFS=,", "IFS+=,"),
+    *("printf -v IFS ,", "printf -vIFS ,", "x=,; IFS=$x", "read -r IFS <<< ,", "unset IFS; : ${IFS:=,}"),
+    *('unset IFS; : "${IFS=,}"', "eval IFS=,", "IFS=$(echo ,)", "IFS=${Z:-,}"),
+    *("for IFS in : ,; do :; done", "declare -n r=IFS; r=,", "IFS=x; IFS=,", "f() { IFS=,; }; f"),
+    *('IFS="$(printf ,)"', "IFS=:,", "echo , | tee o; read -r IFS < o", "typeset -x IFS=','"),
 )
 """Ways to change what cuts words."""
 CUT = (
-    *(
-        "#; a=%; $a",
-        "a=%; #; $a",
-        "a=%; f() { $a; }; #; f",
-        "f() { local IFS=,; a=%; $a; }; f",
-        "#; f() { $1; }; f %",
-        "#; set -- %; $1",
-        "#; $(echo %)",
-    ),
-    *(
-        "a=%; #; b=$a; $b",
-        'a=%; #; b=($a); "${b[@]}"',
-        'a=%; #; set -- $a; "$@"',
-        'a=%; #; c=($a); eval "${c[*]}"',
-        "a=%; IFS=, eval '$a'",
-        "#; `echo %`",
-    ),
-    *(
-        "#; ${Z:-%}",
-        "a=%; #; unset IFS; IFS=,; $a",
-        "a=%; for i in 1 2; do $a; #; done",
-        'IFS=, read -ra p <<< %; "${p[@]}"',
-        "a=%; #; env $a",
-        "a=%; #; IFS=' '; #; $a",
-    ),
+    *("#; a=%; $a", "a=%; #; $a", "a=%; f() { $a; }; #; f", "f() { local IFS=,; a=%; $a; }; f"),
+    *("#; f() { $1; }; f %", "#; set -- %; $1", "#; $(echo %)", "a=%; #; b=$a; $b"),
+    *('a=%; #; b=($a); "${b[@]}"', 'a=%; #; set -- $a; "$@"', 'a=%; #; c=($a); eval "${c[*]}"'),
+    *("a=%; IFS=, eval '$a'", "#; `echo %`", "#; ${Z:-%}", "a=%; #; unset IFS; IFS=,; $a"),
+    *("a=%; for i in 1 2; do $a; #; done", 'IFS=, read -ra p <<< %; "${p[@]}"', "a=%; #; env $a"),
+    "a=%; #; IFS=' '; #; $a",
 )
 """Ways to have it cut a value: `#` is one of `SEPARATORS`, and `%` the value."""
 CUTS = tuple(
