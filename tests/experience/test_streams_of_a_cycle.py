@@ -38,17 +38,23 @@ from tests.runtime.rig import calling, kinds, on_virtual_time, saying, until, wa
 pytestmark = pytest.mark.experience("X-002")
 
 
-class Refusing(p.Plugin[None]):
-    """Lets no prompt begin."""
+@p.plugin(init=lambda: 0, hooks=(p.BeforePrompt,))
+def refusing(event, state, ctx):
+    """Let no prompt begin."""
+    return p.Abort("not today", state)
 
-    def init(self):
-        """There is nothing to keep."""
-        return
 
-    @p.on(p.BeforePrompt)
-    def judge(self, event, state, ctx):
-        """Refuse it."""
-        return p.Abort("not today", state)
+def gated():
+    """Make a tool that waits for an event, and the event."""
+    gate = trio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for the test."""
+        await gate.wait()
+        return "waited"
+
+    return gate, wait
 
 
 async def read(stream):
@@ -65,8 +71,10 @@ async def hang(supervisor, **options):
 
 
 async def test_a_cycle_that_finishes(supervisor):
-    """From the prompt to the end; the reply has the answer, what was said, used and numbered."""
-    model = ScriptedModel([calls(("record", {}), text="Let me look. "), says("One", " two.")])
+    """The reply has the answer, what was said, used and numbered; with `kinds` only these come, and how it ends."""
+    model = ScriptedModel(
+        [calls(("record", {}), text="Let me look. "), says("One", " two."), wants("record"), says("done")]
+    )
     session = await supervisor.start_session(model=model, tools=[RecordingTool()])
     async with session.stream("Hi") as events:
         seen = await read(events)
@@ -79,6 +87,9 @@ async def test_a_cycle_that_finishes(supervisor):
     assert (reply.events_from, reply.events_to) == (seen[0].meta.seq, seen[-1].meta.seq)
     assert reply.messages == seen[-1].messages
     assert [event async for event in events] == []
+    async with session.stream("Hi", kinds=[ToolExecutionStart], deltas=False) as events:
+        assert kinds(await read(events)) == ["ToolExecutionStart", "AgentEnd"]
+    assert events.reply.text == "done"
 
 
 async def test_a_cycle_that_fails(supervisor):
@@ -95,8 +106,8 @@ async def test_a_cycle_that_fails(supervisor):
             await read(events)
 
 
-async def test_a_cycle_that_is_aborted(supervisor):
-    """The last event is the abort."""
+async def test_a_cycle_that_is_aborted_and_a_prompt_that_a_plugin_refuses(supervisor):
+    """The last event is the abort, also where there never was a cycle."""
     session, tool = await hang(supervisor)
     async with session.stream("Hi") as events:
         await tool.started.wait()
@@ -105,16 +116,11 @@ async def test_a_cycle_that_is_aborted(supervisor):
     with pytest.raises(CycleAborted, match="enough"):
         _ = events.reply
 
-
-async def test_a_prompt_that_a_plugin_refuses(supervisor):
-    """It never had a cycle, and the stream ends all the same."""
-    session = await supervisor.start_session(model=saying("never"), plugins=[Refusing])
+    session = await supervisor.start_session(model=saying("never"), plugins=[refusing])
     async with session.stream("Hi") as events:
         seen = await read(events)
-    assert [type(event) for event in seen if isinstance(event, PromptRejected | AgentAbort)] == [
-        PromptRejected,
-        AgentAbort,
-    ]
+    ends = [type(event) for event in seen if isinstance(event, PromptRejected | AgentAbort)]
+    assert ends == [PromptRejected, AgentAbort]
     with pytest.raises(CycleAborted, match="not today"):
         _ = events.reply
 
@@ -154,7 +160,7 @@ async def test_a_session_that_ends_in_the_middle(supervisor, how):
 
 @on_virtual_time
 async def test_a_session_that_crashes_and_one_that_is_parked(supervisor):
-    """The cycle of the first failed; so did that of the second, which comes back no more."""
+    """The cycle of the first failed; so did that of the second, which comes back no more: the stream ends with the session."""
     session, tool = await hang(supervisor)
     async with session.stream("Hi") as events:
         await tool.started.wait()
@@ -171,17 +177,12 @@ async def test_a_session_that_crashes_and_one_that_is_parked(supervisor):
         async with session.stream("Hi"):
             pass
 
-
-@on_virtual_time
-async def test_a_session_that_is_parked_in_the_middle(supervisor):
-    """Crashes in a row, with a cycle that waits: the stream ends with the session."""
     session = await supervisor.start_session(model=saying(*["x"] * 9))
     for _ in range(2):
         crash(session, "a cosmic ray")
         await trio.sleep(0.3)
     await session.attach_tools(held := HangingTool())
-    session_model = calling("hang")
-    await session.switch_model(session_model)
+    await session.switch_model(calling("hang"))
     async with session.stream("Hi") as events:
         await held.started.wait()
         crash(session, "the third")
@@ -191,46 +192,25 @@ async def test_a_session_that_is_parked_in_the_middle(supervisor):
         _ = events.reply
 
 
-async def test_a_prompt_that_decides_an_approval(supervisor):
-    """It begins no cycle; it ends with the one that it lets go on."""
-    model = ScriptedModel([wants("record"), says("done")])
-    session = await supervisor.start_session(
-        model=model,
-        tools=[RecordingTool()],
-        plugins=[(HumanApproval, {"require_approval_for": ["record"]})],
-    )
-    await session.prompt("go")
-    await session.wait_for(ApprovalRequired, timeout_seconds=5)
-    async with session.stream("approve") as events:
-        seen = await read(events)
-    assert isinstance(seen[-1], AgentEnd)
-    assert events.reply.text == "done"
-
-
-async def test_it_supersedes_a_cycle_that_waits(supervisor):
-    """The end of that one is not its own."""
-    model = ScriptedModel([wants("record"), says("second")])
-    session = await supervisor.start_session(
-        model=model, tools=[RecordingTool()], plugins=[(HumanApproval, {"require_approval_for": ["record"]})]
-    )
-    await session.prompt("go")
-    await session.wait_for(ApprovalRequired, timeout_seconds=5)
-    async with session.stream("Never mind.") as events:
-        seen = await read(events)
-    assert [event.ref for event in seen if isinstance(event, AgentEnd)] == [events.ref]
-    assert events.reply.text == "second"
+async def test_a_prompt_that_decides_an_approval_or_supersedes_its_cycle(supervisor):
+    """The first begins no cycle, and ends with the one that it lets go on; for the second the end of that one is not its own."""
+    asks = (HumanApproval, {"require_approval_for": ["record"]})
+    model = ScriptedModel([wants("record"), says("done"), wants("record"), says("second")])
+    session = await supervisor.start_session(model=model, tools=[RecordingTool()], plugins=[asks])
+    seen = {}
+    for said in ("approve", "Never mind."):
+        await session.prompt("go")
+        await session.wait_for(ApprovalRequired, timeout_seconds=5)
+        async with session.stream(said) as events:
+            seen[said] = await read(events)
+        assert events.reply.text == ("done" if said == "approve" else "second")
+    assert isinstance(seen["approve"][-1], AgentEnd)
+    assert [event.ref for event in seen["Never mind."] if isinstance(event, AgentEnd)] == [events.ref]
 
 
 async def test_behind_another_cycle(supervisor):
     """Of the other nothing is read, however much it says."""
-    gate = trio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait for the test."""
-        await gate.wait()
-        return "waited"
-
+    gate, wait = gated()
     model = ScriptedModel([wants("wait"), says("first"), says("second")])
     session = await supervisor.start_session(model=model, tools=[wait])
     await session.prompt("one")
@@ -241,14 +221,6 @@ async def test_behind_another_cycle(supervisor):
     assert [event.delta for event in seen if isinstance(event, MessageDelta)] == ["second"]
     assert sum(isinstance(event, AgentEnd) for event in seen) == 1
     assert (events.reply.text, events.reply.events_from) == ("second", seen[0].meta.seq)
-
-
-async def test_kinds_and_the_end(supervisor):
-    """Only these come, and how it ends; the reply is whole."""
-    session = await supervisor.start_session(model=calling("record", then="done"), tools=[RecordingTool()])
-    async with session.stream("Hi", kinds=[ToolExecutionStart], deltas=False) as events:
-        assert kinds(await read(events)) == ["ToolExecutionStart", "AgentEnd"]
-    assert events.reply.text == "done"
 
 
 @pytest.mark.parametrize("deltas", [True, False])
@@ -291,14 +263,7 @@ async def test_the_texts_of_two_responses_are_apart(supervisor, deltas):
 
 async def test_left_in_the_middle_it_goes_on(supervisor):
     """Nobody reads it, and it ends well."""
-    gate = trio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait for the test."""
-        await gate.wait()
-        return "waited"
-
+    gate, wait = gated()
     session = await supervisor.start_session(model=calling("wait"), tools=[wait])
     async with session.stream("Hi") as events:
         assert kinds([await anext(events)]) == ["PromptReceived"]
@@ -335,7 +300,7 @@ async def test_left_in_the_middle_it_is_aborted(supervisor, leaving):
 
 
 async def test_left_while_it_waits_it_leaves_the_queue(supervisor):
-    """The cycle in front of it is another's, and goes on."""
+    """The cycle in front of it is another's, and goes on; left behind its end, nothing is aborted."""
     session, tool = await hang(supervisor)
     first = await session.prompt("first")
     await tool.started.wait()
@@ -346,17 +311,7 @@ async def test_left_while_it_waits_it_leaves_the_queue(supervisor):
     assert (await session.wait_for(AgentStart)).ref == first.ref
     await session.abort()
 
-
-async def test_left_behind_its_end_nothing_is_aborted(supervisor):
-    """Another cycle runs by then, and goes on."""
-    gate = trio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait for the test."""
-        await gate.wait()
-        return "waited"
-
+    gate, wait = gated()
     model = ScriptedModel([says("one"), wants("wait"), says("two")])
     session = await supervisor.start_session(model=model, tools=[wait])
     async with session.stream("Hi", on_leave="abort") as events:
@@ -366,8 +321,8 @@ async def test_left_behind_its_end_nothing_is_aborted(supervisor):
     assert await session.collect_reply() == "two"
 
 
-async def test_what_is_refused_is_raised_when_it_is_entered(supervisor):
-    """Like `prompt`; nothing was sent for an argument that cannot be."""
+async def test_what_is_refused_is_raised_when_it_is_entered_and_it_is_entered_once(supervisor):
+    """Like `prompt`: nothing was sent for an argument that cannot be; it is read inside of its block."""
     session, tool = await hang(supervisor, max_prompt_queue=0)
     with pytest.raises(PromptError):
         session.stream("")
@@ -381,9 +336,6 @@ async def test_what_is_refused_is_raised_when_it_is_entered(supervisor):
         async with session.stream("third"):
             pass
 
-
-async def test_it_is_entered_once(supervisor):
-    """And read inside of its block."""
     session = await supervisor.start_session(model=saying("a", "b"))
     stream = session.stream("Hi")
     with pytest.raises(YourMove, match="not entered"):
@@ -426,11 +378,11 @@ async def test_from_inside_of_a_tool(supervisor):
     assert len(found) == 2
 
 
-@pytest.mark.parametrize("raised", [AgentEnd, ResponseComplete])
-async def test_both_a_stream_and_a_subscriber(supervisor, raised):
+async def test_both_a_stream_and_a_subscriber(supervisor):
     """One does not disturb the other."""
     session = await supervisor.start_session(model=saying("a"))
     async with session.subscribe() as all_of_it, session.stream("Hi") as events:
         mine = await read(events)
         theirs = await until(all_of_it, AgentEnd)
-    assert [e for e in theirs if isinstance(e, raised)] == [e for e in mine if isinstance(e, raised)]
+    for kind in (AgentEnd, ResponseComplete):
+        assert [e for e in theirs if isinstance(e, kind)] == [e for e in mine if isinstance(e, kind)]

@@ -43,7 +43,6 @@ class Meeting:
     who: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Meetings have people."""
         if not self.who:
             message = "a meeting needs somebody in `who`"
             raise ValueError(message)
@@ -104,13 +103,13 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), [pytest.param(*row, id=str(row[0])) for row in TYPES])
-@pytest.mark.parametrize("around", ["{}", "```json\n{}\n```", "Here it is:\n\n```\n{}\n```\nAs you wished."])
-async def test_twenty_types(supervisor, kind, text, value, around):
+async def test_twenty_types(supervisor, kind, text, value):
     """Bare, in a fence, and in a fence with prose around it: the value; and the text is the document."""
-    session = await supervisor.start_session(model=saying(*[around.format(text)] * 2))
-    assert await session.ask("Go", output=kind) == value
-    reply = await session.run("Go", output=kind)
-    assert (reply.output, reply.text, reply.turns) == (value, text, 1)
+    for around in ("{}", "```json\n{}\n```", "Here it is:\n\n```\n{}\n```\nAs you wished."):
+        session = await supervisor.start_session(model=saying(*[around.format(text)] * 2))
+        assert await session.ask("Go", output=kind) == value
+        reply = await session.run("Go", output=kind)
+        assert (reply.output, reply.text, reply.turns) == (value, text, 1)
 
 
 WRONG = [
@@ -130,10 +129,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("kind", "wrong", "words"), [pytest.param(*row, id=row[1][:30]) for row in WRONG])
-async def test_a_wrong_answer_is_put_right_once(supervisor, kind, wrong, words):
-    """The model hears what is wrong, in the words of what reads it, and its second answer counts."""
+async def test_a_wrong_answer_is_put_right_once_and_a_second_one_ends_the_cycle(
+    supervisor, kind, wrong, words
+):
+    """The model hears what is wrong, in the words of what reads it; the error has a code, what is wrong, and the text."""
     right = {City: TYPES[1], Meeting: TYPES[2]}.get(kind, TYPES[6])
-    model = saying(wrong, right[1])
+    model = saying(wrong, right[1], "not yet", wrong, "next")
     session = await supervisor.start_session(model=model)
     reply = await session.run("Go", output=kind)
     assert (reply.output, reply.turns) == (right[2], 2)
@@ -141,11 +142,6 @@ async def test_a_wrong_answer_is_put_right_once(supervisor, kind, wrong, words):
     assert isinstance(said, UserMessage)
     assert words in said.content[0].text
 
-
-@pytest.mark.parametrize(("kind", "wrong", "words"), [pytest.param(*row, id=row[1][:30]) for row in WRONG])
-async def test_a_second_wrong_answer_ends_the_cycle(supervisor, kind, wrong, words):
-    """With a code, with what is wrong, and with the text."""
-    session = await supervisor.start_session(model=saying("not yet", wrong, "next"))
     with pytest.raises(CycleFailed) as failed:
         await session.ask("Go", output=kind)
     assert failed.value.error.code == "response_format"
@@ -154,16 +150,27 @@ async def test_a_second_wrong_answer_ends_the_cycle(supervisor, kind, wrong, wor
     assert await session.ask("And now?") == "next"
 
 
-async def test_only_the_answer_is_judged(supervisor):
-    """What the model says beside a call is no answer yet."""
+async def test_only_the_answer_is_judged_and_given(supervisor):
+    """What the model says beside a call is no answer yet, and is in `all_text`; inline tags are in neither; the session's own format is given bare."""
     model = ScriptedModel([calls(("record", {}), text="I will look."), says('{"x": 1}')])
     session = await supervisor.start_session(model=model, tools=[RecordingTool()])
     assert await session.ask("Go", output=Point) == Point(1)
     assert len(model.requests) == 2
 
+    model = ScriptedModel([calls(("record", {}), text="<status>looking</status>I look."), says("<title>Rain</title>It rains.")])  # fmt: skip
+    session = await supervisor.start_session(model=model, tools=[RecordingTool()])
+    reply = await session.run("Weather?")
+    assert (reply.text, reply.all_text) == ("It rains.", "I look.\n\nIt rains.")
+    assert await session.collect_reply() == "It rains."
+
+    session = await supervisor.start_session(
+        model=saying('```json\n{"x": 1}\n```', "<title>T</title>One. "), response_format={"type": "object"}
+    )
+    assert await session.ask("Go") == '{"x": 1}'
+
 
 async def test_the_model_is_told_the_schema(supervisor):
-    """Of this prompt alone, in the way of its vendor."""
+    """Of this prompt alone, in the way of its vendor. A type that is none is refused before anything is sent, with the field."""
     model = saying('{"x": 1}', "free")
     session = await supervisor.start_session(model=model)
     await session.ask("Go", output=Point)
@@ -172,22 +179,6 @@ async def test_the_model_is_told_the_schema(supervisor):
     assert schema["required"] == ["x"]
     assert schema["additionalProperties"] is False
     assert model.requests[1].response_format is None
-
-
-async def test_a_plugin_that_changes_the_answer(supervisor):
-    """What it made of it is what is read; where that cannot be, the caller hears so, with the text."""
-    model = saying('{"name": "Lisbon", "people": 5}')
-    session = await supervisor.start_session(model=model, plugins=[(OutputFilter, {"patterns": ["Lisbon"]})])
-    assert (await session.ask("Go", output=City)).name == "[filtered]"
-    model = saying('{"x": 41}', '{"x": 41}')
-    session = await supervisor.start_session(model=model, plugins=[(OutputFilter, {"patterns": ["41"]})])
-    with pytest.raises(CycleFailed) as failed:
-        await session.ask("Go", output=Point)
-    assert failed.value.error.code == "response_format"
-
-
-async def test_a_type_that_is_none(supervisor):
-    """Refused before anything is sent, with the field and what to write instead."""
 
     class Plain:
         def __init__(self, pool: object) -> None:
@@ -206,6 +197,18 @@ async def test_a_type_that_is_none(supervisor):
     assert (await session.status()).queued == ()
 
 
+async def test_a_plugin_that_changes_the_answer(supervisor):
+    """What it made of it is what is read; where that cannot be, the caller hears so, with the text."""
+    model = saying('{"name": "Lisbon", "people": 5}')
+    session = await supervisor.start_session(model=model, plugins=[(OutputFilter, {"patterns": ["Lisbon"]})])
+    assert (await session.ask("Go", output=City)).name == "[filtered]"
+    model = saying('{"x": 41}', '{"x": 41}')
+    session = await supervisor.start_session(model=model, plugins=[(OutputFilter, {"patterns": ["41"]})])
+    with pytest.raises(CycleFailed) as failed:
+        await session.ask("Go", output=Point)
+    assert failed.value.error.code == "response_format"
+
+
 async def test_other_ends(supervisor):
     """An abort and a time that is up are what they are without a type."""
     tool = HangingTool()
@@ -217,20 +220,3 @@ async def test_other_ends(supervisor):
     await session.abort("enough", clear_queue=True)
     with pytest.raises(CycleAborted):
         await session.collect_reply()
-
-
-async def test_what_the_session_promised_is_given_bare(supervisor):
-    """With `response_format` and without a type: the document, out of its fence."""
-    session = await supervisor.start_session(
-        model=saying('```json\n{"x": 1}\n```', "<title>T</title>One. "), response_format={"type": "object"}
-    )
-    assert await session.ask("Go") == '{"x": 1}'
-
-
-async def test_the_last_answer_and_not_all(supervisor):
-    """What was said between two calls is in `all_text`, and inline tags are in neither."""
-    model = ScriptedModel([calls(("record", {}), text="<status>looking</status>I look."), says("<title>Rain</title>It rains.")])  # fmt: skip
-    session = await supervisor.start_session(model=model, tools=[RecordingTool()])
-    reply = await session.run("Weather?")
-    assert (reply.text, reply.all_text) == ("It rains.", "I look.\n\nIt rains.")
-    assert await session.collect_reply() == "It rains."

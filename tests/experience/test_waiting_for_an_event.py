@@ -99,7 +99,7 @@ async def test_a_cycle_that_ends_before_it(supervisor, model, error):
 
 
 async def test_in_idle(supervisor):
-    """Without any cycle there is nothing to wait for; behind one its end is there."""
+    """Without any cycle there is nothing to wait for; behind one its end is there. What the function raises is the caller's."""
     session = await supervisor.start_session(model=saying("one", "two"))
     with pytest.raises(EventMissed, match="prompt first"):
         await session.wait_for(AgentEnd)
@@ -108,6 +108,9 @@ async def test_in_idle(supervisor):
     await session.ask("go")
     assert (await session.wait_for(AgentEnd)).meta.seq > first.meta.seq
     assert (await session.wait_for(AgentStart)).meta.seq > first.meta.seq
+
+    with pytest.raises(ZeroDivisionError):
+        await session.wait_for(lambda _: 1 / 0)
 
 
 async def test_a_session_that_ends(supervisor):
@@ -124,11 +127,3 @@ async def test_a_session_that_ends(supervisor):
     await fresh.stop()
     with pytest.raises(SessionDown):
         await fresh.wait_for(AgentEnd)
-
-
-async def test_what_the_function_raises_is_the_callers(supervisor):
-    """It travels, and nothing is left."""
-    session = await supervisor.start_session(model=saying("one"))
-    await session.ask("go")
-    with pytest.raises(ZeroDivisionError):
-        await session.wait_for(lambda _: 1 / 0)

@@ -105,10 +105,10 @@ REFUSED = [
     (p.PromptCache, {"max_cache_points": 0}, "max_cache_points must be 1 or more"),
     (p.PromptCache, {"min_tokens": -1}, "max_cache_points must be 1 or more"),
     *((p.Recovery, {name: -1}, "must be 0 or more") for name in ("max_retries", "backoff_base_ms")),
-    *(
-        (p.Reflection, wrong, WORDS)
-        for wrong in ({"criteria": []}, {"pass_signal": ""}, {"pass_signal": "a\nb"}, {"max_reviews": -1})
-    ),
+    (p.Reflection, {"criteria": []}, WORDS),
+    (p.Reflection, {"pass_signal": ""}, WORDS),
+    (p.Reflection, {"pass_signal": "a\nb"}, WORDS),
+    (p.Reflection, {"max_reviews": -1}, WORDS),
     (p.Reflection, {"reviewer_agent": "critic", "reviewer_model": "demo:judge"}, AGENT),
     (p.Reflection, {"reviewer_agent": " "}, AGENT),
     (p.SecurityGuard, {"paths": []}, "unexpected keyword argument 'paths'"),
