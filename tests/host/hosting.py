@@ -66,7 +66,6 @@ class Ledger(HostPlugin):
     name = "ledger"
 
     def __init__(self) -> None:
-        """Begin with an empty list."""
         self.heard: list[tuple[str, str, str | None]] = []
         self.contexts: list[RequestContext] = []
         self.counts: list[int] = []

@@ -19,7 +19,6 @@ class Receiver:
     """
 
     def __init__(self, status=204, headers=b"", *, tls=None):
-        """Answer with this."""
         self.connections = 0
         self.heads, self.bodies, self.names = [], [], []
         self.port = 0

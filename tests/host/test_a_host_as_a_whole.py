@@ -13,8 +13,6 @@ from tests.host.hosting import answering, asked, hosting, profile
 from tests.host.rig import hang, shielded
 from tests.runtime.rig import on_virtual_time
 
-# --- how full the window is
-
 
 class OfNoKnownWindow(ScriptedModel):
     """A model of which nothing is known."""
@@ -45,12 +43,6 @@ async def test_the_window_is_the_profiles_else_the_models(said, model, told):
         again = await asked(host, client_id="order-5")
         await again.outcome()
         assert (again.is_repeat, again.record.context_window) == (True, told)
-
-
-# --- where its sessions are kept
-
-
-# --- whether it is ready
 
 
 @on_virtual_time
@@ -103,38 +95,27 @@ async def test_a_check_that_does_not_come_back_holds_up_no_other():
 
 @on_virtual_time
 async def test_of_a_closed_host_it_is_said_that_it_is_closed():
-    """Who waits is told when it closes; nothing is run any more."""
+    """Who waits is told when it closes, in whatever way it goes down; nothing is run any more."""
     told, checks = [], {"mail": hang}
+
+    async def ask(look):
+        with pytest.raises(HostDraining):
+            await look()
+        told.append("closed")
+
     async with (
         trio.open_nursery() as nursery,
         hosting(answering(), readiness_checks=checks, check_timeout=60.0) as host,
     ):
-
-        async def ask():
-            with pytest.raises(HostDraining):
-                await host.ready()
-            told.append("closed")
-
-        nursery.start_soon(ask)
+        nursery.start_soon(ask, host.ready)
         await trio.sleep(1)
     assert told == ["closed"]
     with pytest.raises(HostDraining):
         await host.ready()
 
-
-@on_virtual_time
-async def test_no_one_waits_for_checks_whose_nursery_was_cancelled():
-    """In whatever way the host goes down."""
     async with trio.open_nursery() as callers, trio.open_nursery() as nursery:
-        readiness = Readiness(lambda: {"mail": hang}, 60.0, nursery)
-
-        async def ask():
-            with pytest.raises(HostDraining):
-                await readiness.look()
-
-        callers.start_soon(ask)
+        readiness = Readiness(lambda: checks, 60.0, nursery)
+        callers.start_soon(ask, readiness.look)
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
-
-
-# --- how it is closed
+    assert told == ["closed"] * 2

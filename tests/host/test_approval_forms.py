@@ -33,8 +33,8 @@ def made(content: bytes, arguments: dict[str, JsonValue], *, is_edit: bool = Tru
     return preview_of_file("a.py", content, digest, frozen_json(arguments), is_edit=is_edit)
 
 
-def test_an_edit_is_shown_as_it_would_be_made():
-    """Before and after, and the hash of what it was made of; an edit that would fail says why, and shows no after."""
+def test_an_edit_and_a_write_are_shown_as_they_would_be_made():
+    """Before and after, and the hash of what it was made of; what would fail, is no text or too large says why, and is never cut."""
     shown = made(b"one\n", EDIT)
     assert (shown.before, shown.after, shown.fault) == ("one\n", "two\n", None)
     assert shown.before_sha256 == hashlib.sha256(b"one\n").hexdigest()
@@ -45,9 +45,6 @@ def test_an_edit_is_shown_as_it_would_be_made():
         assert "old_string" in failing.fault
     assert made(b"one one\n", {**EDIT, "replace_all": True}).after == "two two\n"
 
-
-def test_a_write_shows_the_whole_file():
-    """Also of one that is not there yet; what is no text or too large is said to be, and never cut."""
     assert made(b"", {"content": "new"}, is_edit=False).after == "new"
     for content in (b"\x00\x01", b"\xff\xfe", b"a" * (MAX_PREVIEW_BYTES + 1)):
         odd = made(content, {"content": "new"}, is_edit=False)

@@ -9,13 +9,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Refusal, Transfer
-from agentrail.errors import (
-    AttachmentInvalid,
-    AttachmentsUnsupported,
-    SessionDown,
-    TooLarge,
-    UploadFailed,
-)
+from agentrail.errors import AttachmentInvalid, AttachmentsUnsupported, SessionDown, TooLarge, UploadFailed
 from agentrail.host.attachments import (
     Attachment,
     Uploads,
@@ -34,6 +28,7 @@ from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import on_bounded_time, on_virtual_time, saying
+from tests.thinned import each
 
 
 def attached(name="a.txt", content=b"hello", mime_type="text/plain"):
@@ -41,31 +36,15 @@ def attached(name="a.txt", content=b"hello", mime_type="text/plain"):
     return Attachment(name=name, mime_type=mime_type, content=content)
 
 
-# --- names
+NAMES = [
+    ("report.pdf", "report.pdf"), ("My report (1).pdf", "My_report__1_.pdf"), ("../../etc/passwd", "_._etc_passwd"), ("/etc/passwd", "_etc_passwd"),
+    ("C:\\Users\\ada\\x.txt", "C__Users_ada_x.txt"), (".bashrc", "bashrc"), ("...", "file"), ("", "file"), ("-rf", "_rf"), ("a\0b\nc.txt", "a_b_c.txt"),
+    ("résumé.pdf", "r_sum_.pdf"), ("a..b", "a.b"), ("\ud800.txt", "_.txt"), ("\u202etxt.exe", "_txt.exe"),
+    ("x" * 300 + ".pdf", "x" * 96 + ".pdf"), ("x." + "y" * 300, "x." + "y" * 98), ("x" * 5000 + ".tar", "x" * 96 + ".tar"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("said", "cleaned"),
-    [
-        ("report.pdf", "report.pdf"),
-        ("My report (1).pdf", "My_report__1_.pdf"),
-        ("../../etc/passwd", "_._etc_passwd"),
-        ("/etc/passwd", "_etc_passwd"),
-        ("C:\\Users\\ada\\x.txt", "C__Users_ada_x.txt"),
-        (".bashrc", "bashrc"),
-        ("...", "file"),
-        ("", "file"),
-        ("-rf", "_rf"),
-        ("a\0b\nc.txt", "a_b_c.txt"),
-        ("résumé.pdf", "r_sum_.pdf"),
-        ("a..b", "a.b"),
-        ("\ud800.txt", "_.txt"),
-        ("\u202etxt.exe", "_txt.exe"),
-        ("x" * 300 + ".pdf", "x" * 96 + ".pdf"),
-        ("x." + "y" * 300, "x." + "y" * 98),
-        ("x" * 5000 + ".tar", "x" * 96 + ".tar"),
-    ],
-)
+@each(("said", "cleaned"), NAMES)
 def test_a_name_becomes_one_that_means_nothing_else(said, cleaned):
     """To a shell, a file system, or a reader; the ending stays."""
     assert clean_name(said) == cleaned
@@ -86,23 +65,16 @@ def test_any_names_become_files_of_their_own(said, longest):
 
 def test_a_name_that_was_used_before_gets_a_number():
     """In the message, in the workspace, and in another case; the ending stays, and no number is given twice."""
-    assert decide_file_names(["a.txt", "A.txt", "a.txt", "b"], ["b", "B-2", "A-3.TXT"]) == (
-        "a.txt",
-        "A-2.txt",
-        "a-4.txt",
-        "b-3",
-    )
+    names = decide_file_names(["a.txt", "A.txt", "a.txt", "b"], ["b", "B-2", "A-3.TXT"])
+    assert names == ("a.txt", "A-2.txt", "a-4.txt", "b-3")
     assert decide_file_names(["x" * 100, "x" * 100], []) == ("x" * 100, "x" * 98 + "-2")
     assert decide_file_names(["a.longending"] * 2, [], 8) == ("a.longen", "a.long-2")
     assert decide_file_names(["a.html"] * 2, [], 8) == ("a.html", "a-2.html")
 
 
-# --- how much, and what
-
-
 @pytest.mark.host("H-033")
 def test_as_much_as_may_be_is_taken_and_one_byte_more_is_not():
-    """An eleventh file, one byte too many in one, or in all together; before anything is written."""
+    """One file, or one byte too many in one, or in all together; what is no file is refused with its place, and not with its content."""
     limits = Limits(max_attachments=3, max_attachment_bytes=10, max_attachments_bytes=25)
     ten = b"x" * 10
     check_attachments([attached(content=ten), attached(content=ten), attached(content=b"x" * 5)], limits)
@@ -114,22 +86,15 @@ def test_as_much_as_may_be_is_taken_and_one_byte_more_is_not():
     ]:
         with pytest.raises(TooLarge, match=said):
             check_attachments(files, limits)
-
-
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
+    for bad, said in [
         ({"name": "a"}, "is of type dict: expected Attachment"),
         (attached(name=None), "name is of type NoneType: expected str"),
         (attached(mime_type=5), "mime_type is of type int: expected str"),
         (attached(content="text"), "content is of type str: expected bytes"),
-    ],
-)
-def test_what_is_no_file_is_refused_with_its_place(bad, said):
-    """And not with its content."""
-    with pytest.raises(AttachmentInvalid, match=said) as caught:
-        check_attachments([attached(), bad], Limits())
-    assert caught.value.index == 1
+    ]:
+        with pytest.raises(AttachmentInvalid, match=said) as caught:
+            check_attachments([attached(), bad], Limits())
+        assert caught.value.index == 1
     assert "hello" not in repr(attached())
 
 
@@ -153,43 +118,30 @@ def test_a_file_without_a_message_is_a_message():
     assert message_of_files("", ()) == ""
 
 
-# --- what a workspace answers
-
-
 def refusal(code):
     """A refusal of a sandbox."""
     return Refusal(code=code, message="/srv/secret is full")
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
+@pytest.mark.host("H-059")
+def test_whose_move_a_refusal_is():
+    """Of one file among those that worked; its words are for the log, and in the cause. Where fewer are answered for, none is lost in silence."""
+    for code, error in (
         ("too_large", TooLarge),
         ("unsupported", AttachmentsUnsupported),
         ("no_space", UploadFailed),
         ("permission_denied", UploadFailed),
         ("their_own", UploadFailed),
-    ],
-)
-@pytest.mark.host("H-059")
-def test_whose_move_a_refusal_is(code, error):
-    """Of one file among those that worked; its words are for the log, and in the cause."""
-    moved = [Transfer(path="a"), Transfer(path="b", error=refusal(code))]
-    with pytest.raises(error) as caught:
-        check_moved(moved, 2)
-    assert "/srv/secret" not in str(caught.value)
-    if error is UploadFailed:
-        assert str(caught.value.__cause__) == f"{code}: /srv/secret is full"
-
-
-def test_a_workspace_that_answers_for_fewer_files_has_failed():
-    """None is lost in silence."""
+    ):
+        moved = [Transfer(path="a"), Transfer(path="b", error=refusal(code))]
+        with pytest.raises(error) as caught:
+            check_moved(moved, 2)
+        assert "/srv/secret" not in str(caught.value)
+        if error is UploadFailed:
+            assert str(caught.value.__cause__) == f"{code}: /srv/secret is full"
     with pytest.raises(UploadFailed) as caught:
         check_moved([Transfer(path="a")], 2)
     assert "1 of 2" in str(caught.value.__cause__)
-
-
-# --- writing
 
 
 @asynccontextmanager
@@ -214,11 +166,8 @@ async def test_files_are_written_where_the_tools_find_them():
     async with open_session() as session:
         first = await uploads.write(session, [attached("../a.txt"), attached("b", b"")])
         again = await uploads.write(session, [attached("../a.txt", b"other")])
-        assert [one.container_path for one in (*first, *again)] == [
-            "uploads/_a.txt",
-            "uploads/b",
-            "uploads/_a-2.txt",
-        ]
+        paths = [one.container_path for one in (*first, *again)]
+        assert paths == ["uploads/_a.txt", "uploads/b", "uploads/_a-2.txt"]
         assert await content_of(session, "uploads/_a.txt") == b"hello"
         assert await content_of(session, "uploads/_a-2.txt") == b"other"
         assert await content_of(session, "uploads/b") == b""
@@ -302,7 +251,7 @@ class Full(MemorySandbox):
 @pytest.mark.parametrize("kind", [Hanging, Raising, Full])
 @on_virtual_time
 async def test_a_workspace_that_fails_is_the_operators_move(kind):
-    """One that hangs is waited for no longer than a minute; no word of it reaches a caller, and no lock is kept."""
+    """One that hangs is waited for no longer than a minute; no word of it reaches a caller. A cancellation is no failure. No lock is kept."""
     uploads = Uploads(Limits())
     async with open_session(kind()) as session:
         start = trio.current_time()
@@ -311,19 +260,13 @@ async def test_a_workspace_that_fails_is_the_operators_move(kind):
         assert trio.current_time() - start <= 61
         assert "/srv" not in str(caught.value)
         assert caught.value.__cause__ is not None
-    assert len(uploads) == 0
-
-
-@on_virtual_time
-async def test_a_cancellation_is_no_failure_and_frees_the_workspace():
-    """Of one that writes, and of one that waits behind it."""
-    uploads = Uploads(Limits())
-    async with open_session(Hanging()) as session:
-        with trio.move_on_after(5) as scope:
-            async with trio.open_nursery() as nursery:
-                for _ in range(2):
-                    nursery.start_soon(uploads.write, session, [attached()])
-        assert scope.cancelled_caught
+        assert len(uploads) == 0
+        if kind is Hanging:  # of one that writes, and of one that waits behind it
+            with trio.move_on_after(5) as scope:
+                async with trio.open_nursery() as nursery:
+                    for _ in range(2):
+                        nursery.start_soon(uploads.write, session, [attached()])
+            assert scope.cancelled_caught
     assert len(uploads) == 0
 
 
@@ -344,12 +287,9 @@ async def test_a_session_that_has_ended_takes_no_files():
     assert made == []
 
 
-# --- on a file system
-
-
 @on_bounded_time
 async def test_names_of_attackers_stay_in_the_workspace(tmp_path):
-    """Nothing is written outside of `uploads/`, whatever a file is called; 10 MiB are written whole."""
+    """Nothing is written outside of `uploads/`, whatever a file is called, and nothing where that leads out of the workspace, or is a file."""
     root = tmp_path / "ws"
     root.mkdir()
     evil = ["../../x", "/etc/x", "..", ".", "a/../../b", "\0", "~/x", "uploads/../../y", "-rf", "x\n"]

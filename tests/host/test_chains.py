@@ -17,6 +17,7 @@ from agentrail.host.plugin_chain import (
     decide_request_refusal,
 )
 from tests.host.rig import CHAT, CONTEXT, after, before, order, plugin, saying
+from tests.thinned import each
 
 BUG = ValueError("db password s3cret")
 LATE = HookTimeout("late", plugin="p", hook="h", seconds=10.0)
@@ -42,148 +43,88 @@ def play(chain, *answers):
     return asked
 
 
-# --- who is asked
+WRONG = [
+    (lambda o: Hearing("on_request_end", o, CONTEXT), 5, "on_request_end returned int, expected None"),
+    (lambda o: Intercepting(o, CHAT), {}, "intercept_chat_request returned dict, expected HandledResponse, or None"),
+    (lambda o: Attaching(o, FILES), "text", "attachment_handler returned str, expected AttachmentText, or None"),
+    (lambda o: Judging(o, before({})), None, "on_before_tool_call returned NoneType, expected Allow() or Deny(reason)"),
+    (lambda o: Reporting(o, after({})), True, "on_after_tool_call returned bool, expected None"),
+    (Beginning, 5, "start returned int, expected None"),
+    (lambda o: Stopping(o.all), 5, "stop returned int, expected None"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("chain", "wrong", "said"),
-    [
-        (lambda o: Hearing("on_request_end", o, CONTEXT), 5, "on_request_end returned int, expected None"),
-        (
-            lambda o: Intercepting(o, CHAT),
-            {},
-            "intercept_chat_request returned dict, expected HandledResponse, or None",
-        ),
-        (
-            lambda o: Attaching(o, FILES),
-            "text",
-            "attachment_handler returned str, expected AttachmentText, or None",
-        ),
-        (
-            lambda o: Judging(o, before({})),
-            None,
-            "on_before_tool_call returned NoneType, expected Allow() or Deny(reason)",
-        ),
-        (lambda o: Reporting(o, after({})), True, "on_after_tool_call returned bool, expected None"),
-        (Beginning, 5, "start returned int, expected None"),
-        (lambda o: Stopping(o.all), 5, "stop returned int, expected None"),
-    ],
-)
 @pytest.mark.host("H-049")
+@each(("chain", "wrong", "said"), WRONG)
 def test_what_is_of_the_wrong_type_is_a_failure_and_no_answer(chain, wrong, said):
     """Never an allow by accident."""
-    hooks = (
-        "on_request_end",
-        "intercept_chat_request",
-        "attachment_handler",
-        "on_before_tool_call",
-        "on_after_tool_call",
-        "start",
-        "stop",
-    )
-    chain = chain(order(plugin("a", **dict.fromkeys(hooks, saying(None)))))
-    one = chain.next()
+    requests = ("on_request_end", "intercept_chat_request", "attachment_handler")
+    hooks = (*requests, "on_before_tool_call", "on_after_tool_call", "start", "stop")
+    made = chain(order(plugin("a", **dict.fromkeys(hooks, saying(None)))))
     with pytest.raises(WrongAnswer) as caught:
-        chain.answered(one, wrong)
+        made.answered(made.next(), wrong)
     assert said in str(caught.value)
 
 
-# --- interception
-
-
 @pytest.mark.host("H-021")
+@pytest.mark.host("H-022")
 def test_the_first_response_wins_and_later_plugins_are_not_asked():
-    """With its status, body and headers."""
+    """With its status, body and headers; one that is not critical lets pass what it fails over, a refusal too."""
     plugins = order(*[plugin(name, intercept_chat_request=saying(None)) for name in ("a", "b", "c")])
     chain = Intercepting(plugins, CHAT)
     response = HandledResponse({"text": "hello"}, 202, {"x-a": "1"})
     assert play(chain, None, response) == [("a", (CHAT,)), ("b", (CHAT,))]
     assert chain.response is response
     assert chain.refusal is None
-
-
-@pytest.mark.host("H-022")
-@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("int"), RequestRefused(403)])
-def test_an_interceptor_that_is_not_critical_lets_pass_what_it_fails_over(failure):
-    """A refusal too: who wants to refuse says so by being critical."""
-    chain = Intercepting(
-        order(*[plugin(name, intercept_chat_request=saying(None)) for name in ("a", "b")]), CHAT
-    )
-    play(chain, failure, None)
-    assert chain.response is None
-    assert chain.refusal is None
+    for failure in (BUG, LATE, WrongAnswer("int"), RequestRefused(403)):
+        chain = Intercepting(plugins, CHAT)
+        play(chain, failure, None, None)
+        assert (chain.response, chain.refusal) == (None, None)
 
 
 @pytest.mark.host("H-023")
-@pytest.mark.parametrize("status", [401, 402, 403, 409, 422, 429, 503])
-def test_a_critical_one_refuses_with_its_own_status(status):
-    """And later plugins are not asked."""
+@pytest.mark.host("H-025")
+@pytest.mark.host("H-027")
+def test_a_critical_one_refuses_with_its_own_status():
+    """And later plugins are not asked; of what it raises else the caller hears nothing: a status that is none of the seven is a bug."""
     plugins = order(
         plugin("guard", critical=True, intercept_chat_request=saying(None)),
         plugin("b", intercept_chat_request=saying(None)),
     )
-    chain = Intercepting(plugins, CHAT)
-    refused = RequestRefused(status, "too_many", "come back later", headers={"retry-after": "5"})
-    play(chain, refused)
-    assert chain.refusal is refused
-    assert (refused.status, refused.code, str(refused)) == (status, "too_many", "come back later")
-
-
-@pytest.mark.host("H-025")
-@pytest.mark.host("H-027")
-@pytest.mark.parametrize(
-    "failure", [BUG, LATE, WrongAnswer("it returned int"), RequestRefused(418, "s3cret", "s3cret")]
-)
-def test_of_what_a_critical_one_raises_else_the_caller_hears_nothing(failure):
-    """503 `plugin_failed`; a status that is none of the seven is a bug of the plugin."""
-    refusal = decide_request_refusal(plugin("guard"), failure)
-    assert (refusal.status, refusal.code) == (503, "plugin_failed")
-    assert str(refusal) == "the plugin 'guard' could not judge this request: try again later"
-
-
-# --- attachments
+    for status in (401, 402, 403, 409, 422, 429, 503):
+        chain = Intercepting(plugins, CHAT)
+        refused = RequestRefused(status, "too_many", "come back later", headers={"retry-after": "5"})
+        play(chain, refused)
+        assert chain.refusal is refused
+        assert (refused.status, refused.code, str(refused)) == (status, "too_many", "come back later")
+    for failure in (BUG, LATE, WrongAnswer("it returned int"), RequestRefused(418, "s3cret", "s3cret")):
+        refusal = decide_request_refusal(plugin("guard"), failure)
+        assert (refusal.status, refusal.code) == (503, "plugin_failed")
+        assert str(refusal) == "the plugin 'guard' could not judge this request: try again later"
 
 
 @pytest.mark.host("H-029")
 @pytest.mark.host("H-031")
+@pytest.mark.host("H-032")
 def test_texts_are_trimmed_joined_and_put_before_the_message():
-    """Empty ones and failures leave no trace."""
+    """Empty ones and failures leave no trace; without files no handler is called."""
     chain = Attaching(order(*[plugin(name, attachment_handler=saying(None)) for name in "abcdef"]), FILES)
-    asked = play(
-        chain,
-        AttachmentText("  one \n"),
-        None,
-        AttachmentText(" \n"),
-        AttachmentText(None),
-        BUG,
-        AttachmentText("two"),
-    )
+    nothing = (AttachmentText(" \n"), AttachmentText(None), BUG)
+    asked = play(chain, AttachmentText("  one \n"), None, *nothing, AttachmentText("two"))
     assert {given for _, given in asked} == {(FILES,)}
     assert chain.message("Look.") == "one\n\ntwo\n\n---\n\nLook."
-
-
-@pytest.mark.host("H-032")
-def test_without_files_no_handler_is_called():
-    """And the message is what it was."""
     chain = Attaching(order(plugin("a", attachment_handler=saying(None))), ())
     assert play(chain) == []
     assert chain.message("Look.") == "Look."
 
 
-# --- before a tool
-
-
 @pytest.mark.host("H-041")
-def test_the_first_denial_wins():
-    """Later plugins are not asked, and it says who."""
+@pytest.mark.host("H-043")
+def test_the_first_denial_wins_and_a_rewrite_reaches_the_next():
+    """Behind a denial later plugins are not asked, and it says who; all who rewrote are named."""
     chain = Judging(order(*judges("a", "b")), before({}))
     play(chain, Deny("too far"))
     assert (chain.verdict.deny, chain.verdict.by, chain.verdict.input) == ("too far", "a", None)
-
-
-@pytest.mark.host("H-043")
-def test_what_one_rewrites_reaches_the_next_and_the_tool():
-    """All who rewrote are named."""
     chain = Judging(order(*judges("a", "b", "c")), before({"to": "Faro"}))
     asked = play(chain, Allow({"to": "Porto"}), Allow({"to": "Braga"}), Allow())
     assert [given[0].input for _, given in asked] == [{"to": "Faro"}, {"to": "Porto"}, {"to": "Braga"}]
@@ -213,52 +154,38 @@ def test_a_change_in_place_reaches_no_one():
     assert call.input == {"to": "Faro", "deep": {"list": [1]}}
 
 
+@pytest.mark.host("H-046")
 @pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("None")])
-def test_a_failure_is_never_a_denial_and_keeps_earlier_rewrites(failure):
-    """Unless it is `fail_closed`."""
+def test_a_failure_denies_only_where_it_is_fail_closed(failure):
+    """Else it keeps earlier rewrites; the denial has the plugin's name, and nothing of what it raised."""
     chain = Judging(order(*judges("a", "b", "c")), before({"to": "Faro"}))
     play(chain, Allow({"to": "Porto"}), failure, Allow())
     assert (chain.verdict.deny, chain.verdict.input) == (None, {"to": "Porto"})
-
-
-@pytest.mark.host("H-046")
-@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("None")])
-def test_one_that_is_fail_closed_denies_what_it_fails_over(failure):
-    """With its name, and nothing of what it raised."""
     chain = Judging(order(*judges("a", fail_closed=True), *judges("b")), before({}))
     play(chain, failure)
-    assert chain.verdict.by == "a"
-    assert (
-        chain.verdict.deny
-        == "the plugin 'a' could not judge this call, and what it cannot judge does not run"
-    )
+    why = "the plugin 'a' could not judge this call, and what it cannot judge does not run"
+    assert (chain.verdict.by, chain.verdict.deny) == ("a", why)
 
 
 @pytest.mark.host("H-047")
-@pytest.mark.parametrize(
-    ("second", "deny"),
-    [
+def test_policy_sees_what_will_run():
+    """One that is `fail_closed` judges again behind a rewrite; it may allow or deny, and not rewrite once more."""
+    plugins = order(*judges("policy", fail_closed=True, priority=100), *judges("rewriter"))
+    for second, deny in (
         (Allow(), None),
         (Allow({"to": "Lagos"}), None),
         (Deny("never Porto"), "never Porto"),
         (BUG, "could not judge"),
-    ],
-)
-def test_policy_sees_what_will_run(second, deny):
-    """One that is `fail_closed` judges again behind a rewrite; it may allow or deny, and not rewrite once more."""
-    plugins = order(*judges("policy", fail_closed=True, priority=100), *judges("rewriter"))
-    chain = Judging(plugins, before({"to": "Faro"}))
-    asked = play(chain, Allow(), Allow({"to": "Porto"}), second)
-    assert [(name, given[0].input["to"]) for name, given in asked] == [
-        ("policy", "Faro"),
-        ("rewriter", "Faro"),
-        ("policy", "Porto"),
-    ]
-    if deny is None:
-        assert (chain.verdict.deny, chain.verdict.input) == (None, {"to": "Porto"})
-    else:
-        assert deny in chain.verdict.deny
-        assert chain.verdict.by == "policy"
+    ):
+        chain = Judging(plugins, before({"to": "Faro"}))
+        asked = play(chain, Allow(), Allow({"to": "Porto"}), second)
+        cities = [(name, given[0].input["to"]) for name, given in asked]
+        assert cities == [("policy", "Faro"), ("rewriter", "Faro"), ("policy", "Porto")]
+        if deny is None:
+            assert (chain.verdict.deny, chain.verdict.input) == (None, {"to": "Porto"})
+        else:
+            assert deny in chain.verdict.deny
+            assert chain.verdict.by == "policy"
 
 
 @pytest.mark.host("H-040")
@@ -316,26 +243,16 @@ def test_for_any_verdicts_what_runs_was_seen_by_each_policy(fail_closed, verdict
         assert set(seen) == {one.name for one in plugins}
 
 
-# --- after a tool, start, stop
-
-
 @pytest.mark.host("H-001")
 @pytest.mark.host("H-003")
-@pytest.mark.parametrize("failure", [BUG, LATE])
-def test_a_start_that_fails_starts_no_later_one(failure):
-    """Those that did start are to be stopped; the one that failed is not."""
-    plugins = order(*[plugin(f"p{one}", priority=one, start=saying(None)) for one in (0, 10, 5)])
-    chain = Beginning(plugins)
-    assert [name for name, _ in play(chain, None, failure)] == ["p10", "p5"]
-    assert [one.name for one in chain.started] == ["p10"]
-    assert chain.error is failure
-
-
 @pytest.mark.host("H-005")
-def test_a_stop_that_fails_keeps_no_other_from_stopping():
-    """In the reverse order."""
+def test_a_start_that_fails_starts_no_later_one_and_a_stop_that_fails_keeps_no_other_from_stopping():
+    """Those that did start are to be stopped, in the reverse order; the one that failed is not."""
+    plugins = order(*[plugin(f"p{one}", priority=one, start=saying(None)) for one in (0, 10, 5)])
+    for failure in (BUG, LATE):
+        chain = Beginning(plugins)
+        assert [name for name, _ in play(chain, None, failure)] == ["p10", "p5"]
+        assert [one.name for one in chain.started] == ["p10"]
+        assert chain.error is failure
     plugins = order(*[plugin(name, stop=saying(None)) for name in "abc"])
     assert [name for name, _ in play(Stopping(plugins.all), None, BUG, None)] == ["c", "b", "a"]
-
-
-# --- a host that closes

@@ -114,39 +114,26 @@ async def test_each_changed_session_is_read_and_one_call_merges():
     assert sessions.profile_of(BOB) == []
 
 
-async def test_short_sessions_and_those_of_who_is_there_wait():
-    """Nothing is asked of a model; a session that is short is read once as long as it stays so."""
+async def test_nothing_is_asked_of_a_model_in_vain():
+    """A session that is short is read once as long as it stays so; those of who is there wait; what tells nothing makes no profile; half of one is none."""
     sessions = Sessions(ada=["s1"], bob=["b1"])
     sessions.there[ADA, "s1"] = TALK[:3]
     sessions.changed[BOB, "b1"] = sessions.at_ms - 1
     assert await look(sessions, times=3) == 0
     assert sessions.asked == ["s1"]
 
-
-async def test_what_tells_nothing_makes_no_profile_and_is_not_asked_for_again():
-    """One call for one session, and none to merge nothing."""
     sessions = Sessions(ada=["s1"])
     assert await look(sessions, says("{}"), times=3) == 1
     assert sessions.profile_of() == []
 
-
-async def test_who_has_no_session_left_has_no_profile():
-    """There is nothing that it could rest on."""
     sessions = Sessions(ada=["s1"])
-    plugin = Consolidation(ScriptedModel([found(), merged(("a", [1]))]))
-    plugin.connect(sessions)
-    async with agentrail.open_supervisor() as asking:
-        await plugin.look(asking)
-        assert sessions.profile_of()
-        sessions.there.clear()
-        await plugin.look(asking)
-        assert sessions.profile_of() == []
-        await plugin.look(asking)
+    assert await look(sessions, found(), says("no JSON"), says("none either"), times=2) >= 2
+    assert sessions.profile_of() == []
 
 
 @pytest.mark.parametrize("place", [1, 2])
 async def test_who_is_forgotten_meanwhile_has_no_profile(place):
-    """Between the answer and its being written, and while that is done."""
+    """Between the answer and its being written, and while that is done; who has no session left has nothing that it could rest on."""
     sessions = Sessions(ada=["s1"])
     checks = []
 
@@ -159,6 +146,17 @@ async def test_who_is_forgotten_meanwhile_has_no_profile(place):
     await look(sessions, found(), merged(("one", [1])))
     assert sessions.profile_of() == []
     assert sessions.recall.list(MemoryOwner(tenant="acme", user="ada")) == ()
+
+    sessions = Sessions(ada=["s1"])
+    plugin = Consolidation(ScriptedModel([found(), merged(("a", [1]))]))
+    plugin.connect(sessions)
+    async with agentrail.open_supervisor() as asking:
+        await plugin.look(asking)
+        assert sessions.profile_of()
+        sessions.there.clear()
+        for _ in range(2):
+            await plugin.look(asking)
+            assert sessions.profile_of() == []
 
 
 async def test_an_answer_that_fails_leaves_the_profile_as_it_was_and_others_get_theirs(caplog):
@@ -173,13 +171,6 @@ async def test_an_answer_that_fails_leaves_the_profile_as_it_was_and_others_get_
     assert "all away" in caplog.text
     sessions.recall, sessions.fails = None, {}
     assert await look(sessions) == 0
-
-
-async def test_a_merge_that_fails_writes_nothing():
-    """Half of a profile is none."""
-    sessions = Sessions(ada=["s1"])
-    assert await look(sessions, found(), says("no JSON"), says("none either"), times=2) >= 2
-    assert sessions.profile_of() == []
 
 
 async def test_calls_of_a_day_are_counted():
@@ -219,11 +210,8 @@ def test_wrong_options_are_told_at_once():
     """All of them."""
     with pytest.raises(OptionError) as caught:
         Consolidation("demo:fast", budget=7, max_calls_per_day=1, look_every=0)
-    assert [one.partition(" ")[0] for one in caught.value.faults] == [
-        "budget",
-        "max_calls_per_day",
-        "look_every",
-    ]
+    faults = [one.partition(" ")[0] for one in caught.value.faults]
+    assert faults == ["budget", "max_calls_per_day", "look_every"]
 
 
 async def test_a_host_makes_the_profile_of_its_user_and_forgets_it_with_them(autojump_clock, monkeypatch):

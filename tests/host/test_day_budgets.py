@@ -50,17 +50,10 @@ def whole_parts(dollars):
     return math.floor(Fraction(dollars) * ATTO + Fraction(1, 2))
 
 
-# --- as values
-
-
 def test_a_day_is_one_of_utc_and_sessions_of_a_user_are_added_up():
     """From midnight on; what was spent the day before does not count, and who spent nothing is not named."""
-    told = [
-        spent("ann", (-13, 5), (-12, 7), (0, 11)),
-        spent("ann", (1, 13)),
-        spent("bob", (-13, 17)),
-        spent("", (0, 19)),
-    ]
+    told = [spent("ann", (-13, 5), (-12, 7), (0, 11)), spent("ann", (1, 13)), spent("bob", (-13, 17))]
+    told.append(spent("", (0, 19)))
     use = use_of_day(told, NOON)
     assert (use.day, use.tenant_atto_usd, dict(use.user_atto_usd)) == (DAY, 50, {"ann": 31, "": 19})
     assert midnight_behind(use.day) == NOON + 12 * HOUR_MS
@@ -111,36 +104,25 @@ def test_budgets_are_told_as_far_as_there_are_any():
     """The tenant's in front; a user who spent nothing has all of it left."""
     use = DayUse(day=DAY, tenant_atto_usd=3 * ATTO, user_atto_usd={"ann": 2 * ATTO})
     both = Limits(cost_per_day_usd=4, tenant_cost_per_day_usd=20.0)
-    told = [
-        (one.of, one.name, one.used_usd, one.limit_usd)
-        for one in day_budgets(both, use, "acme", ["ann", "bob"])
-    ]
+    budgets = day_budgets(both, use, "acme", ["ann", "bob"])
+    told = [(one.of, one.name, one.used_usd, one.limit_usd) for one in budgets]
     assert told == [("tenant", "acme", 3.0, 20.0), ("user", "ann", 2.0, 4), ("user", "bob", 0.0, 4)]
     assert day_budgets(Limits(), use, "acme", ["ann"]) == ()
     (one,) = day_budgets(Limits(tenant_cost_per_day_usd=1.0), use, "acme", ["ann"])
     assert one.resets_at_ms == NOON + 12 * HOUR_MS
 
 
-@pytest.mark.parametrize("name", ["cost_per_day_usd", "tenant_cost_per_day_usd"])
-@pytest.mark.parametrize("bad", [-1, 0, True, "5", float("inf"), float("nan")])
-def test_a_budget_that_is_no_amount_is_refused(name, bad):
-    """With its name, and what it takes."""
-    with pytest.raises(
-        OptionError, match=f"^{name} is .*: expected a finite number of dollars above 0, or None"
-    ):
-        Limits(**{name: bad})
-
-
-def test_a_budget_needs_journals():
-    """What was spent stands there; a host without a store of its own says so when it is made, and one with a store is."""
-    limits = Limits(cost_per_day_usd=1.0)
-    desk = profile("demo:")
+def test_a_budget_that_is_no_amount_is_refused():
+    """With its name, and what it takes. One needs journals: a host without a store of its own says so when it is made."""
+    for name in ("cost_per_day_usd", "tenant_cost_per_day_usd"):
+        for bad in (-1, 0, True, "5", float("inf"), float("nan")):
+            said = f"^{name} is .*: expected a finite number of dollars above 0, or None"
+            with pytest.raises(OptionError, match=said):
+                Limits(**{name: bad})
+    limits, desk = Limits(cost_per_day_usd=1.0), profile("demo:")
     with pytest.raises(OptionError, match="there is no store of this host"):
         HostOptions(profiles=[desk], store=None, limits=limits)
     assert HostOptions(profiles=[desk], store="memory:", limits=limits).limits is limits
-
-
-# --- over a host
 
 
 def priced(*, count=12):
@@ -159,26 +141,30 @@ async def spends(host, by=ANN, **given):
 
 @on_virtual_time
 async def test_who_has_spent_the_budget_is_refused_until_midnight():
-    """Others are not; nothing is left of what was refused; and what was taken before is answered as it was."""
+    """Others are not; nothing is left of what was refused; what was taken before is answered as it was. It is known behind a restart."""
     set_now_ms(NOON)
-    async with hosting(priced(), store="memory:", limits=Limits(cost_per_day_usd=0.05)) as host:
+    store, limits = MemoryStore(), Limits(cost_per_day_usd=0.05)
+    async with hosting(priced(), store=store, limits=limits) as host:
         await spends(host, session_id="a", client_id="first")
-        await spends(host, session_id="a")
+        request = await spends(host, session_id="a")  # which costs more than there is, and comes to its end
+        assert (await request.session.status()).usage.cost_usd > 0.05
         for given in (
             {"session_id": "a"},
             {"session_id": "new"},
             {"client_id": "x"},
             {"session_id": "a", "kind": "prompt"},
         ):
-            with pytest.raises(
-                DayBudgetSpent, match=r"the \$0\.05 that you have for a day of UTC are spent"
-            ) as caught:
+            said = r"the \$0\.05 that you have for a day of UTC are spent"
+            with pytest.raises(DayBudgetSpent, match=said) as caught:
                 await asked(host, **given)
             assert 0 < caught.value.retry_after_seconds <= 12 * 3600
         assert {one.session_id for one in host.sessions_of(ANN)} <= {"a"}  # it may sleep by now
         again = await asked(host, session_id="a", client_id="first")
         assert again.is_repeat
         await spends(host, BOB)
+    async with hosting(priced(), store=store, limits=limits) as host:
+        with pytest.raises(DayBudgetSpent):
+            await asked(host, session_id="a")
         set_now_ms(NOON + 13 * HOUR_MS)
         await spends(host, session_id="a")
 
@@ -201,31 +187,14 @@ async def test_a_tenant_has_a_budget_together():
 
 
 @on_virtual_time
-async def test_what_was_spent_is_known_behind_a_restart_and_what_runs_goes_on():
-    """It stands in the journals; and a cycle that passes the budget comes to its end."""
-    set_now_ms(NOON)
-    store, limits = MemoryStore(), Limits(cost_per_day_usd=0.03)
-    async with hosting(priced(), store=store, limits=limits) as host:
-        request = await spends(host, session_id="a")  # which costs more than there is
-        assert (await request.session.status()).usage.cost_usd > 0.03
-    async with hosting(priced(), store=store, limits=limits) as host:
-        with pytest.raises(DayBudgetSpent):
-            await asked(host, session_id="a")
-
-
-@on_virtual_time
-async def test_without_a_budget_no_journal_is_read():
-    """Nothing is asked of the store that was not asked before."""
+async def test_journals_are_read_once_by_many_who_come_at_once_and_by_none_without_a_budget():
+    """Again only when that is some time ago; who is cancelled while it is read leaves it to the next."""
     async with hosting(ScriptedModel([says("Yes.")] * 2), store="memory:") as host:
         host.supervisor.spendings = None  # what would be called
         await spends(host)
         assert await host.budgets.of_tenant("acme") == ()
         await spends(host)
 
-
-@on_virtual_time
-async def test_many_who_come_at_once_read_the_journals_once():
-    """And again only when that is some time ago; who is cancelled while it is read leaves it to the next."""
     async with hosting(priced(), store="memory:", limits=Limits(cost_per_day_usd=5.0)) as host:
         read = []
         spendings = host.supervisor.spendings

@@ -139,29 +139,20 @@ async def test_one_that_fails_is_reported_once_and_the_others_are_kept(caplog, b
     assert caplog.records == []
 
 
-async def echo(about, messages):
-    """Give its note and the whole conversation."""
-    await trio.lowlevel.checkpoint()
-    return [note("noon"), *messages]
+def made_of(name, make):
+    """A provider of this name, which gives what a function makes of the conversation."""
+
+    async def give(_about, messages):
+        await trio.lowlevel.checkpoint()
+        return make(messages)
+
+    give.__name__ = give.__qualname__ = name
+    return give
 
 
-async def wants_a_call(about, messages):
-    """Give what belongs to the conversation."""
-    await trio.lowlevel.checkpoint()
-    call = ToolCall(call_id=CallId("c"), name="t", arguments={})
-    return [note("noon"), AssistantMessage(content=(call,), model="x:m")]
-
-
-async def too_much(about, messages):
-    """Give more than a provider may."""
-    await trio.lowlevel.checkpoint()
-    return [note("noon"), note("x" * (MAX_CONTEXT_BYTES + 1))]
-
-
-async def no_list(about, messages):
-    """Give what is no list."""
-    await trio.lowlevel.checkpoint()
-    return note("noon")
+CALL = ToolCall(call_id=CallId("c"), name="t", arguments={})
+TOO_MUCH = note("x" * (MAX_CONTEXT_BYTES + 1))
+OF_A_MODEL = AssistantMessage(content=(CALL,), model="x:m")
 
 
 @on_virtual_time
@@ -169,10 +160,22 @@ async def no_list(about, messages):
 @pytest.mark.parametrize(
     ("bad", "words", "kept"),
     [
-        (echo, "echo: message 1 is left out: it repeats the conversation", ["noon"]),
-        (wants_a_call, "wants_a_call: message 1 is left out: it is of type AssistantMessage", ["noon"]),
-        (too_much, "too_much: message 1 is left out: it makes it more than 102,400 bytes", ["noon"]),
-        (no_list, "no_list: it gave UserMessage", []),
+        (
+            made_of("echo", lambda past: [note("noon"), *past]),
+            "echo: message 1 is left out: it repeats the conversation",
+            ["noon"],
+        ),
+        (
+            made_of("calls", lambda _: [note("noon"), OF_A_MODEL]),
+            "calls: message 1 is left out: it is of type AssistantMessage",
+            ["noon"],
+        ),
+        (
+            made_of("much", lambda _: [note("noon"), TOO_MUCH]),
+            "much: message 1 is left out: it makes it more than 102,400 bytes",
+            ["noon"],
+        ),
+        (made_of("no_list", lambda _: note("noon")), "no_list: it gave UserMessage", []),
     ],
 )
 async def test_what_may_not_be_added_is_left_out_and_reported(caplog, bad, words, kept):

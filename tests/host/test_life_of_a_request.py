@@ -32,6 +32,7 @@ from agentrail.errors import (
 )
 from agentrail.events import AgentEnd, AgentStart, ApprovalRequired
 from agentrail.host import (
+    AgentProfile,
     Attachment,
     AttachmentText,
     Deny,
@@ -66,55 +67,50 @@ from tests.host.rig import Reports, hang, plugin, raising, saying
 from tests.runtime.rig import on_virtual_time
 
 SLOW = says("So", " it", " is.", pause_seconds=10.0)
+FILE = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
 
 
 # --- the usual life
 
 
 @on_virtual_time
+@pytest.mark.host("H-015")
 @pytest.mark.host("H-016")
+@pytest.mark.host("H-057")
 @pytest.mark.parametrize("kind", ["chat", "stream"])
 async def test_hooks_hear_of_a_request_in_order(kind):
-    """Exactly the documented fields; the reader reads the session at the end, and there is none at the beginning."""
-    ledger = Ledger()
-    async with hosting(answering("Hello."), ledger) as host:
+    """Exactly the documented fields; the reader reads the session at the end; a hook that fails is reported once, and keeps no request from its session."""
+    ledger, reports = Ledger(), Reports()
+    store, seen = MemoryStore(), []
+
+    async def look(_ctx):  # a second reader of the store finds what the request put into the history
+        [stored] = store.find(Filters(), limit=10)
+        seen.append(stored.events)
+
+    failing = plugin("bad", priority=5, on_request_start=raising(ValueError("no")))
+    plugins = (failing, ledger, plugin("look", on_turn_persisted=look))
+    async with hosting(answering("Hello."), *plugins, store=store, on_plugin_error=reports.hear) as host:
         request = await asked(host, kind=kind)
         assert await request.outcome() == "completed"
         await host.quiet()
+        assert seen == [request.record.end_seq]
         assert ledger.heard == [
             ("start", kind, None),
             ("persisted", kind, "completed"),
             ("end", kind, "completed"),
         ]
         assert ledger.counts == [2]
+        assert reports == [("bad", "on_request_start", "ValueError")]
+
         start, _, end = ledger.contexts
         assert start.reader is None
-        assert set(start.as_dict()) == {
-            *("kind", "tenant_id", "user_id", "session_id", "agent_id", "request_id"),
-            *("started_at_ms", "outcome"),
-        }
+        around = ("kind", "tenant_id", "user_id", "session_id", "agent_id", "request_id")
+        assert set(start.as_dict()) == {*around, "started_at_ms", "outcome"}
         assert (end.tenant_id, end.user_id, end.agent_id) == ("acme", "ann", "desk")
         assert (end.session_id, end.request_id) == (request.session_id, request.request_id)
         record = request.record
-        assert (record.text, record.stop_reason, record.usage.input, record.cost_usd) == (
-            "Hello.",
-            "end",
-            10,
-            0.0,
-        )
-
-
-@on_virtual_time
-@pytest.mark.host("H-015")
-async def test_a_failing_hook_of_the_beginning_keeps_no_request_from_its_session():
-    """Reported once; the next plugin hears of it."""
-    reports, ledger = Reports(), Ledger()
-    failing = plugin("bad", priority=5, on_request_start=raising(ValueError("no")))
-    async with hosting(answering("Hello."), failing, ledger, on_plugin_error=reports.hear) as host:
-        assert await (await asked(host)).outcome() == "completed"
-        await host.quiet()
-    assert reports == [("bad", "on_request_start", "ValueError")]
-    assert ledger.ends == ["completed"]
+        assert (record.text, record.stop_reason) == ("Hello.", "end")
+        assert (record.usage.input, record.cost_usd) == (10, 0.0)
 
 
 # --- before a session
@@ -122,8 +118,12 @@ async def test_a_failing_hook_of_the_beginning_keeps_no_request_from_its_session
 
 @on_virtual_time
 @pytest.mark.host("H-021")
-async def test_an_interceptor_answers_in_place_of_a_session():
-    """With status, body and headers; later plugins are not asked, no session is there and no hook of requests runs."""
+@pytest.mark.host("H-022")
+@pytest.mark.host("H-023")
+@pytest.mark.host("H-025")
+@pytest.mark.host("H-027")
+async def test_an_interceptor_answers_lets_pass_or_refuses():
+    """One that answers does so in place of a session; one that is critical refuses, and nothing of what it raised is told but its own refusal."""
     heard, ledger = [], Ledger()
     answer = HandledResponse({"text": "/help"}, 201, {"x-by": "slash"})
     first = plugin("slash", priority=5, intercept_chat_request=saying(answer))
@@ -132,44 +132,26 @@ async def test_an_interceptor_answers_in_place_of_a_session():
         assert await host.submit(say("/help"), ANN) == answer
         assert (heard, ledger.heard, host.supervisor.sessions()) == ([], [], ())
 
+    for fault in (raising(ValueError("no")), saying("Hi"), hang):
+        reports = Reports()
+        bad = plugin("bad", intercept_chat_request=fault)
+        async with hosting(answering("Hello."), bad, on_plugin_error=reports.hear) as host:
+            assert await (await asked(host)).outcome() == "completed"
+        assert [(name, hook) for name, hook, _ in reports] == [("bad", "intercept_chat_request")]
 
-@on_virtual_time
-@pytest.mark.host("H-022")
-@pytest.mark.host("H-027")
-@pytest.mark.parametrize(
-    "fault", [raising(ValueError("no")), saying("Hi"), hang], ids=["raises", "text", "hangs"]
-)
-async def test_a_failing_interceptor_that_is_not_critical_lets_pass(fault):
-    """As if it had returned None."""
-    reports = Reports()
-    bad = plugin("bad", intercept_chat_request=fault)
-    async with hosting(answering("Hello."), bad, on_plugin_error=reports.hear) as host:
-        assert await (await asked(host)).outcome() == "completed"
-    assert [(name, hook) for name, hook, _ in reports] == [("bad", "intercept_chat_request")]
-
-
-@on_virtual_time
-@pytest.mark.host("H-023")
-@pytest.mark.host("H-025")
-@pytest.mark.parametrize(
-    ("error", "status", "code"),
-    [
+    for error, status, code in (
         (RequestRefused(429, "too_many", "slowly"), 429, "too_many"),
         (ValueError("db password hunter2"), 503, "plugin_failed"),
-        (RequestRefused(418, "teapot", "hunter2"), 503, "plugin_failed"),
-    ],
-    ids=["its own", "a bug", "a status that is none"],
-)
-async def test_a_critical_interceptor_refuses(error, status, code):
-    """No session, no hook; nothing of what it raised is told but its own refusal."""
-    ledger = Ledger()
-    guard = plugin("guard", critical=True, intercept_chat_request=raising(error))
-    async with hosting(answering(), guard, ledger, on_plugin_error=Reports().hear) as host:
-        with pytest.raises(RequestRefused) as caught:
-            await host.submit(say(), ANN)
-        assert (caught.value.status, caught.value.code) == (status, code)
-        assert "hunter2" not in str(caught.value)
-        assert (ledger.heard, host.supervisor.sessions()) == ([], ())
+        (RequestRefused(418, "teapot", "hunter2"), 503, "plugin_failed"),  # which is none of the statuses
+    ):
+        ledger = Ledger()
+        guard = plugin("guard", critical=True, intercept_chat_request=raising(error))
+        async with hosting(answering(), guard, ledger, on_plugin_error=Reports().hear) as host:
+            with pytest.raises(RequestRefused) as caught:
+                await host.submit(say(), ANN)
+            assert (caught.value.status, caught.value.code) == (status, code)
+            assert "hunter2" not in str(caught.value)
+            assert (ledger.heard, host.supervisor.sessions()) == ([], ())
 
 
 @on_virtual_time
@@ -227,6 +209,12 @@ async def test_sessions_of_others_are_as_unknown_as_any():
             said.append(str(caught.value))
         assert heard == []
         assert set(said) == {"there is no session 'main'"}
+        with pytest.raises(
+            PrincipalMismatch
+        ):  # the principal says who is calling, and nothing in the message
+            await host.submit(say(by=BOB), ANN)
+        with pytest.raises(PrincipalMismatch):
+            await host.steer(say(by=EVE, session_id="main"), ANN)
         assert host.sessions_of(BOB) == []
         theirs = await asked(host, by=EVE, session_id="main")
         assert await theirs.outcome() == "completed"
@@ -293,23 +281,7 @@ async def test_sessions_that_work_for_others_belong_to_whom_those_belong():
 
 
 @on_virtual_time
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"session_id": "no/such"}, IdInvalid),
-        ({"session_id": "a..b"}, IdInvalid),
-        ({"client_id": "x y"}, IdInvalid),
-        ({"agent_id": "../desk"}, IdInvalid),
-        ({"session_id": "s-0", "kind": "prompt"}, SessionUnknown),
-        ({"kind": "prompt"}, SessionUnknown),
-        ({"session_id": "cid-" + "0" * 40}, SessionUnknown),
-        ({"agent_id": "other", "session_id": "mine"}, ProfileMismatch),
-        ({"message": ""}, PromptError),
-        ({"message": "x" * 300_000}, TooLarge),
-    ],
-    ids=lambda one: str(one)[:60],  # one of them is long
-)
-async def test_what_cannot_be_is_refused_before_any_plugin_hears_of_it(given, error):
+async def test_what_cannot_be_is_refused_before_any_plugin_hears_of_it():
     """Typed, and without repeating an id that is none."""
     heard, ledger = [], Ledger()
     guard = plugin("guard", heard=heard, intercept_chat_request=saying(None))
@@ -318,23 +290,24 @@ async def test_what_cannot_be_is_refused_before_any_plugin_hears_of_it(given, er
         await host.quiet()
         heard.clear()
         ledger.heard.clear()
-        kind = given.pop("kind", "chat") if "kind" in given else "chat"
-        with pytest.raises(error) as caught:
-            await host.submit(say(**given), ANN, kind=kind)
-        given["kind"] = kind
-        assert "x y" not in str(caught.value)
-        assert "no/such" not in str(caught.value)
-        assert (heard, ledger.heard) == ([], [])
-
-
-@on_virtual_time
-async def test_a_message_in_the_name_of_another_is_refused():
-    """The principal says who is calling, and nothing in the message."""
-    async with hosting(answering()) as host:
-        with pytest.raises(PrincipalMismatch):
-            await host.submit(say(by=BOB), ANN)
-        with pytest.raises(PrincipalMismatch):
-            await host.steer(say(by=EVE, session_id="main"), ANN)
+        for given, error in (
+            ({"session_id": "no/such"}, IdInvalid),
+            ({"session_id": "a..b"}, IdInvalid),
+            ({"client_id": "x y"}, IdInvalid),
+            ({"agent_id": "../desk"}, IdInvalid),
+            ({"session_id": "s-0", "kind": "prompt"}, SessionUnknown),
+            ({"kind": "prompt"}, SessionUnknown),
+            ({"session_id": "cid-" + "0" * 40}, SessionUnknown),
+            ({"agent_id": "other", "session_id": "mine"}, ProfileMismatch),
+            ({"message": ""}, PromptError),
+            ({"message": "x" * 300_000}, TooLarge),
+        ):
+            kind = given.pop("kind", "chat")
+            with pytest.raises(error) as caught:
+                await host.submit(say(**given), ANN, kind=kind)
+            assert "x y" not in str(caught.value)
+            assert "no/such" not in str(caught.value)
+            assert (heard, ledger.heard) == ([], [])
 
 
 # --- what fails behind the first hook
@@ -356,33 +329,25 @@ async def test_an_unknown_profile_is_not_found(kind):
 
 @on_virtual_time
 @pytest.mark.host("H-059")
-@pytest.mark.parametrize("store", [None, "memory:"])
-async def test_a_session_that_was_created_for_a_request_that_fails_is_removed(store):
-    """The workspace refuses the upload: `failed`, once; and nothing of the session is left, in the store neither."""
-    ledger = Ledger()
-    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
-    async with hosting(answering(), ledger, store=store, session_sandbox=FullBox()) as host:
-        with pytest.raises(errors.UploadFailed):
-            await host.submit(say(session_id="new"), ANN, attachments=[file])
-        await host.quiet()
-        assert ledger.heard == [("start", "chat", None), ("end", "chat", "failed")]
-        assert ledger.contexts[-1].reader is None
-        assert host.supervisor.sessions() == ()
-        assert await host.supervisor.facts_of("new", scope="acme") is None
+async def test_only_a_session_that_was_created_for_a_request_that_fails_is_removed():
+    """The workspace refuses the upload: `failed`, once; nothing of the session is left, in the store neither. One that was there stays."""
+    for store in (None, "memory:"):
+        ledger = Ledger()
+        async with hosting(answering(), ledger, store=store, session_sandbox=FullBox()) as host:
+            with pytest.raises(errors.UploadFailed):
+                await host.submit(say(session_id="new"), ANN, attachments=[FILE])
+            await host.quiet()
+            assert ledger.heard == [("start", "chat", None), ("end", "chat", "failed")]
+            assert ledger.contexts[-1].reader is None
+            assert host.supervisor.sessions() == ()
+            assert await host.supervisor.facts_of("new", scope="acme") is None
 
-
-@on_virtual_time
-async def test_a_session_that_was_there_is_not_removed():
-    """Only one that was created for it."""
-    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
     ledger = Ledger()
-    fixed = profile(answering("Hello."), sandbox=None)
-    async with hosting(None, ledger, profiles=[fixed]) as host:
+    async with hosting(None, ledger, profiles=[profile(answering("Hello."), sandbox=None)]) as host:
         await (await asked(host, session_id="mine")).outcome()
-        with pytest.raises(errors.AttachmentsUnsupported):
-            await host.submit(say(session_id="mine"), ANN, attachments=[file])
-        with pytest.raises(errors.AttachmentsUnsupported):
-            await host.submit(say(session_id="new"), ANN, attachments=[file])
+        for session_id in ("mine", "new"):
+            with pytest.raises(errors.AttachmentsUnsupported):
+                await host.submit(say(session_id=session_id), ANN, attachments=[FILE])
         await host.quiet()
         assert ledger.ends == ["completed", "refused", "refused"]
         assert [one.session_id for one in host.supervisor.sessions()] == ["mine"]
@@ -392,7 +357,6 @@ async def test_a_session_that_was_there_is_not_removed():
 async def test_a_session_that_others_were_given_meanwhile_is_not_removed():
     """The message that created it fails; another one is worked on there, or was."""
     ledger = Ledger()
-    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
     slow = plugin("slow", attachment_handler=hang)  # so that the second message is faster
 
     class Late(FullBox):
@@ -405,7 +369,7 @@ async def test_a_session_that_others_were_given_meanwhile_is_not_removed():
 
             async def fail():
                 with pytest.raises(errors.UploadFailed):
-                    await host.submit(say(session_id="new"), ANN, attachments=[file])
+                    await host.submit(say(session_id="new"), ANN, attachments=[FILE])
 
             nursery.start_soon(fail)
             await trio.sleep(5)
@@ -423,16 +387,15 @@ async def test_files_and_what_handlers_say_of_them_stand_before_the_words():
     noting = plugin("note", priority=1, attachment_handler=saying(AttachmentText("  Two pages.  ")))
     blank = plugin("blank", attachment_handler=saying(AttachmentText(" ")))
     bad = plugin("bad", attachment_handler=raising(ValueError("no")))
-    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
     reports = Reports()
     async with hosting(answering("a", "b"), noting, blank, bad, on_plugin_error=reports.hear) as host:
         await host.create(ANN, session_id="main")
         for kind in ("chat", "stream", "prompt"):
-            request = await asked(host, "Look.", session_id="main", attachments=[file], kind=kind)
+            request = await asked(host, "Look.", session_id="main", attachments=[FILE], kind=kind)
             await request.outcome()
         told = await request.session.messages()
         said = [one.content[0].text for one in told if isinstance(one, UserMessage)]
-        alone = await asked(host, "", session_id="main", attachments=[file])
+        alone = await asked(host, "", session_id="main", attachments=[FILE])
         await alone.outcome()
     assert said == ["Two pages.\n\n---\n\nLook."] * 3
     assert [name for name, _, _ in reports] == ["bad"] * 4
@@ -474,35 +437,26 @@ async def test_a_host_over_a_supervisor_that_is_open():
 
 
 @on_virtual_time
+@pytest.mark.host("H-061")
 @pytest.mark.host("H-065")
-async def test_a_provider_that_fails_for_good_is_no_empty_answer():
-    """`failed`, with the error."""
+async def test_what_fails_is_no_empty_answer():
+    """A provider that fails for good, and a session that crashes: `failed`, with the error; it takes the next message, and its numbers go on."""
     ledger = Ledger()
-    model = ScriptedModel([fails(BadRequest("no such model"), after="Well, ")])
+    model = ScriptedModel([fails(BadRequest("no such model"), after="Well, "), SLOW, says("Again.")])
     async with hosting(model, ledger) as host:
-        request = await asked(host)
+        request = await asked(host, session_id="main")
         assert await request.outcome() == "failed"
         assert request.record.error.code == "bad_request"
-        await host.quiet()
-    assert ledger.ends == ["failed"]
-
-
-@on_virtual_time
-@pytest.mark.host("H-061")
-async def test_a_session_that_crashes_and_comes_back():
-    """Its cycle has failed; it takes the next message, and its numbers go on."""
-    ledger = Ledger()
-    async with hosting(ScriptedModel([SLOW, says("Again.")]), ledger) as host:
-        request = await asked(host)
+        request = await asked(host, session_id="main")
         await trio.sleep(1)
         crash(request.session)
         assert await request.outcome() == "failed"
         assert request.record.error.code == "session_restarted"
-        again = await asked(host, session_id=request.session_id)
+        again = await asked(host, session_id="main")
         assert await again.outcome() == "completed"
         assert again.receipt.seq > request.record.end_seq
         await host.quiet()
-    assert ledger.ends == ["failed", "completed"]
+    assert ledger.ends == ["failed", "failed", "completed"]
 
 
 @on_virtual_time
@@ -527,7 +481,7 @@ async def test_a_session_that_is_given_up_ends_all_its_requests_as_failed():
 @pytest.mark.host("H-062")
 @pytest.mark.parametrize(("on_disconnect", "outcome"), [("continue", "completed"), ("abort", "aborted")])
 async def test_a_caller_that_leaves(on_disconnect, outcome):
-    """The cycle completes, or is aborted; then the hooks, once each."""
+    """The cycle completes, or is aborted; then the hooks, once each. So it is with one that leaves before its message is accepted."""
     ledger = Ledger()
     async with hosting(ScriptedModel([SLOW]), ledger) as host:
         request = await asked(host, kind="stream", on_disconnect=on_disconnect)
@@ -540,11 +494,6 @@ async def test_a_caller_that_leaves(on_disconnect, outcome):
     assert [hook for hook, _, _ in ledger.heard] == ["start", "persisted", "end"]
     assert ledger.ends == [outcome]
 
-
-@on_virtual_time
-@pytest.mark.parametrize(("on_disconnect", "outcome"), [("continue", "completed"), ("abort", "aborted")])
-async def test_a_caller_that_leaves_before_its_message_is_accepted(on_disconnect, outcome):
-    """What plugins let pass goes on without it: it is accepted, and then goes the way that it was sent."""
     ledger = Ledger()
     slow = plugin("slow", priority=1, on_request_start=sleeping(5))
     async with hosting(ScriptedModel([SLOW]), slow, ledger) as host:
@@ -557,56 +506,38 @@ async def test_a_caller_that_leaves_before_its_message_is_accepted(on_disconnect
 
 @on_virtual_time
 @pytest.mark.host("H-064")
+@pytest.mark.host("H-103")
 async def test_a_cycle_that_waits_for_people_answers_for_now():
-    """Then it goes on, and the hooks end it once."""
-    ledger = Ledger()
-    tool = RecordingTool(name="shell")
-    model = ScriptedModel([calls(("shell", {})), says("Done.")])
-    async with hosting(model, ledger, session_tools=[tool], session_plugins=[HumanApproval]) as host:
-        request = await asked(host)
+    """Then it goes on, and the hooks end it once: by an approval, by a prompt that is taken for a yes, or by one that supersedes it."""
+    ledger, shell = Ledger(), calls(("shell", {}))
+    model = ScriptedModel([shell, says("Done."), shell, says("Done."), shell, says("As you like.")])
+    options = {
+        "session_tools": [RecordingTool(name="shell")],
+        "session_plugins": [(HumanApproval, {"confirm_prefix": "confirm"})],
+    }
+    async with hosting(model, ledger, **options) as host:
+        request = await asked(host, session_id="main")
         record = await request.answered(300)
         assert record.status == "waiting"
         [waits] = record.pending
         assert (waits.kind, ledger.ends) == ("approval", [])
-        session = await host.session(request.session_id, ANN)
-        await session.approve(waits.id)
+        await (await host.session("main", ANN)).approve(waits.id)
         assert await request.outcome() == "completed"
         await host.quiet()
-    assert ledger.ends == ["completed"]
-    assert (request.record.text, request.record.pending) == ("Done.", ())
+        assert ledger.ends == ["completed"]
+        assert (request.record.text, request.record.pending) == ("Done.", ())
 
-
-@on_virtual_time
-@pytest.mark.host("H-103")
-async def test_a_prompt_that_is_taken_for_a_yes_ends_with_the_cycle_that_it_resumes():
-    """Both requests are completed, `on_request_end` once for each."""
-    ledger = Ledger()
-    asking = (HumanApproval, {"confirm_prefix": "confirm"})
-    model = ScriptedModel([calls(("shell", {})), says("Done.")])
-    async with hosting(
-        model, ledger, session_tools=[RecordingTool(name="shell")], session_plugins=[asking]
-    ) as host:
-        first = await asked(host)
+        first = await asked(host, session_id="main")
         [waits] = (await first.answered()).pending
-        second = await asked(host, f"confirm {waits.id}", session_id=first.session_id, kind="prompt")
-        assert await second.outcome() == "completed"
-        assert await first.outcome() == "completed"
+        second = await asked(host, f"confirm {waits.id}", session_id="main", kind="prompt")
+        assert (await second.outcome(), await first.outcome()) == ("completed", "completed")
         assert (first.record.text, second.record.text) == ("Done.", "Done.")
         await host.quiet()
-    assert ledger.ends == ["completed", "completed"]
+        assert ledger.ends == ["completed"] * 3
 
-
-@on_virtual_time
-async def test_a_prompt_that_supersedes_a_cycle_ends_its_request_as_aborted():
-    """It waited for a person, who said something else."""
-    ledger = Ledger()
-    model = ScriptedModel([calls(("shell", {})), says("As you like.")])
-    async with hosting(
-        model, ledger, session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
-    ) as host:
-        first = await asked(host)
+        first = await asked(host, session_id="main")
         await first.answered()
-        second = await asked(host, "Tell me a story instead.", session_id=first.session_id)
+        second = await asked(host, "Tell me a story instead.", session_id="main")
         assert (await first.outcome(), await second.outcome()) == ("aborted", "completed")
         assert second.record.text == "As you like."
 
@@ -637,39 +568,35 @@ async def test_of_three_that_wait_the_middle_one_is_cancelled():
 
 
 @on_virtual_time
+@pytest.mark.host("H-016")
 async def test_a_message_may_be_a_steer_while_its_session_is_at_work():
-    """It ends with the cycle that heard it; one that no cycle heard has its own."""
-    model = ScriptedModel([calls(("hang", {})), says("Left it is."), SLOW, says("Late.")])
-    async with hosting(model, session_tools=[HangingTool(name="hang")]) as host:
-        first = await asked(host)
+    """It ends with the cycle that heard it; one that no cycle heard has its own. In idle a steer is a request of kind `prompt`."""
+    ledger = Ledger()
+    model = ScriptedModel([calls(("hang", {})), says("Left it is."), SLOW, says("Late."), says("One."), SLOW])
+    async with hosting(model, ledger, session_tools=[HangingTool(name="hang")]) as host:
+        first = await asked(host, session_id="main")
         await trio.sleep(1)
-        steered = await asked(host, "Left.", session_id=first.session_id, when_busy="steer")
+        steered = await asked(host, "Left.", session_id="main", when_busy="steer")
         assert await steered.outcome() == "completed"
         assert await first.outcome() == "completed"
         assert (first.record.text, first.record.end_seq) == ("Left it is.", steered.record.end_seq)
-        second = await asked(host, session_id=first.session_id)
+        second = await asked(host, session_id="main")
         await trio.sleep(1)
-        unheard = await asked(host, "Right.", session_id=first.session_id, when_busy="steer")
+        unheard = await asked(host, "Right.", session_id="main", when_busy="steer")
         await second.cancel()
         assert await second.outcome() == "aborted"
         assert await unheard.outcome() == "completed"
         assert unheard.record.end_seq > second.record.end_seq
 
-
-@on_virtual_time
-@pytest.mark.host("H-016")
-async def test_a_steer_in_idle_is_a_request_of_kind_prompt():
-    """In a cycle it is none, and no hook of requests hears of it."""
-    ledger = Ledger()
-    async with hosting(ScriptedModel([says("One."), SLOW]), ledger) as host:
-        session = await host.create(ANN)
-        request = await host.steer(say("Left.", session_id=session.session_id), ANN)
+        await host.quiet()
+        ledger.heard.clear()
+        request = await host.steer(say("Left.", session_id="main"), ANN)
         assert isinstance(request, HostRequest)
         assert await request.outcome() == "completed"
-        await asked(host, session_id=session.session_id)
+        await asked(host, session_id="main")
         await trio.sleep(1)
-        receipt = await host.steer(say("Right.", session_id=session.session_id), ANN)
-        assert receipt.status == "queued"
+        receipt = await host.steer(say("Right.", session_id="main"), ANN)
+        assert receipt.status == "queued"  # which is none, and no hook of requests hears of it
         await host.quiet()
     assert [kind for hook, kind, _ in ledger.heard if hook == "start"] == ["prompt", "chat"]
 
@@ -755,8 +682,7 @@ async def test_one_that_failed_is_tried_by_the_next_of_its_name():
             await raising(ValueError("not yet"))()
         return profile(answering("Hello.")).options
 
-    desk = profile(answering())
-    desk = type(desk)(id="desk", name="desk", options=options)
+    desk = AgentProfile(id="desk", name="desk", options=options)
     async with hosting(None, ledger, profiles=[desk]) as host:
         with pytest.raises(errors.ProfileFailed):
             await asked(host, client_id="order-5")
@@ -774,11 +700,10 @@ async def test_what_handlers_make_of_files_is_no_other_message():
     async def note(_files):
         return AttachmentText(next(texts))
 
-    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
     other = Attachment(name="a.txt", mime_type="text/plain", content=b"b")
     async with hosting(answering("Hello."), plugin("note", attachment_handler=note)) as host:
-        first = await asked(host, client_id="order-5", attachments=[file])
-        again = await asked(host, client_id="order-5", attachments=[file])
+        first = await asked(host, client_id="order-5", attachments=[FILE])
+        again = await asked(host, client_id="order-5", attachments=[FILE])
         assert first.receipt == again.receipt
         with pytest.raises(ClientIdReused):
             await asked(host, client_id="order-5", attachments=[other])
@@ -821,19 +746,19 @@ def test_the_last_thousand_requests_of_a_session_are_known(monkeypatch):
     monkeypatch.setattr(requests, "MAX_KEPT_IN_ALL", 5)
     book = RequestBook()
 
+    def track_of(name):
+        record = RequestRecord(request_id=f"r-{name}", session_id=SessionId("s"), agent_id="a", kind="chat")
+        return RequestTrack(record, PromptRef("p"))
+
     def ended(key, number):
-        record = RequestRecord(request_id=f"r-{number}", session_id=SessionId("s"), agent_id="a", kind="chat")
-        track = RequestTrack(record, PromptRef("p"))
+        track = track_of(number)
         book.open(key, track)
         track.stand(ended_by_host(track.standing, "dropped", "no"))
         track.end("")
         book.close(key, track)
         return track
 
-    waiting = RequestTrack(
-        RequestRecord(request_id="r-open", session_id=SessionId("s"), agent_id="a", kind="chat"),
-        PromptRef("p"),
-    )
+    waiting = track_of("open")
     book.open("a/s", waiting)
     tracks = [ended("a/s", number) for number in range(5)]
     found = [book.find("a/s", f"r-{number}") for number in range(5)]
@@ -863,11 +788,8 @@ async def test_events_of_a_request_end_with_it():
         async with second.events() as events:
             seen = [event async for event in events]
         assert seen[0].meta.seq == second.receipt.seq
-        assert [type(event) for event in seen if isinstance(event, AgentStart | AgentEnd)] == [
-            AgentEnd,
-            AgentStart,
-            AgentEnd,
-        ]
+        kinds = [type(event) for event in seen if isinstance(event, AgentStart | AgentEnd)]
+        assert kinds == [AgentEnd, AgentStart, AgentEnd]
         assert seen[-1].ref == second.receipt.ref
         async with first.events(deltas=False) as events:
             late = [event async for event in events]
@@ -945,7 +867,7 @@ async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
 
 @on_virtual_time
 async def test_a_body_that_raises_or_is_cancelled_owes_no_hook_either():
-    """Cycles are not waited for; what the body raised leaves as itself."""
+    """Cycles are not waited for; what the body raised leaves as itself. What a hook raises for the process closes the host in order, and leaves."""
     for leave in ("raise", "cancel"):
         ledger, stopped = Ledger(), []
         began = trio.current_time()
@@ -963,48 +885,6 @@ async def test_a_body_that_raises_or_is_cancelled_owes_no_hook_either():
         assert (ledger.ends, stopped) == (["shutdown"], [("other", "stop")])
         assert trio.current_time() - began == 0
 
-
-@on_virtual_time
-@pytest.mark.host("H-057")
-async def test_what_a_request_put_into_the_history_is_in_the_store_when_its_hook_says_so():
-    """A second reader of the store finds it then."""
-    store, seen = MemoryStore(), []
-
-    async def look(ctx):
-        [stored] = store.find(Filters(), limit=10)
-        seen.append(stored.events)
-        seen.append(len(await ctx.reader.messages()))
-
-    async with hosting(answering("Hello."), plugin("look", on_turn_persisted=look), store=store) as host:
-        request = await asked(host)
-        await request.outcome()
-        await host.quiet()
-        assert seen == [request.record.end_seq, 2]
-
-
-@on_virtual_time
-async def test_a_host_that_is_not_wanted_any_more_starts_no_further():
-    """Who cancels the opening waits for no `start`."""
-    began = trio.current_time()
-    with trio.move_on_after(3):
-        async with hosting(answering(), plugin("slow", start=hang)):
-            raise AssertionError
-    assert trio.current_time() - began == 3
-
-
-@on_virtual_time
-async def test_hooks_that_are_owed_have_no_more_time_than_the_whole():
-    """`shutdown_timeout` cuts them."""
-    slow = plugin("slow", on_request_end=hang, timeouts={"on_request_end": 1000})
-    began = trio.current_time()
-    async with hosting(ScriptedModel([SLOW]), slow, drain_timeout=0, shutdown_timeout=20) as host:
-        await asked(host)
-    assert trio.current_time() - began == 20
-
-
-@on_virtual_time
-async def test_what_a_hook_raises_for_the_process_closes_the_host_and_leaves():
-    """A person pressed Ctrl-C; what is owed to other plugins is done, and the sessions end in order."""
     ledger = Ledger()
     bad = plugin("bad", priority=1, on_request_end=raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it comes out of the block
@@ -1013,6 +893,20 @@ async def test_what_a_hook_raises_for_the_process_closes_the_host_and_leaves():
             await trio.sleep_forever()
     assert host.supervisor.is_closing
     assert host.is_draining
+
+
+@on_virtual_time
+async def test_opening_and_closing_have_their_time():
+    """Who cancels the opening waits for no `start`; `shutdown_timeout` cuts the hooks that are owed."""
+    began = trio.current_time()
+    with trio.move_on_after(3):
+        async with hosting(answering(), plugin("slow", start=hang)):
+            raise AssertionError
+    assert trio.current_time() - began == 3
+    slow = plugin("slow", on_request_end=hang, timeouts={"on_request_end": 1000})
+    async with hosting(ScriptedModel([SLOW]), slow, drain_timeout=0, shutdown_timeout=20) as host:
+        await asked(host)
+    assert trio.current_time() - began == 23
 
 
 @on_virtual_time
@@ -1066,9 +960,9 @@ async def test_sessions_that_had_work_are_there_again_when_a_host_is_opened():
 
 
 @on_virtual_time
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+async def test_options_that_cannot_be():
+    """Refused before anything starts."""
+    for given, said in (
         ({"profiles": []}, "there is no profile"),
         ({"hook_timeout": 0}, "hook_timeout is 0"),
         ({"on_disconnect": "stop"}, "on_disconnect is 'stop'"),
@@ -1080,14 +974,10 @@ async def test_sessions_that_had_work_are_there_again_when_a_host_is_opened():
         ({"resolve_profile": lambda context: None}, "resolve_profile is <function .* expected an async"),
         ({"plugins": [plugin("a"), plugin("a")]}, "the name 'a'"),
         ({"supervisor": 7}, "supervisor is 7"),
-    ],
-    ids=lambda one: one if isinstance(one, str) else "-".join(one),
-)
-async def test_options_that_cannot_be(given, said):
-    """Refused before anything starts."""
-    with pytest.raises(OptionError, match=said):
-        async with open_host(**{"profiles": [profile(answering())], **given}):
-            raise AssertionError
+    ):
+        with pytest.raises(OptionError, match=said):
+            async with open_host(**{"profiles": [profile(answering())], **given}):
+                raise AssertionError
 
 
 @on_virtual_time
@@ -1099,14 +989,8 @@ async def test_readiness_says_of_each_check_how_it_is():
         began = trio.current_time()
         results = {one.name: one.error for one in await host.ready()}
         assert trio.current_time() - began == 2
-        assert results == {
-            "store": None,
-            "supervisor": None,
-            "plugins": None,
-            "mail": "failed",
-            "disk": "timeout",
-            "fine": None,
-        }
+        well = dict.fromkeys(("store", "supervisor", "plugins", "fine"))
+        assert results == {**well, "mail": "failed", "disk": "timeout"}
         host.fail_readiness()
         assert {one.name for one in await host.ready() if not one.is_ready} == {"supervisor", "mail", "disk"}
         assert isinstance(await asked(host), HostRequest)  # for a while all goes on

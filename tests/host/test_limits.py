@@ -19,18 +19,12 @@ ADA, BOB = SessionOwner("acme", "ada"), SessionOwner("acme", "bob")
 FAR = 1e9  # a clock may have run for thirty years
 
 
-# --- the numbers
-
-
 def test_all_wrong_limits_are_told_at_once():
     """And those that no other room would take."""
     with pytest.raises(OptionError) as caught:
         Limits(max_json_depth=129, max_message_bytes=1_000_001, max_attachment_name=7, calls_burst=0)
     assert len(caught.value.faults) == 4
     assert Limits(max_attachments=0).max_attachments == 0
-
-
-# --- buckets
 
 
 @pytest.mark.host("H-086")
@@ -73,9 +67,8 @@ def test_no_stretch_of_time_has_more_than_the_burst_and_its_share(pace, gaps):
             assert last - first + 1 <= share + 1e-3
 
 
-@example(
-    Pace(45, 1.0, 19), [0.0]
-)  # nineteen roundings of a clock that has run for thirty years were more than was let pass
+# Nineteen roundings of a clock that has run for thirty years were more than was let pass.
+@example(Pace(45, 1.0, 19), [0.0])
 @given(paces, waits)
 def test_who_waits_as_long_as_was_said_is_let_in(pace, gaps):
     """And one second earlier is not; what is refused costs nothing; what is left is there, and no more."""
@@ -98,8 +91,8 @@ def test_who_waits_as_long_as_was_said_is_let_in(pace, gaps):
         assert decide_draw(full_at, pace, now + draw.full_in_seconds)[1].left == pace.burst - 1
 
 
-def test_full_buckets_are_forgotten():
-    """A hundred thousand callers who never come back are not held, and no call pays for all of them."""
+def test_full_buckets_are_forgotten_and_buckets_are_bounded():
+    """Callers who never come back are not held, and no call pays for all; of too many the one that was asked about longest ago goes."""
     allowance = Allowance(Pace(60, 60.0, 10))
     for key in range(1000):
         allowance.take(key, FAR + key)
@@ -112,18 +105,12 @@ def test_full_buckets_are_forgotten():
         burst.take(-1 - key, FAR + 2 + key)
     assert len(burst) <= 2
 
-
-def test_buckets_are_bounded():
-    """The one that was asked about longest ago goes; who is asked about now stays."""
     allowance = Allowance(Pace(1, 60.0, 1), max_keys=3)
     for key in ["a", "b", "c", "a", "d"]:
         allowance.take(key, FAR)
     assert len(allowance) == 3
     assert not allowance.look("a", FAR).is_allowed
     assert allowance.look("b", FAR).is_allowed
-
-
-# --- what is open
 
 
 def test_places_are_counted_for_each_and_in_all():
@@ -157,15 +144,11 @@ def test_counts_are_those_of_the_places_that_are_open(doings):
         else:
             opened.append((key, took))
         assert counts.in_all == len(opened)
-        assert {one: counts.of(one) for one in "abc"} == {
-            one: sum(one == key for key, _ in opened) for one in "abc"
-        }
+        for one in "abc":
+            assert counts.of(one) == sum(one == key for key, _ in opened)
     for _, place in opened:
         place.close()
     assert counts._of_each == {}  # noqa: SLF001 - what is kept cannot be seen from outside
-
-
-# --- sessions
 
 
 class Living(set[tuple[SessionOwner, str]]):
@@ -185,7 +168,7 @@ class Living(set[tuple[SessionOwner, str]]):
 
 
 def test_a_caller_has_so_many_sessions_and_no_more():
-    """Until one ends; another caller's do not count, and one that is known is not counted twice."""
+    """Until one ends; one that is known is not counted twice, one being started counts, and one that does not come about does not, however its start was left."""
     living = Living()
     sessions = OpenSessions(2, living.is_open)
     living.start(sessions, ADA, "a")
@@ -198,9 +181,6 @@ def test_a_caller_has_so_many_sessions_and_no_more():
     living.start(sessions, ADA, "c")
     assert (sessions.of(ADA), sessions.of(BOB)) == (2, 1)
 
-
-def test_a_session_that_does_not_come_about_is_not_counted():
-    """However its start was left; one that was there before stays."""
     living = Living()
     sessions = OpenSessions(1, living.is_open)
     for error in (KeyboardInterrupt, ValueError):
@@ -212,9 +192,6 @@ def test_a_session_that_does_not_come_about_is_not_counted():
         raise ValueError("already")  # noqa: EM101 - as another caller's start of the same id
     assert sessions.of(ADA) == 1
 
-
-def test_sessions_that_are_being_started_count():
-    """A thousand starts at once would else all pass; that they are not alive yet does not make them ended."""
     sessions = OpenSessions(1, Living().is_open)
     with sessions.starting(ADA, "a"):
         with pytest.raises(QuotaReached), sessions.starting(ADA, "b"):

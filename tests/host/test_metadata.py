@@ -13,6 +13,7 @@ from agentrail.host.agent_profiles import MAX_METADATA_LEVELS, check_metadata
 from agentrail.host.identity import metadata_of_session
 from tests.host.hosting import ANN, answering, asked, hosting
 from tests.runtime.rig import on_bounded_time, on_virtual_time
+from tests.thinned import each
 
 SAID = {"ticket": 4711, "tags": ["new", None], "more": {"a": 1.5}}
 
@@ -31,7 +32,6 @@ class Ears(HostPlugin):
     name = "ears"
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self.heard: list[dict[str, Any]] = []
 
     async def intercept_chat_request(self, ctx: ChatRequestContext) -> None:
@@ -44,7 +44,7 @@ async def listed(host: Host) -> dict[str, Any]:
     return {one.session_id: one.metadata for one in await host.list_sessions(ANN)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "error", "words"),
     [
         (["a"], OptionError, "of type list: expected a JSON object"),
@@ -58,7 +58,7 @@ async def listed(host: Host) -> dict[str, Any]:
         (deep(MAX_METADATA_LEVELS + 1), TooLarge, "more deeply than 64 levels"),
         (deep(10_000), TooLarge, "more than"),
     ],
-    ids=["list", "set", "secret", "key", "nan", "long", "umlauts", "wide", "deep", "abyss"],
+    label=lambda row: f"{row[2]}",
 )
 def test_what_is_no_metadata_is_refused(said: Any, error: type[Exception], words: str):
     """With where it is; a secret is no JSON, and its value stands in no message."""
@@ -103,8 +103,8 @@ async def test_metadata_lives_as_long_as_its_session(tmp_path):
 
 
 @on_virtual_time
-async def test_metadata_is_kept_as_it_was_said():
-    """A caller's object may change behind it, and what is read of it cannot be changed."""
+async def test_metadata_is_kept_as_it_was_said_and_what_is_none_makes_no_session():
+    """A caller's object may change behind it, what is read of it cannot be changed, and what is refused is so before any plugin hears of it."""
     said: dict[str, Any] = {"tags": ["a"]}
     async with hosting(answering()) as host:
         session = await host.create(ANN, metadata=said)
@@ -114,10 +114,6 @@ async def test_metadata_is_kept_as_it_was_said():
         with pytest.raises(TypeError):
             kept["more"] = 1
 
-
-@on_virtual_time
-async def test_metadata_that_is_none_makes_no_session():
-    """It is refused before any plugin hears of it."""
     ears = Ears()
     async with hosting(answering(), ears) as host:
         for said in ({"a": {1}}, {"a": "x" * 5_000}):

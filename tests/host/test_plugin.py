@@ -1,15 +1,12 @@
 """What can be wrong with a plugin of a host is said when the host is built, with what to do about it."""
 
-from typing import Any
-
 import pytest
-from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
 from agentrail.host.hook_payloads import Allow, AttachmentText, Deny, HandledResponse
 from agentrail.host.host_plugin import HostPlugin, check_host_plugins
-from agentrail.host.plugin_chain import Beginning, PluginOrder, Stopping
-from tests.host.rig import AROUND, CHAT, CONTEXT, after, before, plugin, saying
+from tests.host.rig import AROUND, CHAT, CONTEXT, after, before, plugin
+from tests.thinned import each
 
 
 class Sound(HostPlugin):
@@ -34,7 +31,7 @@ def plain(_self, _ctx):
     """No hook: it is not async."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "said"),
     [
         ({"name": ""}, "name is '': set `name` to a text that no other plugin of the host has"),
@@ -72,7 +69,6 @@ def plain(_self, _ctx):
         ({"context_providers": (5,)}, "context_providers are (5,)"),
         ({"context_providers": (lambda context, messages: [],)}, "expected a sequence of async functions"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
 def test_what_is_wrong_with_a_plugin_is_said(members, said):
     """With the place, the class, what came and what to do."""
@@ -94,65 +90,35 @@ def test_two_plugins_of_one_name_are_refused():
     assert "expected an object of a subclass of HostPlugin" in said
 
 
-@pytest.mark.host("H-002")
-@given(st.lists(st.integers(-3, 3), max_size=8))
-def test_plugins_stop_in_the_exact_reverse_of_their_start(priorities):
-    """For any mix of priorities; those of one priority start as they were given."""
-    plugins = [plugin(f"p{place}", priority=one, stop=saying(None)) for place, one in enumerate(priorities)]
-    order = PluginOrder.of(check_host_plugins(plugins))
-    assert list(order.all) == [
-        plugins[place] for place in sorted(range(len(plugins)), key=lambda i: -priorities[i])
-    ]
-    beginning = Beginning(order)
-    while (one := beginning.next()) is not None:
-        beginning.answered(one, None)
-    ending = Stopping(beginning.started)
-    stopped = []
-    while (one := ending.next()) is not None:
-        stopped.append(one)
-    assert stopped == list(reversed(order.all))
-
-
-# --- what a hook is given, and gives
-
-
-def refused(kind: Any, *given: Any, **named: Any) -> None:
-    """Make what cannot be."""
-    kind(*given, **named)
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
+@each(
+    ("kind", "given", "said"),
     [
-        (lambda: refused(HandledResponse, "no"), "body is 'no': expected a JSON object"),
-        (lambda: refused(HandledResponse, {"a": {1}}), "body is no JSON"),
-        (lambda: refused(HandledResponse, {}, 418), "status is 418: expected one of 200, 201, 202, 400"),
-        (lambda: refused(HandledResponse, {}, status=True), "status is True"),
-        (lambda: refused(HandledResponse, {}, headers=5), "headers are 5"),
+        (HandledResponse, {"body": "no"}, "body is 'no': expected a JSON object"),
+        (HandledResponse, {"body": {"a": {1}}}, "body is no JSON"),
+        (HandledResponse, {"status": 418}, "status is 418: expected one of 200, 201, 202, 400"),
+        (HandledResponse, {"status": True}, "status is True"),
+        (HandledResponse, {"headers": 5}, "headers are 5"),
         (
-            lambda: refused(HandledResponse, {}, headers={"set-cookie": "a=b"}),
+            HandledResponse,
+            {"headers": {"set-cookie": "a=b"}},
             "header 'set-cookie': expected retry-after, www-authenticate or x-",
         ),
-        (
-            lambda: refused(HandledResponse, {}, headers={"x-a": "1\r\nset-cookie: a=b"}),
-            "header 'x-a' is '1\\r\\n",
-        ),
-        (lambda: refused(HandledResponse, {}, headers={"x-a\n": "1"}), "header 'x-a\\n'"),
-        (lambda: refused(HandledResponse, {}, headers={"retry-after": 5}), "header 'retry-after' is 5"),
-        (
-            lambda: refused(Allow, 5),
-            "input is 5: expected a JSON object, or None to run the original call",
-        ),
-        (lambda: refused(Allow, {"a": {1}}), "input is not JSON"),
-        (lambda: refused(Deny, None), "reason is None: expected text for the model"),
-        (lambda: refused(Deny, " "), "reason is ' '"),
-        (lambda: refused(AttachmentText, 5), "context_text is 5: expected a text, or None"),
+        (HandledResponse, {"headers": {"x-a": "1\r\nset-cookie: a=b"}}, "header 'x-a' is '1\\r\\n"),
+        (HandledResponse, {"headers": {"x-a\n": "1"}}, "header 'x-a\\n'"),
+        (HandledResponse, {"headers": {"retry-after": 5}}, "header 'retry-after' is 5"),
+        (Allow, {"input": 5}, "input is 5: expected a JSON object, or None to run the original call"),
+        (Allow, {"input": {"a": {1}}}, "input is not JSON"),
+        (Deny, {"reason": None}, "reason is None: expected text for the model"),
+        (Deny, {"reason": " "}, "reason is ' '"),
+        (AttachmentText, {"context_text": 5}, "context_text is 5: expected a text, or None"),
     ],
 )
-def test_what_a_hook_may_not_answer_is_refused_where_it_is_made(make, said):
+def test_what_a_hook_may_not_answer_is_refused_where_it_is_made(kind, given, said):
     """So the fault is the plugin's, with its traceback."""
+    if kind is HandledResponse:
+        given = {"body": {}, **given}
     with pytest.raises(OptionError) as caught:
-        make()
+        kind(**given)
     assert said in str(caught.value)
 
 
@@ -167,18 +133,11 @@ def test_payloads_have_exactly_the_documented_fields():
     told = {"result": "done", "is_error": False, "duration_ms": 7}
     assert after({"a": [1]}).as_dict() == {**call, **told, "context": context}
     assert AROUND.as_dict() == context
+    caller = {"tenant_id": "t", "user_id": "u"}
+    unsaid = dict.fromkeys(("session_id", "mode", "client_id"))
     assert CHAT.as_dict() == {
         "kind": "chat",
         "agent_id": "a",
-        "principal": {"tenant_id": "t", "user_id": "u", "scopes": ["use"]},
-        "request": {
-            "message": "Hi",
-            "tenant_id": "t",
-            "user_id": "u",
-            "agent_id": "a",
-            "session_id": None,
-            "mode": None,
-            "client_id": None,
-            "metadata": {},
-        },
+        "principal": {**caller, "scopes": ["use"]},
+        "request": {"message": "Hi", **caller, "agent_id": "a", **unsaid, "metadata": {}},
     }

@@ -22,6 +22,7 @@ from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import on_virtual_time, saying
+from tests.thinned import each
 
 HERE = str(Path(__file__).parent)
 ADA = ProfileContext(tenant_id="acme", user_id="ada", session_id=SessionId("s-1"), agent_id="desk")
@@ -54,10 +55,7 @@ class Blueprint:
         return self.given
 
 
-# --- what may be a profile
-
-
-@pytest.mark.parametrize(
+@each(
     ("given", "said"),
     [
         ({"id": "a/b"}, "id is no id"),
@@ -85,24 +83,23 @@ def test_what_is_no_profile_is_refused_where_it_is_made(given, said):
 
 
 @pytest.mark.host("H-106")
-@pytest.mark.parametrize("key", ["tenant_id", "user_id", "agent_id"])
-@pytest.mark.parametrize("form", [lambda o: options(**o), lambda o: Blueprint(model="demo:", **o)])
-def test_a_profile_that_says_whose_its_sessions_are_is_refused(key, form):
+def test_a_profile_that_says_whose_its_sessions_are_is_refused():
     """The host says it, and readers trust it; the name of the key is said, and not what it holds."""
-    with pytest.raises(OptionError, match=f"user_data sets '{key}': the host does, leave it out") as caught:
-        profile(options=form({"user_data": {key: "s3cret"}}))
-    assert "s3cret" not in str(caught.value)
+    for key in ("tenant_id", "user_id", "agent_id"):
+        data = {"user_data": {key: "s3cret"}}
+        for form in (options(**data), Blueprint(model="demo:", **data)):
+            with pytest.raises(
+                OptionError, match=f"user_data sets '{key}': the host does, leave it out"
+            ) as caught:
+                profile(options=form)
+            assert "s3cret" not in str(caught.value)
 
 
 def test_all_faults_of_all_profiles_are_told_at_once():
-    """Before anything is started."""
+    """Before anything is started. The default is the first unless it is named; messages list ten at most."""
+    profiles = [profile("a"), profile("b"), profile("a"), "desk"]
     with pytest.raises(OptionError) as caught:
-        check_agent_profiles(
-            [profile("a"), profile("b"), profile("a"), "desk"],
-            default="c",
-            resolve=5,
-            session_plugins=[5],
-        )
+        check_agent_profiles(profiles, default="c", resolve=5, session_plugins=[5])
     assert [fault.partition(":")[0] for fault in caught.value.faults] == [
         "profiles[2] has the id 'a' of an earlier one",
         "profiles[3] is of type str",
@@ -111,9 +108,6 @@ def test_all_faults_of_all_profiles_are_told_at_once():
         "session_plugins",
     ]
 
-
-def test_the_default_is_the_first_unless_it_is_named():
-    """And messages list ten at most."""
     several = [profile(f"p{number}") for number in range(12)]
     assert check_agent_profiles(several).default_id == "p0"
     assert check_agent_profiles(several, default="p3").default_id == "p3"
@@ -121,21 +115,13 @@ def test_the_default_is_the_first_unless_it_is_named():
     assert check_agent_profiles(several[:2]).named() == "p0, p1"
 
 
-# --- what a session gets
-
-
 @pytest.mark.host("H-106")
-@pytest.mark.parametrize(
-    "own", [SecurityGuard, SecurityGuard(), (SecurityGuard, {}), SecurityGuard(priority=900)]
-)
-def test_a_plugin_that_a_profile_names_too_stands_once(own):
+def test_a_plugin_that_a_profile_names_too_stands_once():
     """The host's, in front: what is given to the host holds in every profile, whatever that says of it."""
     guard = SecurityGuard()
-    made = decide(options(plugins=[EventLogger, own]), session_plugins=[guard])
-    assert made.plugins == (guard, EventLogger)
-
-
-# --- one workspace for several users
+    for own in (SecurityGuard, SecurityGuard(), (SecurityGuard, {}), SecurityGuard(priority=900)):
+        made = decide(options(plugins=[EventLogger, own]), session_plugins=[guard])
+        assert made.plugins == (guard, EventLogger)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +144,6 @@ def test_files_are_taken_where_no_other_user_reads_them(given, alone, several):
         assert takes_files(profiles, one, options(**given)) is expected
         assert takes_files(profiles, shared, options(**given)) is alone
         assert takes_files(profiles, by_itself, options(**given)) is alone
-
-
-# --- functions
 
 
 async def find_none(_context):
@@ -219,19 +202,20 @@ is_not_async = operator.truth
 
 
 @pytest.mark.host("H-106")
-@pytest.mark.parametrize(
-    "configure",
-    [gives_nothing, sets_the_tenant, raises_a_bug, has_a_wrong_option, names_no_plugin, is_not_async],
-)
 @on_virtual_time
-async def test_a_function_that_fails_is_the_operators_move(configure):
-    """One error, whatever it was; the cause keeps it, and its words are not among those that a caller could read."""
-    one = profile(options=configure)
-    with pytest.raises(ProfileFailed) as caught:
-        await options_of_profile(check_agent_profiles([one]), one, ADA)
-    assert str(caught.value) == "the profile 'desk' failed: the log says why"
-    assert caught.value.agent_id == "desk"
-    assert caught.value.__cause__ is not None
+async def test_a_function_that_fails_is_the_operators_move():
+    """One error, whatever it was; the cause keeps it, and its words are not among those that a caller could read. A lookup that fails is no 404."""
+    broken = (gives_nothing, sets_the_tenant, raises_a_bug, has_a_wrong_option, names_no_plugin, is_not_async)
+    for configure in broken:
+        one = profile(options=configure)
+        with pytest.raises(ProfileFailed) as caught:
+            await options_of_profile(check_agent_profiles([one]), one, ADA)
+        assert str(caught.value) == "the profile 'desk' failed: the log says why"
+        assert caught.value.agent_id == "desk"
+        assert caught.value.__cause__ is not None
+    for find in (is_not_async, raises_a_bug, sets_the_tenant):  # which finds what is no profile
+        with pytest.raises(ProfileFailed, match="resolve_profile"):
+            await resolve_profile(check_agent_profiles(resolve=find), ADA)
 
 
 @on_virtual_time
@@ -249,14 +233,6 @@ async def test_a_cancellation_is_no_failure_of_a_profile():
         assert scope.cancelled_caught
 
 
-@pytest.mark.parametrize("find", [operator.truth, raises_a_bug, sets_the_tenant])
-@on_virtual_time
-async def test_a_lookup_that_fails_is_the_operators_move(find):
-    """It raised, is not async, or found what is no profile: no 404, since there may well be one."""
-    with pytest.raises(ProfileFailed, match="resolve_profile"):
-        await resolve_profile(check_agent_profiles(resolve=find), ADA)
-
-
 @pytest.mark.host("H-099")
 @on_virtual_time
 async def test_two_tenants_each_have_a_session_of_one_id():
@@ -269,8 +245,6 @@ async def test_two_tenants_each_have_a_session_of_one_id():
                 tenant_id=tenant, user_id="ada", session_id=SessionId("main"), agent_id="desk"
             )
             await supervisor.start_session(await options_of_profile(profiles, one, context))
-        assert {(one.scope, one.session_id) for one in supervisor.sessions()} == {
-            ("acme", "main"),
-            ("evil", "main"),
-        }
+        sessions = {(one.scope, one.session_id) for one in supervisor.sessions()}
+        assert sessions == {("acme", "main"), ("evil", "main")}
         assert [one.session_id for one in supervisor.sessions(scope="acme")] == ["main"]

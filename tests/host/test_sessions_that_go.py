@@ -41,32 +41,24 @@ def goes_after_the_look(host, monkeypatch):
 
 
 @on_virtual_time
-@pytest.mark.parametrize("client_id", [None, "c-1"])
-async def test_a_chat_begins_a_session_anew_that_was_deleted_after_the_look_at_it(client_id, monkeypatch):
-    """As of any id that is unknown, with a name of the message and without."""
+@pytest.mark.parametrize("kind", ["chat", "chat with a name", "prompt"])
+async def test_a_session_that_was_deleted_after_the_look_at_it(kind, monkeypatch):
+    """A chat begins it anew, as of any id that is unknown, with a name of the message and without; a prompt creates none."""
     store = MemoryStore()
     async with hosting(talking(), store=store) as host:
         await text_of(host, "Hi")
     async with hosting(talking(), store=store) as host:
         looked = goes_after_the_look(host, monkeypatch)
-        assert await text_of(host, "And?", client_id=client_id) == "Hello."
-        session = await host.session("main", ANN)
-        assert len(await session.messages()) == 2
+        if kind == "prompt":
+            with pytest.raises(SessionNotFound):
+                await asked(host, "And?", session_id="main", kind="prompt")
+            with pytest.raises(SessionUnknown):
+                await host.session("main", ANN)
+        else:
+            client_id = "c-1" if kind == "chat with a name" else None
+            assert await text_of(host, "And?", client_id=client_id) == "Hello."
+            assert len(await (await host.session("main", ANN)).messages()) == 2
         assert looked
-
-
-@on_virtual_time
-async def test_a_prompt_to_a_session_that_was_deleted_after_the_look_at_it_is_refused(monkeypatch):
-    """It creates none: that is for a chat, and a stream."""
-    store = MemoryStore()
-    async with hosting(talking(), store=store) as host:
-        await text_of(host, "Hi")
-    async with hosting(talking(), store=store) as host:
-        goes_after_the_look(host, monkeypatch)
-        with pytest.raises(SessionNotFound):
-            await asked(host, "And?", session_id="main", kind="prompt")
-        with pytest.raises(SessionUnknown):
-            await host.session("main", ANN)
 
 
 def wakes_before_it_goes(host, monkeypatch, times):
@@ -86,7 +78,7 @@ def wakes_before_it_goes(host, monkeypatch, times):
 
 @on_virtual_time
 async def test_a_session_that_wakes_as_it_is_deleted_is_deleted(monkeypatch):
-    """Who deletes one is not told that it is needed because it was read at that moment."""
+    """Who deletes one is not told that it is needed because it was read at that moment; one that a fork needs is, for that does not pass."""
     async with hosting(talking(), store=MemoryStore()) as host:
         await text_of(host, "Hi")
     async with hosting(talking(), store=host.options.store) as host:
@@ -95,12 +87,6 @@ async def test_a_session_that_wakes_as_it_is_deleted_is_deleted(monkeypatch):
         assert tried == ["main", "main"]
         with pytest.raises(SessionUnknown):
             await host.session("main", ANN)
-
-
-@on_virtual_time
-async def test_one_that_a_fork_needs_is_still_not_deleted():
-    """That does not pass by trying again."""
-    async with hosting(talking(), store=MemoryStore()) as host:
         await text_of(host, "Hi")
         await host.fork_session("main", ANN, wanted="copy")
         with trio.fail_after(60), pytest.raises(StillNeeded):

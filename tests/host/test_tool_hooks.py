@@ -5,20 +5,20 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+from attrs import evolve
 
 from agentrail import plugins as p
 from agentrail.abc import NO_HOST, Error, HostCall, Ok
 from agentrail.core.journal.replay import replay
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
-from agentrail.host.hook_payloads import Allow, BeforeToolCall, Deny
+from agentrail.host.hook_payloads import Allow, Deny
 from agentrail.host.plugin_chain import open_hook_runner, tool_hooks
-from agentrail.messages import CallId
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.host.rig import AROUND, Reports, hang, order, plugin, raising, saying
+from tests.host.rig import Reports, hang, order, plugin, raising, saying
 from tests.runtime.rig import on_virtual_time, only
 
 OURS = {"tenant_id": "acme", "user_id": "ada", "agent_id": "travel"}
@@ -86,7 +86,18 @@ def results_of(said):
     return [event.result.text for event in said if isinstance(event, ToolExecutionEnd)]
 
 
-# --- who is asked
+@p.plugin(init=lambda: 0, priority=10, hooks=(p.BeforeTool,))
+def no_porto(event, state, ctx):
+    """Forbid one city, as a safety plugin of a session does."""
+    if event.arguments.get("city") == "Porto":
+        return p.BlockTool("never Porto", state)
+    return p.Continue(state)
+
+
+@p.plugin(init=lambda: 0, hooks=(p.BeforeTool,))
+def people(event, state, ctx):
+    """Let people decide each call."""
+    return p.RequireApproval("it costs", state)
 
 
 @on_virtual_time
@@ -119,17 +130,10 @@ async def test_of_what_is_no_object_the_model_hears_before_any_plugin():
     assert len(results_of(said)) == 4
     async with open_hook_runner() as runner:
         hooks = tool_hooks(order(ears.judge("a", Deny("no"))), runner)
-        call = BeforeToolCall(tool_name="book", call_id=CallId("c"), input=[1], context=AROUND)
-        assert (await hooks.before_tool(_as_host_call(call))).deny is None
+        call = HostCall(session_id="s", root_session_id="s", call_id="c", tool_name="book", input=[1])
+        assert (await hooks.before_tool(call)).deny is None
         assert ears.asked == []
-        call = BeforeToolCall(tool_name="book", call_id=CallId("c"), input={}, context=AROUND)
-        assert (await hooks.before_tool(_as_host_call(call))).deny == "no"
-
-
-def _as_host_call(event):
-    return HostCall(
-        session_id="s", root_session_id="s", call_id=event.call_id, tool_name="book", input=event.input
-    )
+        assert (await hooks.before_tool(evolve(call, input={}))).deny == "no"
 
 
 @on_virtual_time
@@ -157,13 +161,13 @@ async def test_the_call_of_a_child_passes_the_hooks_with_its_own_id():
     assert [event.tool_name for _, event in ears.told] == ["read", "task"]
 
 
-# --- verdicts
-
-
 @on_virtual_time
 @pytest.mark.host("H-041")
+@pytest.mark.host("H-045")
+@pytest.mark.host("H-047")
+@pytest.mark.host("H-056")
 async def test_the_first_denial_wins_and_the_model_reads_why():
-    """Later plugins are not asked, the tool does not run, and none is told of an end."""
+    """The tool does not run, and none is told of an end: so behind a rewrite that breaks the schema, that a policy denies, or a plugin of the session."""
     ears = Ears()
     book, said = await play(
         ears.judge("first"), ears.judge("guard", Deny("ada may not travel")), ears.judge("later")
@@ -171,9 +175,29 @@ async def test_the_first_denial_wins_and_the_model_reads_why():
     assert [name for name, _ in ears.asked] == ["first", "guard"]
     assert (book.calls, ears.told) == ([], [])
     assert results_of(said) == ["ada may not travel"]
-    assert [(event.by, event.reason) for event in said if isinstance(event, ToolBlocked)] == [
-        ("guard", "ada may not travel")
-    ]
+    blocked = [(event.by, event.reason) for event in said if isinstance(event, ToolBlocked)]
+    assert blocked == [("guard", "ada may not travel")]
+
+    ears, schema = Ears(), {"type": "object", "properties": {"city": {"type": "string"}}}
+    strict = RecordingTool(name="book", parameters=schema)
+    _, said = await play(ears.judge("travel", Allow({"city": 7})), tools=[strict])
+    (text,) = results_of(said)
+    assert "travel" in text
+    assert (strict.calls, ears.told) == ([], [])
+
+    def judge(event):
+        return Deny("not Porto") if event.input["city"] == "Porto" else None
+
+    ears, porto = Ears(), Allow({"city": "Porto"})
+    policy = ears.judge("policy", judge, priority=100, fail_closed=True)
+    book, said = await play(policy, ears.judge("travel", porto))
+    asked = [(name, event.input["city"]) for name, event in ears.asked]
+    assert asked == [("policy", "Lisbon"), ("travel", "Lisbon"), ("policy", "Porto")]
+    assert (book.calls, results_of(said)) == ([], ["not Porto"])
+
+    book, said = await play(ears.judge("travel", porto), session={"plugins": [no_porto]})
+    assert (book.calls, ears.told) == ([], [])
+    assert results_of(said) == ["never Porto"]
 
 
 @on_virtual_time
@@ -220,20 +244,6 @@ async def test_what_a_plugin_rewrites_runs_and_the_journal_has_both():
 
 
 @on_virtual_time
-@pytest.mark.host("H-045")
-async def test_a_rewrite_that_breaks_the_schema_is_an_error_that_names_the_plugin():
-    """The tool does not run, and none is told of an end."""
-    ears = Ears()
-    strict = RecordingTool(
-        name="book", parameters={"type": "object", "properties": {"city": {"type": "string"}}}
-    )
-    _, said = await play(ears.judge("travel", Allow({"city": 7})), tools=[strict])
-    (text,) = results_of(said)
-    assert "travel" in text
-    assert (strict.calls, ears.told) == ([], [])
-
-
-@on_virtual_time
 @pytest.mark.host("H-046")
 @pytest.mark.host("H-049")
 @pytest.mark.parametrize(
@@ -258,71 +268,6 @@ async def test_a_hook_that_fails_denies_only_where_it_is_fail_closed(hook, kind,
 
 
 @on_virtual_time
-@pytest.mark.host("H-047")
-async def test_one_that_is_fail_closed_is_asked_again_behind_a_rewrite():
-    """Its denial of what would run blocks the call."""
-    ears = Ears()
-    book, said = await play(
-        ears.judge(
-            "policy",
-            lambda event: Deny("not Porto") if event.input["city"] == "Porto" else None,
-            priority=100,
-            fail_closed=True,
-        ),
-        ears.judge("travel", Allow({"city": "Porto"})),
-    )
-    assert [(name, event.input["city"]) for name, event in ears.asked] == [
-        ("policy", "Lisbon"),
-        ("travel", "Lisbon"),
-        ("policy", "Porto"),
-    ]
-    assert (book.calls, results_of(said)) == ([], ["not Porto"])
-
-
-class NoPorto(p.Plugin[int]):
-    """A safety plugin of a session: it forbids one city."""
-
-    name = "no_porto"
-    priority = 10
-
-    def init(self) -> int:
-        """Begin."""
-        return 0
-
-    @p.on(p.BeforeTool)
-    def judge(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
-        """Block it."""
-        if event.arguments.get("city") == "Porto":
-            return p.BlockTool("never Porto", state)
-        return p.Continue(state)
-
-
-@on_virtual_time
-@pytest.mark.host("H-056")
-async def test_a_rewrite_does_not_get_past_a_plugin_of_the_session():
-    """It is asked again about what the host's plugin made of the call."""
-    ears = Ears()
-    book, said = await play(ears.judge("travel", Allow({"city": "Porto"})), session={"plugins": [NoPorto]})
-    assert (book.calls, ears.told) == ([], [])
-    assert results_of(said) == ["never Porto"]
-
-
-class People(p.Plugin[int]):
-    """A plugin of a session that lets people decide each call."""
-
-    name = "people"
-
-    def init(self) -> int:
-        """Begin."""
-        return 0
-
-    @p.on(p.BeforeTool)
-    def ask(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
-        """Ask."""
-        return p.RequireApproval("it costs", state)
-
-
-@on_virtual_time
 @pytest.mark.host("H-052")
 async def test_people_are_shown_what_plugins_made_of_a_call_and_that_runs():
     """What they write instead passes the plugins as well, and what comes of it is shown again."""
@@ -331,7 +276,7 @@ async def test_people_are_shown_what_plugins_made_of_a_call_and_that_runs():
         "travel", lambda event: Allow({"city": "Porto"}) if event.input["city"] != "Porto" else None
     )
     async with hosted(travel) as supervisor:
-        session = await supervisor.start_session(model=booking(), tools=[book], plugins=[People])
+        session = await supervisor.start_session(model=booking(), tools=[book], plugins=[people])
         await session.prompt("Book.")
         await trio.testing.wait_all_tasks_blocked()
         (shown,) = (await session.status()).approvals
@@ -347,13 +292,10 @@ async def test_people_are_shown_what_plugins_made_of_a_call_and_that_runs():
     assert [event.input["city"] for _, event in ears.asked] == ["Lisbon", "Faro"]
 
 
-# --- what a call came to
-
-
 @on_virtual_time
 @pytest.mark.host("H-050")
 async def test_plugins_hear_of_each_call_whose_code_has_ended():
-    """Of a result and of a raised error; not of what was denied, unknown, of a wrong shape, or rejected."""
+    """Of a result and of a raised error; not of what was denied, unknown, of a wrong shape, rejected by a person, or ended by an abort."""
     ears = Ears()
     tools = [
         RecordingTool(name="good", answer=Ok(text="fine")),
@@ -370,23 +312,15 @@ async def test_plugins_hear_of_each_call_whose_code_has_ended():
         model=model,
     )
     told = {event.tool_name: (event.is_error, event.result) for _, event in ears.told}
-    assert {name: is_error for name, (is_error, _) in told.items()} == {
-        "good": False,
-        "bad": True,
-        "crash": True,
-    }
+    errors = {name: is_error for name, (is_error, _) in told.items()}
+    assert errors == {"good": False, "bad": True, "crash": True}
     assert told["good"][1] == "fine"
     assert len(ears.told) == 3
 
-
-@on_virtual_time
-@pytest.mark.host("H-050")
-async def test_plugins_do_not_hear_of_a_call_that_a_person_rejected_or_an_abort_ended():
-    """Its code did not run, or was stopped."""
     ears = Ears()
     async with hosted(ears.judge("a")) as supervisor:
         session = await supervisor.start_session(
-            model=booking(), tools=[RecordingTool(name="book")], plugins=[People]
+            model=booking(), tools=[RecordingTool(name="book")], plugins=[people]
         )
         await session.prompt("Book.")
         await trio.testing.wait_all_tasks_blocked()

@@ -15,6 +15,7 @@ from agentrail.web.url_policy import (
     judge_found,
     read_allowed,
 )
+from tests.thinned import each
 
 NOTHING = AllowedPlaces()
 HOOK = read_address("https://hooks.example/in", NOTHING)
@@ -34,7 +35,7 @@ def literal(ip):
 
 
 @pytest.mark.host("H-111")
-@pytest.mark.parametrize("ip", PRIVATE)
+@each("ip", PRIVATE)
 def test_an_address_that_is_not_public_is_refused_as_a_literal_and_behind_a_name(ip):
     """Loopback, private, link-local, shared, reserved, multicast, those of clouds, and each of them inside an IPv6 one."""
     assert not is_public(ipaddress.ip_address(ip))
@@ -45,7 +46,7 @@ def test_an_address_that_is_not_public_is_refused_as_a_literal_and_behind_a_name
 
 
 @pytest.mark.host("H-111")
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         "localhost", "LOCALHOST", "localhost.", "a.localhost", "db", "printer.local", "metadata.google.internal",
@@ -60,7 +61,7 @@ def test_what_readers_of_addresses_read_in_different_ways_is_refused(host):
         read_address(f"https://{host}/in", NOTHING)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://hooks.example/in", "ftp://hooks.example/", "file:///etc/passwd", "gopher://hooks.example", "//hooks.example/in", "hooks.example",
@@ -76,14 +77,11 @@ def test_what_is_no_address_over_tls_is_refused(url):
 
 
 @pytest.mark.host("H-111")
-@pytest.mark.parametrize("found", [["1.1.1.1", "127.0.0.1"], ["127.0.0.1", "1.1.1.1"], [], ["no address"]])
+@each("found", [["1.1.1.1", "127.0.0.1"], ["127.0.0.1", "1.1.1.1"], [], ["no address"]])
 def test_all_that_a_name_leads_to_is_judged(found):
     """Of two answers a stranger has chosen both."""
     with pytest.raises(AddressRefused):
         judge_found(HOOK, found, NOTHING)
-
-
-# --- what an operator allows
 
 
 def test_a_host_may_be_allowed_whatever_it_leads_to():
@@ -91,19 +89,18 @@ def test_a_host_may_be_allowed_whatever_it_leads_to():
     allowed = read_allowed(["Hooks.Corp", "127.0.0.1"])
     for host in ("hooks.corp", "HOOKS.corp.", "127.0.0.1"):
         assert judge_found(read_address(f"https://{host}/", allowed), ["127.0.0.1"], allowed)
-    for url in (
+    others = (
         "https://a.hooks.corp.localhost/",
         "http://hooks.corp/",
         "https://127.0.0.2/",
         "https://localhost/",
-    ):
+    )
+    for url in others:
         with pytest.raises(AddressRefused):
             read_address(url, allowed)
     with pytest.raises(AddressRefused):
         judge_found(HOOK, ["127.0.0.1"], allowed)  # the host was allowed, and not every name that leads there
 
-
-# --- whatever comes
 
 NOISE = st.text(alphabet=string.printable + "é\0｡", max_size=40)
 URLS = st.builds("{}{}{}".format, st.sampled_from(["https://", "http://", "HTTPS://", ""]), NOISE, NOISE)

@@ -32,9 +32,6 @@ def ids(messages):
     return [one.id for one in messages]
 
 
-# --- one message
-
-
 def test_the_schedule_is_the_documented_one():
     """Five seconds, one and ten minutes, one and six hours behind each failure; and then no more."""
     one, now, pauses = message("a"), 1_000_000, []
@@ -49,11 +46,8 @@ def test_the_schedule_is_the_documented_one():
     assert after.tries == len(RETRY_SECONDS) + 1
 
 
-# --- several
-
-
 def test_a_session_has_one_message_under_way_and_no_other_session_waits_for_it():
-    """A dead receiver holds back what comes behind in its session, and nothing else."""
+    """A dead receiver holds back what comes behind in its session, and nothing else; an id is owed once."""
     queue = WebhookQueue()
     for one in (message("a1"), message("a2"), message("b1", lane="other")):
         queue.owe(one)
@@ -68,6 +62,11 @@ def test_a_session_has_one_message_under_way_and_no_other_session_waits_for_it()
     queue.settle("a2", OK, 5_200)
     assert (len(queue), queue.next_due_ms(), queue.owed_of("acme")) == (0, None, 0)
 
+    queue = WebhookQueue()
+    assert queue.owe(message("a")) is not None
+    assert queue.owe(message("a")) is None
+    assert len(queue) == 1
+
 
 def test_410_ends_all_that_is_owed_of_its_request_and_nothing_of_others():
     """A receiver wants no more of it; the session's other requests may have other receivers."""
@@ -81,16 +80,6 @@ def test_410_ends_all_that_is_owed_of_its_request_and_nothing_of_others():
     assert queue.settle("b1", OK, 0).verdict == "delivered"
     assert len(queue) == 0
 
-
-def test_an_id_is_owed_once():
-    """A later process makes the message of an event again that was owed before."""
-    queue = WebhookQueue()
-    assert queue.owe(message("a")) is not None
-    assert queue.owe(message("a")) is None
-    assert len(queue) == 1
-
-
-# --- whatever comes
 
 TENANTS, LANES, REQUESTS = ("acme", "else"), ("s", "t", "u"), ("r", "q")
 OWES = st.tuples(st.sampled_from(TENANTS), st.sampled_from(LANES), st.sampled_from(REQUESTS))
@@ -109,7 +98,6 @@ class Watched:
     """A queue, and a reader of all that it does who knows nothing of how."""
 
     def __init__(self):
-        """Begin with an empty one."""
         self.queue = WebhookQueue(max_at_once=3, max_of_a_tenant=2)
         self.now = 0
         self.owed, self.ended, self.last_at = {}, {}, {}

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 import standardwebhooks.webhooks
 import trio
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentrail.errors import (
     OptionError,
@@ -38,6 +38,13 @@ SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 OTHER_SECRET = "whsec_" + base64.b64encode(b"as long as that, and new").decode()
 HOOK = "https://hooks.example/in"
 SLOW = says("So", " it", " is.", pause_seconds=10.0)
+
+
+@frozen
+class Takes:
+    """A time that an answer takes."""
+
+    seconds: float
 
 
 class Receiver:
@@ -87,14 +94,6 @@ class Receiver:
         return [round(at - self.tries[0][0]) for at, _ in self.tries]
 
 
-class Takes:
-    """A time that an answer takes."""
-
-    def __init__(self, seconds):
-        """In seconds."""
-        self.seconds = seconds
-
-
 class VirtualDate(datetime.datetime):
     """The date of the run: the library takes no message that is older than five minutes."""
 
@@ -112,6 +111,12 @@ def _on_virtual_dates(monkeypatch):
 def hooked(receiver, **given):
     """Webhooks that go to this receiver."""
     return Webhooks(secret=SECRET, send=receiver, **given)
+
+
+def asking(receiver, **given):
+    """Options of a host whose sessions ask a person about the call of one tool."""
+    tools = {"session_tools": [RecordingTool(name="shell")], "session_plugins": [HumanApproval]}
+    return {"webhooks": hooked(receiver), **tools, **given}
 
 
 def rows(store):
@@ -166,28 +171,39 @@ async def test_each_end_is_told_once_in_order_although_the_receiver_fails_twice_
 @on_virtual_time
 @pytest.mark.parametrize("kind", ["chat", "stream", "prompt"])
 async def test_a_request_that_waits_for_people_is_told_and_then_its_end(kind):
-    """With the id to approve, which is all that a receiver needs to answer."""
-    receiver = Receiver()
+    """Once over processes; with the id to approve, which is all that a receiver needs to answer."""
+    store, receiver = MemoryStore(), Receiver()
     model = ScriptedModel([calls(("shell", {"command": "make tea"})), says("Done.")])
-    tool = RecordingTool(name="shell")
-    async with hosting(
-        model, webhooks=hooked(receiver), session_tools=[tool], session_plugins=[HumanApproval]
-    ) as host:
+    async with hosting(model, **asking(receiver, store=store)) as host:
         await host.create(ANN, session_id="main")
-        request = await asked(host, session_id="main", kind=kind, webhook=HOOK)
+        await asked(host, session_id="main", kind=kind, webhook=HOOK)
         await told(receiver)
+    async with hosting(model, **asking(receiver, store=store)) as host:
+        await trio.sleep(60)
+        assert receiver.told == ["request.waiting"]
         (waits,) = receiver.taken[0][1]["data"]["pending"]
         assert waits["kind"] == "approval"
-        await request.session.approve(waits["id"])
+        await (await host.session("main", ANN)).approve(waits["id"])
         await told(receiver, 2)
     assert receiver.told == ["request.waiting", "request.completed"]
     assert "tea" not in json.dumps(receiver.taken)
 
 
 @on_virtual_time
-async def test_each_kind_of_end_is_told():
-    """Failed, aborted, dropped, and by the end of a host whose sessions end with it."""
-    receiver = Receiver()
+async def test_each_kind_of_end_is_told_and_nothing_of_a_message_that_was_not_accepted():
+    """Failed, aborted, dropped, and by the end of a host whose sessions end with it; who was refused has heard so, and nothing of it is kept."""
+    receiver, store = Receiver(), MemoryStore()
+    async with hosting(ScriptedModel([SLOW]), webhooks=hooked(receiver), store=store) as host:
+        running = await asked(host, session_id="main")
+        with pytest.raises(SessionBusy):
+            await asked(host, session_id="main", when_busy="refuse", webhook=HOOK)
+        await running.outcome()
+        await host.quiet()
+        await trio.sleep(1)
+        assert host.webhooks.awaited == 0
+        assert rows(store) == (0, 0)
+    assert receiver.tries == []
+
     model = ScriptedModel([fails("bad_request"), SLOW, SLOW])
     async with hosting(model, webhooks=hooked(receiver), drain_timeout=0) as host:
         await (await asked(host, webhook=HOOK)).outcome()
@@ -204,53 +220,27 @@ async def test_each_kind_of_end_is_told():
     assert receiver.told == ["request.failed", "request.dropped", "request.aborted", "request.shutdown"]
 
 
-@on_virtual_time
-async def test_nothing_is_told_of_a_message_that_was_not_accepted():
-    """Its sender has heard so; and nothing of it is kept."""
-    receiver, store = Receiver(), MemoryStore()
-    async with hosting(ScriptedModel([SLOW]), webhooks=hooked(receiver), store=store) as host:
-        running = await asked(host, session_id="main")
-        with pytest.raises(SessionBusy):
-            await asked(host, session_id="main", when_busy="refuse", webhook=HOOK)
-        await running.outcome()
-        await host.quiet()
-        await trio.sleep(1)
-        assert host.webhooks.awaited == 0
-        assert rows(store) == (0, 0)
-    assert receiver.tries == []
-
-
 # --- what is refused
 
 
 @on_virtual_time
 @pytest.mark.host("H-111")
-@pytest.mark.parametrize(
-    "url", ["http://hooks.example/", "https://127.0.0.1/", "https://localhost/", "", "x"]
-)
-async def test_an_address_that_may_not_be_is_refused_before_any_hook(url):
-    """With the name of the field, and nothing was done."""
+async def test_an_address_that_may_not_be_is_refused_before_any_hook():
+    """With the name of the field, and nothing was done; a host without webhooks takes no message that it would not tell of; nor does what is no webhooks open."""
     receiver, heard = Receiver(), []
     hears = plugin("hears", heard=heard, intercept_chat_request=saying(None), on_request_start=saying(None))
     async with hosting(answering(), hears, webhooks=hooked(receiver)) as host:
-        with pytest.raises(WebhookInvalid, match=r"^webhook "):
-            await asked(host, webhook=url)
+        for url in ("http://hooks.example/", "https://127.0.0.1/", "https://localhost/", "", "x"):
+            with pytest.raises(WebhookInvalid, match=r"^webhook "):
+                await asked(host, webhook=url)
         assert host.sessions_of(ANN) == []
     assert heard == []
     assert receiver.tries == []
-
-
-@on_virtual_time
-async def test_a_host_without_webhooks_says_so():
-    """And does not take a message that it would not tell of."""
     async with hosting(answering()) as host:
         assert host.webhooks is None
         with pytest.raises(WebhooksOff):
             await asked(host, webhook=HOOK)
 
-
-async def test_what_is_no_webhooks_is_refused_when_the_host_is_opened():
-    """As each option is."""
     with pytest.raises(OptionError, match=r"send of webhooks is <function .*: expected an async function"):
         Webhooks(secret=SECRET, send=lambda message: 200)
     with pytest.raises(OptionError, match="expected Webhooks"):
@@ -298,10 +288,7 @@ async def test_a_receiver_that_is_gone_hears_no_more_of_that_request():
     """410 to the word that it waits is the end of its webhook."""
     receiver = Receiver(410)
     model = ScriptedModel([calls(("shell", {})), says("Done."), says("Next.")])
-    tool = RecordingTool(name="shell")
-    async with hosting(
-        model, webhooks=hooked(receiver), session_tools=[tool], session_plugins=[HumanApproval]
-    ) as host:
+    async with hosting(model, **asking(receiver)) as host:
         request = await asked(host, session_id="main", webhook=HOOK)
         (waits,) = (await request.answered()).pending
         await trio.sleep(1)
@@ -369,16 +356,15 @@ async def test_what_is_owed_outlives_the_process():
         await told(up, 2)
         assert (await host.request("main", up.taken[0][1]["data"]["request_id"], ANN)).has_ended
     assert up.taken[0][0] == down.tries[0][1]
-    assert [body["data"]["seq"] for _, body in up.taken] == sorted(
-        body["data"]["seq"] for _, body in up.taken
-    )
+    seqs = [body["data"]["seq"] for _, body in up.taken]
+    assert seqs == sorted(seqs)
     assert up.tries[0][0] - down.tries[0][0] > 60, "its schedule goes on where it was"
     assert rows(store) == (0, 0)
 
 
 @on_virtual_time
 async def test_a_request_that_a_later_process_ends_is_told_by_that_one():
-    """The end of the process is none of it: its session goes on."""
+    """The end of the process is none of it: its session goes on. Plugins do not wait for a receiver that hangs."""
     store, receiver = MemoryStore(), Receiver()
     model = ScriptedModel([SLOW, says("Two.")])
     async with hosting(model, webhooks=hooked(receiver), store=store, drain_timeout=0) as host:
@@ -393,28 +379,13 @@ async def test_a_request_that_a_later_process_ends_is_told_by_that_one():
     assert receiver.taken[0][1]["data"]["request_id"] == request.request_id
     assert rows(store) == (0, 0)
 
-
-@on_virtual_time
-async def test_one_that_waits_for_people_is_told_once_over_processes():
-    """That it waits by the first, its end by the one in which it was approved."""
-    store, receiver = MemoryStore(), Receiver()
-    model = ScriptedModel([calls(("shell", {})), says("Done.")])
-    options = {
-        "webhooks": hooked(receiver),
-        "store": store,
-        "session_tools": [RecordingTool(name="shell")],
-        "session_plugins": [HumanApproval],
-    }
-    async with hosting(model, **options) as host:
-        await asked(host, session_id="main", webhook=HOOK)
-        await told(receiver)
-    async with hosting(model, **options) as host:
-        await trio.sleep(60)
-        assert receiver.told == ["request.waiting"]
-        (waits,) = receiver.taken[0][1]["data"]["pending"]
-        await (await host.session("main", ANN)).approve(waits["id"])
-        await told(receiver, 2)
-    assert receiver.told == ["request.waiting", "request.completed"]
+    ledger, receiver = Ledger(), Receiver(Takes(1_000))
+    async with hosting(answering("One."), ledger, webhooks=hooked(receiver)) as host:
+        began = trio.current_time()
+        await (await asked(host, webhook=HOOK)).outcome()
+        await host.quiet()
+        assert trio.current_time() - began < 1
+        assert ledger.ends == ["completed"]
 
 
 @on_virtual_time
@@ -427,18 +398,16 @@ async def test_what_died_before_its_session_had_the_message_is_told_to_no_one():
         await host.delete_session("over", ANN)
     owner = SessionOwner(ANN.tenant_id, ANN.user_id)
     for session_id in ("main", "never", "over"):
-        watch = WebhookWatch(
-            owner=owner, session_id=session_id, request_id="r-lost", agent_id="desk", url=HOOK
-        )
+        given = {"session_id": session_id, "request_id": "r-lost", "agent_id": "desk", "url": HOOK}
+        watch = WebhookWatch(owner=owner, **given)
         store.change_owed([encode_awaited(watch)])
     stranger = evolve(watch, owner=SessionOwner(ANN.tenant_id, "bob"), session_id="main")
     store.change_owed([encode_awaited(stranger)])
     async with hosting(answering(), webhooks=hooked(receiver), store=store) as host:
         await until(lambda: host.webhooks.awaited == 0)
         await told(receiver)
-    assert [(body["type"], body["data"]["session_id"]) for _, body in receiver.taken] == [
-        ("request.failed", "over")
-    ]
+    assert [body["data"]["session_id"] for _, body in receiver.taken] == ["over"]
+    assert receiver.told == ["request.failed"]
     assert rows(store) == (0, 0)
 
 
@@ -446,22 +415,19 @@ async def test_what_died_before_its_session_had_the_message_is_told_to_no_one():
 async def test_a_session_that_cannot_be_woken_keeps_its_word_for_a_later_process(caplog):
     """Its profile is not there now, and may be again."""
     store, receiver = MemoryStore(), Receiver()
-    async with hosting(
-        ScriptedModel([SLOW]), webhooks=hooked(receiver), store=store, drain_timeout=0
-    ) as host:
+    options = {"webhooks": hooked(receiver), "store": store}
+    async with hosting(ScriptedModel([SLOW]), **options, drain_timeout=0) as host:
         await asked(host, session_id="main", webhook=HOOK)
         await trio.sleep(1)
 
     async def no_profile(_context):
         return None
 
-    async with hosting(
-        None, webhooks=hooked(receiver), store=store, profiles=[], resolve_profile=no_profile
-    ) as host:
+    async with hosting(None, **options, profiles=[], resolve_profile=no_profile) as host:
         await until(lambda: "this process cannot report the outcome" in caplog.text)
         assert host.webhooks.awaited == 1
     assert rows(store) == (1, 0)
-    async with hosting(answering("One."), webhooks=hooked(receiver), store=store):
+    async with hosting(answering("One."), **options):
         await told(receiver)
 
 
@@ -542,24 +508,11 @@ async def test_rows_are_written_when_the_store_is_back(fault, monkeypatch):
 async def test_without_a_store_what_was_never_tried_is_tried_once_at_the_end_and_the_rest_is_dropped(caplog):
     """It lasts as long as the process, and says what it lost."""
     receiver = Receiver(500)
-    async with hosting(
-        ScriptedModel([says("One."), SLOW]), webhooks=hooked(receiver), drain_timeout=0
-    ) as host:
+    model = ScriptedModel([says("One."), SLOW])
+    async with hosting(model, webhooks=hooked(receiver), drain_timeout=0) as host:
         await (await asked(host, session_id="a", webhook=HOOK)).outcome()
         await trio.sleep(1)
         await asked(host, session_id="b", webhook=HOOK)
         await trio.sleep(1)
     assert receiver.told == ["request.shutdown"]
     assert "1 webhooks were dropped: the process ends" in caplog.text
-
-
-@on_virtual_time
-async def test_plugins_and_webhooks_do_not_wait_for_each_other():
-    """A receiver that hangs keeps no request from its last hook."""
-    ledger, receiver = Ledger(), Receiver(Takes(1_000))
-    async with hosting(answering("One."), ledger, webhooks=hooked(receiver)) as host:
-        began = trio.current_time()
-        await (await asked(host, webhook=HOOK)).outcome()
-        await host.quiet()
-        assert trio.current_time() - began < 1
-        assert ledger.ends == ["completed"]

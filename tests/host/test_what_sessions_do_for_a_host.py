@@ -43,17 +43,14 @@ async def shown(request: HostRequest) -> tuple[Any, dict[str, Any]]:
     return approval, dict(approval.arguments)
 
 
-# --- late rewrites
-
-
 @on_virtual_time
 @pytest.mark.host("H-092")
 async def test_what_a_plugin_makes_of_an_edit_is_shown_before_it_runs():
-    """A person wrote Faro, so Porto waits for them; approved, exactly that runs."""
+    """A person wrote Faro, so Porto waits for them; approved, exactly that runs. If both never agree, they are given up after three rounds."""
     tool = RecordingTool(name="shell")
-    model = ScriptedModel([BOOK, says("Done.")])
+    model = ScriptedModel([BOOK, says("Done."), BOOK, says("Done.")])
     async with hosting(model, Travel(), session_tools=[tool], session_plugins=[HumanApproval]) as host:
-        request = await asked(host)
+        request = await asked(host, session_id="main")
         first, arguments = await shown(request)
         assert arguments == {"city": "Lisbon"}
         await request.session.approve(first.id, arguments={"city": "Faro"})
@@ -62,17 +59,9 @@ async def test_what_a_plugin_makes_of_an_edit_is_shown_before_it_runs():
         assert second.id != first.id
         await request.session.approve(second.id)
         assert await request.outcome() == "completed"
-    assert tool.calls == [{"city": "Porto"}]
+        assert tool.calls == [{"city": "Porto"}]
 
-
-@on_virtual_time
-@pytest.mark.host("H-092")
-async def test_a_person_and_a_plugin_that_never_agree_are_given_up():
-    """After three rounds; nothing has run, and the model reads why."""
-    tool = RecordingTool(name="shell")
-    model = ScriptedModel([BOOK, says("Done.")])
-    async with hosting(model, Travel(), session_tools=[tool], session_plugins=[HumanApproval]) as host:
-        request = await asked(host)
+        request = await asked(host, session_id="main")
         seen = []
         for _ in range(3):
             approval, arguments = await shown(request)
@@ -81,13 +70,10 @@ async def test_a_person_and_a_plugin_that_never_agree_are_given_up():
         assert await request.outcome() == "completed"
         assert seen == ["Lisbon", "Porto", "Porto"]
         messages = await request.session.messages()
-    assert tool.calls == []
-    (told,) = [one for one in messages if isinstance(one, ToolMessage)]
+    assert tool.calls == [{"city": "Porto"}]
+    told = [one for one in messages if isinstance(one, ToolMessage)][-1]
     assert "arguments_unstable" in told.results[0].text
     assert "'travel'" in told.results[0].text
-
-
-# --- a process that dies while a plugin is asked
 
 
 class Mortal:
@@ -96,12 +82,10 @@ class Mortal:
     is_immediate = True
 
     def __init__(self, inner: MemoryStore) -> None:
-        """Keep what other processes see."""
         self._inner = inner
         self.is_killed = False
 
     def __getattr__(self, name: str) -> Any:
-        """Give what the store has, as long as the process lives."""
         found = getattr(self._inner, name)
 
         def reached(*given: Any, **options: Any) -> Any:
@@ -120,7 +104,6 @@ class Judge(HostPlugin):
     timeouts = {"on_before_tool_call": 1000.0}  # noqa: RUF012 - as a plugin author writes it
 
     def __init__(self, *, hangs: bool) -> None:
-        """Begin without any."""
         self.hangs = hangs
         self.seen: list[tuple[str, CallId]] = []
 
@@ -156,9 +139,6 @@ async def test_a_call_that_was_being_judged_when_its_process_died_is_judged_agai
     results = [one for message in messages if isinstance(message, ToolMessage) for one in message.results]
     assert [one.call_id for one in results] == [judges[1].seen[0][1]]
     assert not results[0].is_error
-
-
-# --- context
 
 
 @on_virtual_time
@@ -217,9 +197,8 @@ async def test_the_bytes_of_a_request_are_a_prefix_of_the_next(changes):
         for number in range(4):
             await (await asked(host, f"question {number}", session_id="main")).outcome()
     assert texts_of(model.requests[1])[:4] == ["You know Faro.", "question 0", "answer 0", "question 1"]
-    assert [len(texts_of(request)) for request in model.requests] == [
-        2 * number + 2 + changes for number in range(4)
-    ]
+    sizes = [len(texts_of(request)) for request in model.requests]
+    assert sizes == [2 * number + 2 + changes for number in range(4)]
     for bodies in bodies_of(model).values():
         for number, (one, later) in enumerate(itertools.pairwise(bodies)):
             said = f"question {number}".encode()
@@ -234,9 +213,7 @@ async def test_a_turn_that_is_tried_again_asks_its_providers_once():
     """And again behind a restart of the process: what they gave stands nowhere."""
     store, provider = MemoryStore(), giving("You know Faro.")
     broken = fails(RateLimited("slow down", retry_after_seconds=0.0))
-    model = ScriptedModel(
-        [broken, broken, broken, says("Hi."), says("So", " it", " is.", pause_seconds=60.0)]
-    )
+    model = ScriptedModel([broken] * 3 + [says("Hi."), says("So", " it", " is.", pause_seconds=60.0)])
     options: dict[str, Any] = {"store": store, "context_providers": [provider], "drain_timeout": 0}
     async with hosting(model, **options) as host:
         assert await (await asked(host, session_id="main")).outcome() == "completed"
@@ -266,6 +243,12 @@ class Marks(Plugin[None]):
         return Continue(state, hints=Hints(cache_points=("system", 0)))
 
 
+def marks_in(request: Any) -> list[str]:
+    """What the cache points of a request mark."""
+    points = request.cache_points
+    return [one if one == "system" else request.messages[one].content[0].text for one in points]
+
+
 @on_virtual_time
 @pytest.mark.host("H-098")
 @pytest.mark.parametrize("at_end", [False, True])
@@ -277,15 +260,7 @@ async def test_cache_points_mark_the_same_messages_with_and_without_a_provider(a
         async with hosting(model, context_providers=providers, session_plugins=[Marks()]) as host:
             for said in ("first", "second"):
                 await (await asked(host, said, session_id="main")).outcome()
-        marked.append(
-            [
-                [
-                    one if one == "system" else request.messages[one].content[0].text
-                    for one in request.cache_points
-                ]
-                for request in model.requests
-            ]
-        )
+        marked.append([marks_in(request) for request in model.requests])
         added = 2 if providers else 0
         assert [len(request.messages) for request in model.requests] == [1 + added, 3 + added]
     assert marked[0] == marked[1] == [["system", "first"]] * 2
