@@ -165,7 +165,7 @@ async def test_an_answer_that_fails_leaves_the_profile_as_it_was_and_others_get_
     sessions.fails[ADA] = StoreUnavailable("away")
     assert await look(sessions, found(), merged(("one", [1])), times=2) == 2
     assert (sessions.profile_of(), sessions.profile_of(BOB)) == ([], [("one", ("b1", (1,)))])
-    assert [one for one in caplog.records if "was not made: away" in one.getMessage()]
+    assert [one for one in caplog.records if "was not created: away" in one.getMessage()]
     sessions.fails = {"changes": StoreUnavailable("all away")}
     assert await look(sessions) == 0
     assert "all away" in caplog.text
