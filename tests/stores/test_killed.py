@@ -36,63 +36,47 @@ def run_loop(*options):
     return ended.returncode, ended.stdout + ended.stderr
 
 
+BUSY = ("--rounds", "25", "--seconds", "60")
+
+
 @pytest.mark.parametrize(
-    ("rounds", "seconds"), [("5", "0.5"), pytest.param("200", str(MOST_SECONDS), marks=pytest.mark.check)]
-)
-def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(rounds, seconds):
-    """So often, or as often as fits into so many seconds: each record is there, whole, once, and was attempted."""
-    code, said = run_loop("--rounds", rounds, "--seconds", seconds, "--delay", "0.02")
-    assert code == 0, said
-    assert "nothing was lost" in said
-    assert " 0 acknowledged" not in said.splitlines()[-1]
-
-
-@pytest.mark.check
-def test_no_prompt_with_a_receipt_is_lost_when_its_process_is_killed():
-    """Whole sessions, up to thirty times: each is there once, each call has one result, and what is `once` ran once."""
-    code, said = run_loop(
-        "--sessions", "--rounds", "30", "--seconds", str(2 * MOST_SECONDS), "--delay", "0.3"
-    )
-    assert code == 0, said
-    assert "nothing was lost" in said
-    assert " 0 acknowledged" not in said.splitlines()[-1]
-
-
-@pytest.mark.check
-@pytest.mark.parametrize(
-    "mode",
+    "options",
     [
-        ("--busy", "4", "--delay", "0.06"),
-        ("--sessions", "--slow", "--delay", "0.3"),
-        ("--sessions", "--changed", "--delay", "0.3"),
-        ("--sessions", "--busy", "4", "--delay", "0.6"),
+        ("--rounds", "5", "--seconds", "0.5", "--delay", "0.02"),
+        *(
+            pytest.param(options, marks=pytest.mark.check)
+            for options in (
+                ("--rounds", "200", "--seconds", str(MOST_SECONDS), "--delay", "0.02"),
+                ("--sessions", "--rounds", "30", "--seconds", str(2 * MOST_SECONDS), "--delay", "0.3"),
+                (*BUSY, "--busy", "4", "--delay", "0.06"),
+                (*BUSY, "--sessions", "--slow", "--delay", "0.3"),
+                (*BUSY, "--sessions", "--changed", "--delay", "0.3"),
+                (*BUSY, "--sessions", "--busy", "4", "--delay", "0.6"),
+            )
+        ),
     ],
     ids=" ".join,
 )
-def test_nothing_is_lost_with_slow_and_changed_plugins_and_a_busy_machine(mode):
-    """Twenty-five times each: how long a handler takes changes nothing, nor does newer code run twice what is `once`."""
-    code, said = run_loop("--rounds", "25", "--seconds", "60", *mode)
+def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(options):
+    """Each record is there, whole, once, and was attempted; of sessions each prompt with a receipt is there once, and what is `once` ran once."""
+    code, said = run_loop(*options)
     assert code == 0, said
     assert "nothing was lost" in said
-
-
-@pytest.mark.check
-def test_sessions_on_a_store_that_does_not_keep_its_word_are_found_out():
-    """A receipt came for what the store had not written."""
-    code, said = run_loop(
-        "--sessions", "--rounds", "60", "--delay", "0.3", "--store", "tests.stores.lying:open_late_promise"
-    )
-    assert code == 1, said
+    assert " 0 acknowledged" not in said.splitlines()[-1]
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(
-    ("store", "fault"),
-    [("open_late_promise", "acknowledged, with records"), ("open_halves", "attempted, with records")],
+    ("options", "store", "fault"),
+    [
+        (("--rounds", "300"), "open_late_promise", "acknowledged, with records"),
+        (("--rounds", "300"), "open_halves", "attempted, with records"),
+        (("--rounds", "60", "--sessions", "--delay", "0.3"), "open_late_promise", ""),
+    ],
 )
-def test_a_store_that_does_not_keep_its_word_is_found_out(store, fault):
-    """One that says `durable` too early, and one that writes an append in parts."""
-    code, said = run_loop("--rounds", "300", "--store", f"tests.stores.lying:{store}")
+def test_a_store_that_does_not_keep_its_word_is_found_out(options, store, fault):
+    """One that says `durable` too early, also of a receipt, and one that writes an append in parts."""
+    code, said = run_loop(*options, "--store", f"tests.stores.lying:{store}")
     assert code == 1, said
     assert fault in said
     assert "of seed 7" in said
@@ -106,15 +90,8 @@ def line(seq, epoch=1):
 def found(*lines, session="s", **rest):
     """A session as it was found."""
     title = str(max((seq for seq, epoch, _ in lines if epoch == 1), default=0))
-    plain = {
-        "root": session,
-        "first": 1,
-        "takers": {},
-        "operations": {},
-        "title": title,
-        "broken": 0,
-        "lacks": (),
-    }
+    none = {"takers": {}, "operations": {}, "broken": 0, "lacks": ()}
+    plain = {"root": session, "first": 1, "title": title, **none}
     return Found(session=session, lines=lines, **{**plain, **rest})
 
 

@@ -41,21 +41,6 @@ def sources(store, reader, query, base="", **rest):
     return [one.source for one in store.search(reader, query, base, **rest)]
 
 
-def test_a_passage_is_read_with_its_neighbours(store):
-    """In order, and not beyond its document."""
-    text = "\n\n".join(f"# Part {n}\n\n{f'word{n} ' * 150}" for n in range(5)).encode()
-    assert store.add("acme", "hers", "long.md", text).passages == 5
-    store.add("acme", "hers", "other.md", b"word9")
-    (middle,) = store.search(ADA, "word2")
-    assert [one.trail for one in store.read(ADA, middle.id, around=1)] == [
-        ("Part 1",),
-        ("Part 2",),
-        ("Part 3",),
-    ]
-    assert len(store.read(ADA, middle.id, around=10)) == 5
-    assert store.read(ADA, middle.id) == (middle,)
-
-
 # --- who may read
 
 
@@ -73,12 +58,8 @@ def test_no_query_finds_what_one_may_not_read(tmp_path_factory, readers, user, q
     with closing(SqliteKnowledge(tmp_path_factory.mktemp("knowledge"))) as store:
         for number, named in enumerate(readers):
             store.open_base("acme", f"b{number}", named)
-            store.add(
-                "acme",
-                f"b{number}",
-                f"{number}.md",
-                b"tea coffee NOT own body " + query.encode("utf-8", "replace"),
-            )
+            content = b"tea coffee NOT own body " + query.encode("utf-8", "replace")
+            store.add("acme", f"b{number}", f"{number}.md", content)
         may = {f"b{number}" for number, named in enumerate(readers) if "*" in named or user in named}
         assert {one.base for one in store.search(reader, f"{query} tea", limit=50)} <= may
         assert {one.name for one in store.bases(reader)} == may
@@ -89,16 +70,23 @@ def test_no_query_finds_what_one_may_not_read(tmp_path_factory, readers, user, q
 
 @pytest.mark.check
 def test_html_has_headings_and_a_pdf_has_pages(store):
-    """Lines of the Markdown that a page becomes; pages of a PDF, also over several of them."""
-    assert store.add("acme", "hers", "page.html", HTML).state == "indexed"
+    """Lines of the Markdown that a page becomes, and pages of a PDF; what comes from the web is known by its first bytes."""
     long = "planes are late " * 120
-    assert (
-        store.add("acme", "hers", "report.pdf", pdf("planes", "hangars", long, long, long)).state == "indexed"
-    )
-    (page,) = store.search(ADA, "Thun")
+    for path, content in (
+        ("page.html", HTML),
+        ("report.pdf", pdf("planes", "hangars", long, long, long)),
+        ("https://a.example/x.php?y=1", HTML),
+        ("https://a.example/report", pdf("boats")),
+        ("https://a.example/notes", b"about trains"),
+    ):
+        assert store.add("acme", "hers", path, content).state == "indexed", path
+    pages = {one.source.partition("#")[0]: one for one in store.search(ADA, "Thun")}
+    page = pages.pop("page.html")
     assert page.source.startswith("page.html#L1-L")
     assert page.trail == ("Trains",)
     assert page.unit == "line"
+    (page,) = pages.values()
+    assert "(https://a.example/second)" in page.text
     first, *others = sorted(store.search(ADA, "planes"), key=lambda one: one.first_line)
     assert first.text.startswith("planes\n\nhangars")
     assert first.source.startswith("report.pdf#p1-p")
@@ -106,17 +94,7 @@ def test_html_has_headings_and_a_pdf_has_pages(store):
     assert others[-1].last_line == 5
     (found,) = store.search(ADA, "hangars")
     assert store.read(ADA, found.id) == (found,)
-
-
-@pytest.mark.check
-def test_what_comes_from_the_web_is_what_it_begins_with(store):
-    """The end of an address says nothing."""
-    assert store.add("acme", "hers", "https://a.example/x.php?y=1", HTML).state == "indexed"
-    assert store.add("acme", "hers", "https://a.example/report", pdf("planes")).state == "indexed"
-    assert store.add("acme", "hers", "https://a.example/notes", b"about trains").state == "indexed"
-    assert sources(store, ADA, "planes") == ["https://a.example/report#p1"]
-    (page,) = store.search(ADA, "Thun")
-    assert "(https://a.example/second)" in page.text
+    assert sources(store, ADA, "boats") == ["https://a.example/report#p1"]
 
 
 @pytest.mark.parametrize(

@@ -27,15 +27,14 @@ each_rule = pytest.mark.parametrize("rule", NOTE_RULES, ids=note_rule_name)
 
 
 @each_rule
-def test_notes_in_this_process(rule):
-    """`InMemoryNotes` keeps to the port."""
-    check_notes(InMemoryNotes, rules=[rule])
-
-
-@each_rule
-def test_notes_in_files(rule, tmp_path):
-    """`NoteFiles` keeps to the port."""
-    check_notes(lambda: NoteFiles(tmp_path), rules=[rule])
+@pytest.mark.parametrize("kind", ["memory", "files"])
+def test_notes_keep_to_the_port(rule, kind, tmp_path):
+    """`InMemoryNotes` and `NoteFiles`; no call behind `close` does anything."""
+    check_notes(InMemoryNotes if kind == "memory" else lambda: NoteFiles(tmp_path), rules=[rule])
+    store = InMemoryNotes() if kind == "memory" else NoteFiles(tmp_path)
+    store.close()
+    with pytest.raises(StoreUnavailable, match="were closed"):
+        store.read(ADA, "s1")
 
 
 class Forgetful(InMemoryNotes):
@@ -103,15 +102,6 @@ def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):
     assert (path.lstat().st_ino, path.lstat().st_mtime) == (before.st_ino, before.st_mtime)
 
 
-@pytest.mark.parametrize("make", [InMemoryNotes, lambda: NoteFiles("notes")])
-def test_closed_notes_say_so(make):
-    """No call after `close` does anything."""
-    store = make()
-    store.close()
-    with pytest.raises(StoreUnavailable, match="were closed"):
-        store.read(ADA, "s1")
-
-
 @given(st.sets(st.text(max_size=5) | st.text("aA.-_/", max_size=3), max_size=8))
 def test_no_two_names_have_one_directory(names):
     """Whatever they are; and none leads out of the directory, nor differs from another in case alone."""
@@ -154,7 +144,7 @@ def test_what_is_noted_stands_under_its_topic_and_nothing_else_moves(before, wri
 
 
 def test_the_index_has_a_line_for_each_topic():
-    """Two headings of one topic are one; what a person wrote in front, and times that are none, are taken as they are."""
+    """Two headings of one topic are one, a wrong time is left out, and notes that would be too long are refused whole (12.11)."""
     text = (
         "Hello.\n## Tea <!-- 2026-11-22T22:40:05Z -->\n\n- green\n\n## b <!-- yesterday -->\nx\n## tea\né\n"
     )
@@ -168,10 +158,6 @@ def test_the_index_has_a_line_for_each_topic():
     assert notes_about(text, "TEA") == "- green\n\né"
     assert notes_about("\n\n", "general") is None
     assert without_topic("## a\nx\n", "A") == ""
-
-
-def test_notes_that_would_be_too_long_are_refused_whole():
-    """The model reads what to do; what there is stays (12.11, memory over its size)."""
     text = with_notes("", "a", ["x" * (MAX_NOTES_BYTES - 60)], AT_MS)
     with pytest.raises(
         OptionError, match=r"would have 65,\d+ bytes, at most 65,536 are kept: forget a topic"

@@ -31,30 +31,7 @@ def clocked(request, tmp_path):
 @pytest.mark.at(102)
 @pytest.mark.parametrize("moves", CLOCKS)
 def test_of_two_owners_at_one_clock_reading_the_later_one_writes(clocked, moves):
-    """The epoch decides, and is a number: the older owner is refused, whatever the time is."""
-    store, clock = clocked
-    store.beat(Node(id="n1"))
-    begun = opening("s", more=("a",))
-    store.create(begun)
-    old = store.get("", "s").tail
-    epochs = [old.epoch]
-    for node in ("n2", "n3"):
-        clock.now += CLOCKS[moves]
-        (taken,) = store.take("", "s", node, "gone", force=True).sessions
-        epochs.append(taken.tail.epoch)
-    late, _ = following(old, "of the first owner")
-    own, after = following(store.get("", "s").tail, "of the last owner")
-    assert [one is None for one in store.append((late,))] == [False]
-    assert [one is None for one in store.append((own, late))] == [True, False]
-    assert epochs == [1, 2, 3]
-    assert all(type(epoch) is int for epoch in epochs)
-    assert store.get("", "s").tail == after
-
-
-@pytest.mark.at(102)
-@pytest.mark.parametrize("moves", CLOCKS)
-def test_records_and_snapshots_are_in_the_order_of_their_numbers(clocked, moves):
-    """Those of one reading too, and those of an earlier one; so are the pages of a reader that comes back."""
+    """Records, snapshots and pages are in the order of their numbers, and the epoch decides who is refused, whatever the time is."""
     store, clock = clocked
     store.beat(Node(id="n1"))
     store.create(opening("s"))
@@ -71,3 +48,17 @@ def test_records_and_snapshots_are_in_the_order_of_their_numbers(clocked, moves)
         store.put_snapshot(snapshot_of(record))
     assert [one.seq for one in store.snapshots("", "s")] == [6, 3]
     assert [one.seq for one in store.snapshots("", "s", 5)] == [3]
+
+    old = store.get("", "s").tail
+    epochs = [old.epoch]
+    for node in ("n2", "n3"):
+        clock.now += CLOCKS[moves]
+        (taken,) = store.take("", "s", node, "gone", force=True).sessions
+        epochs.append(taken.tail.epoch)
+    late, _ = following(old, "of the first owner")
+    own, after = following(store.get("", "s").tail, "of the last owner")
+    assert [one is None for one in store.append((late,))] == [False]
+    assert [one is None for one in store.append((own, late))] == [True, False]
+    assert epochs == [1, 2, 3]
+    assert all(type(epoch) is int for epoch in epochs)
+    assert store.get("", "s").tail == after

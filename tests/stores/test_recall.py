@@ -41,19 +41,14 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
-def test_sqlite_keeps_to_the_port(rule, tmp_path):
-    """`SqliteRecall`, under every rule."""
+def test_both_keep_to_the_port(rule, tmp_path):
+    """`SqliteRecall`, also opened again, and `InMemoryRecall`, which closed has nothing more."""
 
     def reopen(store):
         store.close()
         return SqliteRecall(tmp_path)
 
     check_memory(lambda: SqliteRecall(tmp_path), reopen=reopen, rules=[rule])
-
-
-@pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
-def test_memory_keeps_to_the_port(rule):
-    """`InMemoryRecall`, under every rule; closed, it has nothing more."""
     check_memory(InMemoryRecall, rules=[rule])
 
 
@@ -98,31 +93,7 @@ def test_what_cannot_be_remembered_is_refused_where_it_is_made(wrong, said):
 # --- owners
 
 WORDS = st.sampled_from(["tea", "coffee", "Müller", "咖啡", "not", "near", "x1", "own", "body"])
-SYNTAX = st.sampled_from(
-    [
-        '"',
-        "'",
-        "(",
-        ")",
-        "{",
-        "}",
-        "*",
-        "^",
-        ":",
-        "-",
-        "+",
-        " OR ",
-        " AND ",
-        " NOT ",
-        "NEAR(",
-        "own:",
-        "body :",
-        "\0",
-        "\\",
-        ",",
-        ";--",
-    ]
-)
+SYNTAX = st.sampled_from([*"\"'(){}*^:-+\0\\,", " OR ", " AND ", " NOT ", "NEAR(", "own:", "body :", ";--"])
 QUERIES = st.lists(WORDS | SYNTAX | st.text(max_size=4), max_size=8).map("".join) | st.sampled_from(
     HOSTILE_QUERIES
 )
@@ -173,19 +144,15 @@ def test_no_owner_finds_what_another_has(tmp_path_factory, puts, asking, query, 
 # --- the files
 
 
-def test_to_look_something_up_makes_no_file(store):
-    """A tenant that nothing was ever kept of has none afterwards."""
-    assert store.search(ADA, "tea") == store.list(ADA) == ()
-    assert store.get(ADA, "m1") is None
-    assert store.delete(ADA, "m1") is False
-    assert store.forget(ADA).entries == 0
-    assert not store.path_of("acme").parent.exists()
-
-
-def test_more_tenants_than_are_held_open(tmp_path, monkeypatch):
-    """The files that were used longest ago are closed, and opened again when they are wanted."""
+def test_files_are_made_when_something_is_kept_and_so_many_are_held_open(tmp_path, monkeypatch):
+    """A look makes no file; the files that were used longest ago are closed, and opened again on demand."""
     monkeypatch.setattr(tenant_files, "MAX_OPEN_TENANTS", 3)
-    with closing(SqliteRecall(tmp_path)) as store:
+    with closing(SqliteRecall(tmp_path / "memories")) as store:
+        assert store.search(ADA, "tea") == store.list(ADA) == ()
+        assert store.get(ADA, "m1") is None
+        assert store.delete(ADA, "m1") is False
+        assert store.forget(ADA).entries == 0
+        assert not store.path_of("acme").parent.exists()
         for number in range(5):
             store.put(MemoryOwner(tenant=f"t{number}"), entry(text=f"tea {number}"))
         assert len(store._files._files) == 3  # noqa: SLF001 - what is held open
@@ -244,30 +211,24 @@ def test_other_files_are_left_alone(store):
         assert path.read_bytes() == before
 
 
-def test_a_damaged_file_is_told_with_what_to_do(store):
-    """Nobody's rows are guessed."""
+def test_a_damaged_file_and_a_place_that_is_none_are_told(store, tmp_path):
+    """With the reason, the path and what to do. Nobody's rows are guessed."""
     path = store.path_of("acme")
     path.parent.mkdir()
     path.write_bytes(b"no database at all, and long enough to be one" * 100)
+    said = r"is damaged .*: move it away, or put a copy of it in its place"
     for call in (lambda: store.put(ADA, entry()), lambda: store.search(ADA, "tea")):
-        with pytest.raises(
-            StoreUnavailable, match=r"is damaged .*: move it away, or put a copy of it in its place"
-        ):
+        with pytest.raises(StoreUnavailable, match=said):
             call()
-
-
-def test_a_place_that_is_none_is_told(tmp_path):
-    """With the reason and the path."""
-    (tmp_path / "file").write_text("")
     with (
-        closing(SqliteRecall(tmp_path / "file" / "memories")) as store,
+        closing(SqliteRecall(path / "memories")) as nowhere,
         pytest.raises(StoreUnavailable, match="no memories can be kept in"),
     ):
-        store.put(ADA, entry())
-    with closing(SqliteRecall(tmp_path / "other")) as store:
-        store.path_of("acme").mkdir(parents=True)
+        nowhere.put(ADA, entry())
+    with closing(SqliteRecall(tmp_path / "other")) as other:
+        other.path_of("acme").mkdir(parents=True)
         with pytest.raises(StoreUnavailable, match="it is a directory"):
-            store.put(ADA, entry())
+            other.put(ADA, entry())
 
 
 def test_a_failed_write_changes_nothing_and_the_next_one_goes_on(store, monkeypatch):
@@ -307,22 +268,6 @@ def test_two_processes_write_one_file(tmp_path):
         assert len(store.list(ADA)) == 20
 
 
-def test_what_is_closed_says_so(tmp_path):
-    """Both adapters; a call that came too late is told, and none hangs."""
-    for store in (SqliteRecall(tmp_path), InMemoryRecall()):
-        store.put(ADA, entry())
-        store.close()
-        for call in (
-            lambda s=store: s.put(ADA, entry()),
-            lambda s=store: s.search(ADA, "tea"),
-            lambda s=store: s.list(ADA),
-        ):
-            with pytest.raises(StoreUnavailable, match="closed"):
-                call()
-    assert "SqliteRecall(" in repr(SqliteRecall(tmp_path))
-    assert repr(InMemoryRecall()) == "InMemoryRecall(entries=0)"
-
-
 def test_a_hundred_rows_and_a_frequent_word(store, monkeypatch):
     """A word that most rows have is left out where a rarer one is there, and asked for where there is none."""
     monkeypatch.setattr("agentrail.stores.words.FEW_ROWS", 5)
@@ -337,30 +282,23 @@ def test_a_hundred_rows_and_a_frequent_word(store, monkeypatch):
 # --- names
 
 
-@pytest.mark.parametrize("name", ["", "sqlite", "postgres:", "memory:x", "files:/tmp"])
-def test_a_name_that_stands_for_nothing_is_refused(name):
-    """With those that stand for something."""
-    assert faults_of_memories(name) == [
-        f"memories is {name!r}: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
-    ]
-    with pytest.raises(OptionError):
-        directory_of_memories(name, None, {})
-
-
 def test_names_stand_for_directories(tmp_path):
-    """Of the data directory unless they say another."""
+    """Of the data directory unless they say another. One that stands for nothing is refused, with those that stand for something."""
     assert directory_of_memories("sqlite:", tmp_path, {}) == tmp_path / "memories"
     assert directory_of_memories("sqlite:", None, {"AGENTRAIL_DATA_DIR": "/d"}) == Path("/d/memories")
     assert directory_of_memories("sqlite:/elsewhere", tmp_path, {}) == Path("/elsewhere")
     assert directory_of_memories("memory:", None, {}) is None
     assert faults_of_memories(InMemoryRecall()) == faults_of_memories(None) == []
-    assert faults_of_memories(7) == [
-        "memories is 7: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY', or a RecallStore"
-    ]
+    known = "expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+    assert faults_of_memories(7) == [f"memories is 7: {known}, or a RecallStore"]
+    for name in ("", "sqlite", "postgres:", "memory:x", "files:/tmp"):
+        assert faults_of_memories(name) == [f"memories is {name!r}: {known}"]
+        with pytest.raises(OptionError):
+            directory_of_memories(name, None, {})
 
 
 async def test_a_store_that_was_given_stays_open(tmp_path):
-    """One that was opened by its name is closed behind the block."""
+    """One that was opened by its name is closed behind the block. A call that came too late is told, and none hangs."""
     given_one = InMemoryRecall()
     async with opened_recall(given_one, None, {}) as opened:
         assert opened is given_one
@@ -368,10 +306,17 @@ async def test_a_store_that_was_given_stays_open(tmp_path):
     async with opened_recall(None, None, {}) as opened:
         assert opened is None
     async with opened_recall("memory:", None, {}) as opened:
-        assert isinstance(opened, InMemoryRecall)
+        assert repr(opened) == "InMemoryRecall(entries=0)"
     async with opened_recall("sqlite:", tmp_path, {}) as opened:
-        assert isinstance(opened, SqliteRecall)
+        assert "SqliteRecall(" in repr(opened)
         opened.put(ADA, entry())
-    with pytest.raises(StoreUnavailable, match="closed"):
-        opened.list(ADA)
     assert (tmp_path / "memories" / file_name("acme")).exists()
+    given_one.close()
+    for store in (given_one, opened):
+        for call in (
+            lambda s=store: s.put(ADA, entry()),
+            lambda s=store: s.search(ADA, "tea"),
+            lambda s=store: s.list(ADA),
+        ):
+            with pytest.raises(StoreUnavailable, match="closed"):
+                call()

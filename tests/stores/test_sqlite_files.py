@@ -17,11 +17,7 @@ from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
-from agentrail.stores.sqlite_files import (
-    WriteLock,
-    file_system_of,
-    lock_path,
-)
+from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.store_rules.trial import session_ids
@@ -46,19 +42,6 @@ for line in sys.stdin:
 def path(tmp_path):
     """Where it lies."""
     return tmp_path / "sessions.db"
-
-
-def files_of(folder):
-    """All that lies in a folder, with its bytes and its mode."""
-    return {one.name: (one.read_bytes(), one.stat().st_mode) for one in folder.iterdir()}
-
-
-def mode_of(path):
-    """The mode of a file."""
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-# --- modes
 
 
 # --- one process writes
@@ -110,7 +93,7 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
 # --- places
 
 
-def test_a_directory_that_is_missing_is_not_made(tmp_path):
+def test_a_place_where_no_store_can_be_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     """The path, the reason, and what to do."""
     with pytest.raises(StoreUnavailable, match=r"nowhere/s\.db': the directory does not exist; .*--data-dir"):
         SqliteStore(tmp_path / "nowhere" / "s.db")
@@ -118,11 +101,6 @@ def test_a_directory_that_is_missing_is_not_made(tmp_path):
         SqliteStore(tmp_path)
     with pytest.raises(StoreUnavailable, match=r"there is no such file; .*--data-dir"):
         SqliteStore(tmp_path / "s.db", read_only=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_without_the_right_to_write_is_refused(tmp_path, monkeypatch):
-    """Asked before anything is made."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(StoreUnavailable, match="the directory cannot be written"):
         SqliteStore(tmp_path / "s.db")
@@ -167,30 +145,20 @@ def test_a_sqlite_that_may_lose_commits_is_refused(found):
     check_sqlite("3.100.0")
 
 
-def test_a_file_system_without_shared_memory_is_refused(path):
-    """Not silently without a log, which would be another promise."""
+def test_a_file_system_without_shared_memory_or_that_is_not_known_is_refused(path):
+    """Without a log the store would promise less; an unknown one is refused before the file is opened."""
     real = apsw.Connection.pragma
 
     class Without(apsw.Connection):
         def pragma(self, name, *value, **options):
             return "delete" if name == "journal_mode" else real(self, name, *value, **options)
 
-    def connect(uri, flags, vfs):
-        return Without(uri, flags=flags, vfs=vfs)
-
     with pytest.raises(StoreUnavailable, match="cannot share memory"):
-        SqliteStore(path, connect=connect)
-
-
-def test_a_file_system_of_sqlites_that_is_not_known_is_refused(path):
-    """Before the file is looked at: it is sound, whatever it cannot be opened through."""
+        SqliteStore(path, connect=lambda uri, flags, vfs: Without(uri, flags=flags, vfs=vfs))
     SqliteStore(path).close()
     with pytest.raises(OptionError, match="vfs is 'nowhere', and SQLite knows unix"):
         SqliteStore(path, vfs="nowhere")
-    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
-
-
-# --- what is no store
+    assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
 
 
 # --- versions
@@ -213,7 +181,7 @@ def test_an_older_store_is_brought_up_after_a_copy(path):
         one, _ = following(store.get("", "s").tail, "b")
         assert store.append([one]) == (None,)
     copy = path.with_name("sessions.db.v2")
-    assert mode_of(copy) == 0o600
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     with closing(apsw.Connection(str(path))) as connection:
         assert connection.pragma("user_version") == 3
         assert connection.execute("SELECT extra FROM session").get == "none"
@@ -223,19 +191,24 @@ def test_an_older_store_is_brought_up_after_a_copy(path):
         SqliteStore(path)
 
 
-def test_a_migration_that_fails_changes_nothing(path):
-    """One transaction: the first step is undone with the second, and the store opens as what it was."""
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({2: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}, r"from tables of version 2 .*nowhere"),
+        ({}, "no step leads from tables of version 2 to those of version 3"),
+    ],
+)
+def test_a_migration_that_fails_changes_nothing(path, steps, said):
+    """One transaction: both steps are undone, and the sound file is not set aside."""
     with closing(SqliteStore(path)) as store:
         store.create(opening(more=["a"]))
-    bad = StoreSchema(
-        version=3, tables=SCHEMA.tables, steps={2: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}
-    )
-    with pytest.raises(ValueError, match=r"from tables of version 2 .*nowhere"):
-        SqliteStore(path, schema=bad)
-    with closing(SqliteStore(path)) as store:
-        assert store.get("", "s").tail.seq == 2
-    with closing(SqliteStore(path, schema=NEXT)) as store:
-        assert store.get("", "s").tail.seq == 2
+    for _ in range(2):
+        with pytest.raises(ValueError, match=said):
+            SqliteStore(path, schema=StoreSchema(version=3, tables=SCHEMA.tables, steps=steps))
+    for options in ({}, {"schema": NEXT}):
+        with closing(SqliteStore(path, **options)) as store:
+            assert store.get("", "s").tail.seq == 2
+            assert not [one.name for one in path.parent.iterdir() if "damaged" in one.name]
 
 
 async def test_owners_of_older_sessions_are_read_from_their_journals(path):
@@ -262,15 +235,3 @@ async def test_owners_of_older_sessions_are_read_from_their_journals(path):
             session_ids(store.find(Filters(owner=session_owner_key(one)))) for one in [*data, {}]
         ] == owners
     assert owners == [["s0", "s2"], ["s1"], ["s0", "s2"], ["s3"]]
-
-
-def test_a_schema_without_a_way_touches_nothing(path):
-    """The mistake is ours, and the file is sound: it is not set aside."""
-    with closing(SqliteStore(path)) as store:
-        store.create(opening(more=["a"]))
-    for _ in range(2):
-        with pytest.raises(ValueError, match="no step leads from tables of version 2 to those of version 3"):
-            SqliteStore(path, schema=StoreSchema(version=3, tables=SCHEMA.tables))
-    with closing(SqliteStore(path)) as store:
-        assert store.get("", "s").tail.seq == 2
-    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]

@@ -1,10 +1,19 @@
-"""How texts and queries are cut into words, and which of them decide."""
+"""How texts and queries are cut into words, which of them decide, and English words without their endings, for which indexes are rewritten once."""
 
 import re
+from contextlib import closing
 
+import apsw
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.abc import MemoryOwner
+from agentrail.abc.recall import MemoryEntry, TagFilter
+from agentrail.stores import words
+from agentrail.stores.knowledge_sqlite import SCHEMA_OF_KNOWLEDGE, SqliteKnowledge
+from agentrail.stores.porter_stemmer import stem
+from agentrail.stores.recall_sqlite import SCHEMA_OF_RECALL, SqliteRecall
 from agentrail.stores.words import (
     choose_words,
     query_words,
@@ -47,3 +56,101 @@ def test_frequent_words_are_left_out_while_a_rarer_one_remains(rows, chosen):
     """One that stands nowhere is no rarer one: it would find nothing, and take the place of what finds something."""
     count, _ = counting(rows)
     assert choose_words(["the", "tea", "rare", "nowhere"], count, 100_000) == chosen
+
+
+# --- without their endings
+
+
+# From the examples of the paper, https://tartarus.org/martin/PorterStemmer/def.txt, carried through all steps.
+PAIRS = """
+caresses caress  ponies poni  ties ti  cats cat  feed feed  agreed agre  plastered plaster  bled bled
+motoring motor  sing sing  conflated conflat  troubled troubl  sized size  hopping hop  tanned tan
+falling fall  hissing hiss  fizzed fizz  failing fail  filing file  happy happi  sky sky  relational relat
+conditional condit  rational ration  valenci valenc  digitizer digit  conformabli conform  radicalli radic
+differentli differ  vileli vile  analogousli analog  vietnamization vietnam  predication predic
+operator oper  feudalism feudal  decisiveness decis  hopefulness hope  callousness callous  formaliti formal
+sensitiviti sensit  sensibiliti sensibl  triplicate triplic  formative form  formalize formal
+electriciti electr  electrical electr  hopeful hope  goodness good  revival reviv  allowance allow
+inference infer  airliner airlin  gyroscopic gyroscop  adjustable adjust  defensible defens  irritant irrit
+replacement replac  adjustment adjust  dependent depend  adoption adopt  homologou homolog  communism commun
+activate activ  angulariti angular  homologous homolog  effective effect  bowdlerize bowdler  probate probat
+rate rate  cease ceas  controll control  roll roll  trains train  booking book  prefers prefer
+preference prefer  is is  2nd 2nd  grüße grüße  Train Train
+"""
+
+
+def test_an_ending_is_taken_off_as_the_paper_does():
+    """What is of other signs than small ASCII letters stays."""
+    told = PAIRS.split()
+    assert [stem(word) for word in told[::2]] == told[1::2]
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=97, max_codepoint=122), max_size=70))
+def test_a_stem_is_a_word_and_no_longer_than_what_it_is_of(word):
+    """So nothing that stands in an index can become syntax, or another word's owner."""
+    found = stem(word)
+    assert len(found) <= len(word)
+    assert found.isalpha() or not word
+
+
+OWNER = MemoryOwner(user="a")
+
+
+def entry(number, text, *tags):
+    """A memory."""
+    return MemoryEntry(id=str(number), text=text, tags=list(tags), at_ms=number)
+
+
+@pytest.fixture
+def as_before(monkeypatch):
+    """Words are cut, and files made, as in version 2."""
+    monkeypatch.setattr(words, "stem", str)
+    for store, schema in ((SqliteRecall, SCHEMA_OF_RECALL), (SqliteKnowledge, SCHEMA_OF_KNOWLEDGE)):
+        monkeypatch.setattr(store, "_SCHEMA", msgspec.structs.replace(schema, version=2))
+    return monkeypatch
+
+
+def version_of(directory):
+    """Of the tables of the one file there."""
+    (path,) = directory.glob("*.db")
+    with closing(apsw.Connection(str(path))) as connection:
+        return connection.pragma("user_version")
+
+
+def test_an_index_of_memories_is_written_again_once_when_it_is_read(tmp_path, as_before):
+    """Before something is looked for; owners stay apart, and tags stand for themselves."""
+    old = SqliteRecall(tmp_path)
+    other = MemoryOwner(user="b")
+    old.put(OWNER, entry(1, "Ada prefers trains. Müller 我喜欢绿茶", "Trains", "booking"))
+    old.put(other, entry(2, "Bob prefers trains."))
+    old.close()
+    as_before.undo()
+    assert version_of(tmp_path) == 2
+    recall = SqliteRecall(tmp_path)
+    for query in ("train", "preference", "muller", "喜欢", "book"):
+        assert [one.id for one in recall.search(OWNER, query, limit=5)] == ["1"], query
+    assert [one.id for one in recall.search(OWNER, "train", limit=5, tags=TagFilter(any_of=["Trains"]))] == [
+        "1"
+    ]
+    assert not recall.search(OWNER, "train", limit=5, tags=TagFilter(any_of=["train"]))
+    assert [one.id for one in recall.search(other, "train", limit=5)] == ["2"]
+    assert version_of(tmp_path) == SCHEMA_OF_RECALL.version == 3
+    recall.put(OWNER, entry(1, "She walks."))
+    assert not recall.search(OWNER, "train", limit=5)
+    recall.close()
+
+
+def test_an_index_of_knowledge_is_written_again_once_when_it_is_read(tmp_path, as_before):
+    """With the headings of each passage, which weigh double as before."""
+    old = SqliteKnowledge(tmp_path)
+    old.open_base("acme", "b", ["*"])
+    old.add("acme", "b", "travel.md", b"# Travelling\n\n## Trains\n\nFirst class.\n")
+    old.add("acme", "b", "food.md", b"# Food\n\nNo trains here.\n")
+    old.close()
+    as_before.undo()
+    assert version_of(tmp_path) == 2
+    knowledge = SqliteKnowledge(tmp_path)
+    reader = MemoryOwner(tenant="acme", user="a")
+    assert [one.source for one in knowledge.search(reader, "train")] == ["travel.md#L1-L5", "food.md#L1-L3"]
+    assert version_of(tmp_path) == SCHEMA_OF_KNOWLEDGE.version
+    knowledge.close()
