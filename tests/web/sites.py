@@ -8,15 +8,7 @@ import trio
 
 
 class Site:
-    """A server with pages.
-
-    Attributes:
-        connections: How many were made.
-        asked: Method and target of each request.
-        headers: Those of each request.
-        bodies: That of each request.
-        port: Where it is.
-    """
+    """A server with pages, which counts connections and keeps method and target, headers and body of each request."""
 
     def __init__(self, **pages):
         """Answer `/name` with `pages[name]`, and any other path with `pages["any"]`: (status, headers, body), or a body alone."""
@@ -91,7 +83,6 @@ class Names:
     """Answers for names, each time with the next of what it was given; the last one stays."""
 
     def __init__(self, *answers):
-        """Begin with the first."""
         self.asked = []
         self._answers = [*answers]
 

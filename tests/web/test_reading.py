@@ -41,8 +41,8 @@ def in_helper(code):
 
 
 @on_bounded_time
-async def test_a_page_becomes_markdown_with_its_title():
-    """Headings, links and tables stay; scripts do not."""
+async def test_pages_become_text_with_their_title():
+    """HTML keeps headings, links and tables, a PDF its pages, and text is cut from its end with a count of the rest."""
     read = await read_document(HTML, ReadJob(kind="html", url="https://a.example/x"))
     assert (read.title, read.reader, read.left_out) == ("A & B", "trafilatura", 0)
     (text,) = read.pages
@@ -50,20 +50,10 @@ async def test_a_page_becomes_markdown_with_its_title():
     assert "[for all others](https://a.example/second)" in text
     assert "| Bern | Thun |" in text
     assert "hidden" not in text
-
-
-def test_a_pdf_has_pages_also_for_who_blocks():
-    """With the title that it says of itself."""
     read = read_document_blocking(pdf("First page", "Second page"), ReadJob(kind="pdf"))
     assert (read.title, read.pages, read.reader) == ("A title", ("First page", "Second page"), "pypdf")
-
-
-@on_bounded_time
-async def test_text_is_cut_from_its_end():
-    """And how much is missing is said."""
-    read = await read_document(
-        "äbcdef".encode("latin-1"), ReadJob(kind="text", charset="latin-1", max_characters=4)
-    )
+    job = ReadJob(kind="text", charset="latin-1", max_characters=4)
+    read = await read_document("äbcdef".encode("latin-1"), job)
     assert (read.pages, read.left_out) == (("äbcd",), 2)
 
 
@@ -151,8 +141,8 @@ def test_a_cut_keeps_the_front_and_counts_the_rest(pages, room):
 # --- what the process may do, and how it ends
 
 
-def test_it_has_no_network_and_starts_nothing():
-    """Neither by Python nor by a library: the kernel refuses, where there is a filter for it."""
+def test_it_has_no_network_starts_nothing_and_has_limits():
+    """The kernel refuses sockets and processes; 768 MiB of address space, ten seconds of a processor, no core."""
     for code in (
         "import socket; socket.socket()",
         "import socket; socket.getaddrinfo('localhost', 1)",
@@ -161,6 +151,9 @@ def test_it_has_no_network_and_starts_nothing():
         "import os; os.fork()",
     ):
         assert "PermissionError" in in_helper(code), code
+    code = "import resource as r; print([r.getrlimit(one)[1] for one in (r.RLIMIT_AS, r.RLIMIT_CPU, r.RLIMIT_CORE)])"
+    assert in_helper(code) == str([768 << 20, 10, 0])
+    assert "MemoryError" in in_helper("bytearray(800 << 20)")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no filter for system calls")
@@ -175,13 +168,6 @@ for name, arguments in (("socket", (2, 1, 0)), ("socketpair", (1, 1, 0, None)), 
     said.append(errno.errorcode[ctypes.get_errno()])
 print(said)"""
     assert in_helper(code) == str(["EPERM"] * 5)
-
-
-def test_it_has_limits_of_memory_and_time():
-    """An address space of 768 MiB, ten seconds of a processor, no core."""
-    code = "import resource as r; print([r.getrlimit(one)[1] for one in (r.RLIMIT_AS, r.RLIMIT_CPU, r.RLIMIT_CORE)])"
-    assert in_helper(code) == str([768 << 20, 10, 0])
-    assert "MemoryError" in in_helper("bytearray(800 << 20)")
 
 
 def test_it_sees_nothing_of_the_environment(monkeypatch):
@@ -224,41 +210,29 @@ async def test_it_is_gone_with_its_call():
 
 
 @on_bounded_time
-async def test_one_that_ends_without_an_answer_is_an_error(monkeypatch):
-    """Whatever ended it."""
-    monkeypatch.setattr(
-        "agentrail.web.page_text._COMMAND", (sys.executable, "-I", "-c", "raise SystemExit(3)")
-    )
+async def test_one_that_gives_no_answer_is_an_error(monkeypatch):
+    """Whatever ended it; and what it says is bounded: one that talks without end is killed."""
+    command = [sys.executable, "-I", "-c", "raise SystemExit(3)"]
+    monkeypatch.setattr("agentrail.web.page_text._COMMAND", command)
     with pytest.raises(UnreadableDocument, match="more memory or time"):
         await read_document(b"x" * 1_000_000, ReadJob(kind="text"))
     with pytest.raises(UnreadableDocument, match="more memory or time"):
         read_document_blocking(b"x", ReadJob(kind="text"))
-
-
-@on_bounded_time
-async def test_one_that_talks_without_end_is_killed(monkeypatch):
-    """Its answer is bounded."""
     monkeypatch.setattr("agentrail.web.page_helper.MAX_HELPER_OUTPUT_BYTES", 1 << 20)
-    babble = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
-    monkeypatch.setattr("agentrail.web.page_text._COMMAND", (sys.executable, "-I", "-c", babble))
+    command[-1] = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
     with pytest.raises(UnreadableDocument):
         await read_document(b"x", ReadJob(kind="text"))
 
 
 def test_a_job_is_what_the_helper_reads():
     """One line of JSON in front of the document."""
-    answer = subprocess.run(
-        [sys.executable, "-I", page_helper.__file__],
-        input=json.dumps({"kind": "text", "charset": "", "url": "", "max_characters": 3}).encode() + b"\nabcd\n",
-        capture_output=True, check=True,
-    )  # fmt: skip
-    assert json.loads(answer.stdout) == {
-        "title": "",
-        "pages": ["abc"],
-        "left_out": 2,
-        "reader": "text",
-        "fault": None,
-    }
+    job = {"kind": "text", "charset": "", "url": "", "max_characters": 3}
+    command = [sys.executable, "-I", page_helper.__file__]
+    said = subprocess.run(
+        command, input=json.dumps(job).encode() + b"\nabcd\n", capture_output=True, check=True
+    )
+    read = {"title": "", "pages": ["abc"], "left_out": 2, "reader": "text", "fault": None}
+    assert json.loads(said.stdout) == read
 
 
 # --- G-029
