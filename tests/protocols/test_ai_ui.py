@@ -5,33 +5,8 @@ from timeit import repeat
 import pytest
 from msgspec.structs import replace
 
+from agentrail import events
 from agentrail.errors import ErrorInfo
-from agentrail.events import (
-    AgentAbort,
-    AgentEnd,
-    AgentError,
-    AgentResumed,
-    AgentStart,
-    AgentSuspended,
-    Approval,
-    ApprovalRequired,
-    ApprovalResolved,
-    AskUser,
-    Envelope,
-    MessageDelta,
-    MessageStart,
-    PromptDropped,
-    PromptRejected,
-    PromptTaken,
-    RequestStart,
-    ResponseComplete,
-    SteeringApplied,
-    StreamError,
-    ThinkingDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    WaitingFor,
-)
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
@@ -61,32 +36,45 @@ SESSION = SessionId("s")
 CALL = CallId("c1")
 USAGE = TokenUsage(input=10, output=5)
 BROKE = ErrorInfo(code="overloaded", message="busy")
-START = AgentStart(ref=MINE)
-ASK = RequestStart(model="m", messages=1)
+START = events.AgentStart(ref=MINE)
+ASK = events.RequestStart(model="m", messages=1)
 
 
-def numbered(*events):
+BEGIN = (START, ASK, events.MessageStart())
+
+
+def delta(text):
+    """Words that stream."""
+    return events.MessageDelta(delta=text)
+
+
+def thinks(text):
+    """Thinking that streams."""
+    return events.ThinkingDelta(delta=text)
+
+
+def numbered(*given):
     """Give events their numbers: ephemeral ones have that of the last committed one."""
     seq = 4
-    for event in events:
-        is_ephemeral = isinstance(event, MessageDelta | ThinkingDelta)
+    for event in given:
+        is_ephemeral = isinstance(event, events.MessageDelta | events.ThinkingDelta)
         seq += not is_ephemeral
-        yield replace(event, meta=Envelope(SESSION, seq, 0, (SESSION,), is_ephemeral))
+        yield replace(event, meta=events.Envelope(SESSION, seq, 0, (SESSION,), is_ephemeral))
 
 
-def folded(*events, response=None):
+def folded(*given, response=None):
     """Fold events into a response, and give it with the parts."""
     response = response or UiResponse(ref=MINE)
     parts = []
-    for event in numbered(*events):
+    for event in numbered(*given):
         response, more = show_event(response, event)
         parts.extend(more)
     return response, parts
 
 
-def whole(*events, response=None):
+def whole(*given, response=None):
     """All parts of a response that ends with these events."""
-    response, parts = folded(*events, response=response)
+    response, parts = folded(*given, response=response)
     return [*parts, *last_parts(response)]
 
 
@@ -95,22 +83,29 @@ def types(parts):
     return [part["type"] for part in parts]
 
 
+def told(parts):
+    """What stands in the message that these parts make."""
+    client = UiClient()
+    client.read(parts)
+    return client.told()
+
+
 def said(*texts, thinking=""):
     """A response that is complete."""
     blocks = [Thinking(text=thinking, provider="p")] if thinking else []
     content = (*blocks, *(Text(text=text) for text in texts))
     message = AssistantMessage(content=content, model="m")
-    return ResponseComplete(message=message, usage=USAGE, stop_reason="end")
+    return events.ResponseComplete(message=message, usage=USAGE, stop_reason="end")
 
 
 def ended(reason="end"):
     """A cycle that finished."""
-    return AgentEnd(messages=(), usage=USAGE, stop_reason=reason, ref=MINE)
+    return events.AgentEnd(messages=(), usage=USAGE, stop_reason=reason, ref=MINE)
 
 
 def approval(arguments=None, name="a1"):
     """A call that waits for a person."""
-    return Approval(
+    return events.Approval(
         id=ApprovalId(name),
         call_id=CALL,
         tool="shell",
@@ -121,12 +116,12 @@ def approval(arguments=None, name="a1"):
     )
 
 
-RUNS = ToolExecutionStart(name="shell", call_id=CALL, arguments={"command": "ls"})
+RUNS = events.ToolExecutionStart(name="shell", call_id=CALL, arguments={"command": "ls"})
 
 
 def result(text="done", **facts):
     """A call that has its result."""
-    return ToolExecutionEnd(
+    return events.ToolExecutionEnd(
         name="shell", call_id=CALL, result=ToolResult(call_id=CALL, name="shell", text=text, **facts)
     )
 
@@ -136,40 +131,24 @@ def result(text="done", **facts):
 
 def test_what_belongs_to_another_cycle_is_not_shown():
     """A prompt waits for the cycle in front of it, and is shown from its own start on."""
-    other = (AgentStart(ref=OTHER), ASK, MessageStart(), MessageDelta(delta="no"), said("no"))
-    end = AgentEnd(messages=(), usage=USAGE, stop_reason="end", ref=OTHER)
-    parts = whole(*other, end, START, ASK, MessageStart(), MessageDelta(delta="yes"), said("yes"), ended())
+    other = (events.AgentStart(ref=OTHER), ASK, events.MessageStart(), delta("no"), said("no"))
+    end = events.AgentEnd(messages=(), usage=USAGE, stop_reason="end", ref=OTHER)
+    parts = whole(*other, end, *BEGIN, delta("yes"), said("yes"), ended())
     assert [part.get("delta") for part in parts if part["type"] == "text-delta"] == ["yes"]
     assert parts[0] == {"type": "start", "messageId": "m10"}
     UiClient().read(parts)
 
 
 @pytest.mark.parametrize(
-    ("event", "last"),
-    [
-        (
-            PromptDropped(ref=MINE, content=()),
-            {"type": "abort", "reason": "the prompt was taken out of the queue"},
-        ),
-        (PromptRejected(ref=MINE, reason="be polite"), {"type": "error", "errorText": "be polite"}),
-    ],
-)
-def test_a_prompt_that_no_cycle_works_on_ends_its_response(event, last):
-    """In one part, without a message; that of another prompt does not."""
-    assert whole(event) == [last]
-    assert folded(replace(event, ref=OTHER))[0].end is None
-
-
-@pytest.mark.parametrize(
     "taken",
     [
-        PromptTaken(ref=MINE, approval_id=ApprovalId("a1"), by="p"),
-        SteeringApplied(refs=(SteerRef(MINE),), count=1),
+        events.PromptTaken(ref=MINE, approval_id=ApprovalId("a1"), by="p"),
+        events.SteeringApplied(refs=(SteerRef(MINE),), count=1),
     ],
 )
 def test_words_that_join_a_cycle_have_a_message_of_their_own(taken):
     """It begins with them, and the calls that it shows are opened in it."""
-    parts = whole(AgentStart(ref=OTHER), ASK, taken, RUNS, result(), ended())
+    parts = whole(events.AgentStart(ref=OTHER), ASK, taken, RUNS, result(), ended())
     assert types(parts) == [
         "start",
         "tool-input-start",
@@ -184,10 +163,10 @@ def test_behind_its_end_nothing_is_shown():
     """Whatever the session does next."""
     response, _ = folded(START, ASK, ended())
     for event in (
-        MessageDelta(delta="x"),
+        delta("x"),
         RUNS,
-        AgentResumed(trigger="tool_approved"),
-        AgentStart(ref=OTHER),
+        events.AgentResumed(trigger="tool_approved"),
+        events.AgentStart(ref=OTHER),
     ):
         assert folded(event, response=response)[1] == []
 
@@ -197,82 +176,52 @@ def test_behind_its_end_nothing_is_shown():
 
 def test_text_and_thinking_are_opened_and_closed_in_order():
     """Their ids come from the numbers of events; what is opened twice at one number is told apart."""
-    thinks = (
-        ThinkingDelta(delta="hm"),
-        MessageDelta(delta="a"),
-        ThinkingDelta(delta="so"),
-        MessageDelta(delta="b"),
-    )
-    parts = whole(START, ASK, MessageStart(), *thinks, said("ab", thinking="hmso"), ended())
-    client = UiClient()
-    client.read(parts)
-    assert client.told() == [("reasoning", "hm"), ("text", "a"), ("reasoning", "so"), ("text", "b")]
+    heard = (thinks("hm"), delta("a"), thinks("so"), delta("b"))
+    parts = whole(*BEGIN, *heard, said("ab", thinking="hmso"), ended())
+    assert told(parts) == [("reasoning", "hm"), ("text", "a"), ("reasoning", "so"), ("text", "b")]
     opened = [part["id"] for part in parts if part["type"].endswith("-start") and "id" in part]
     assert opened == ["p7", "p7.1", "p7.2", "p7.3"]
 
 
-def test_a_response_that_was_not_heard_comes_whole():
-    """Its deltas are kept nowhere: thinking, then text."""
-    parts = whole(START, ASK, MessageStart(), said("Hello.", thinking="Hm."), ended())
-    client = UiClient()
-    client.read(parts)
-    assert client.told() == [("reasoning", "Hm."), ("text", "Hello.")]
-
-
-def test_what_a_reader_missed_at_the_end_is_said_behind_the_rest():
-    """Deltas are given up where a reader is slow: what it has is how the text begins, and the rest follows."""
-    parts = whole(START, ASK, MessageStart(), MessageDelta(delta="Hel"), said("Hello."), ended())
-    assert [part["delta"] for part in parts if "delta" in part] == ["Hel", "lo."]
-    assert "data-discarded" not in types(parts)
-
-
-@pytest.mark.parametrize("complete", ["Hallo.", "He", "HXelo."])
-def test_what_is_not_how_the_response_begins_is_taken_back(complete):
-    """A gap in the middle, or a plugin that wrote another text: said anew under new ids (nothing taken back is passed off as said)."""
-    parts = whole(START, ASK, MessageStart(), MessageDelta(delta="Helo."), said(complete), ended())
-    client = UiClient()
-    client.read(parts)
-    assert client.told() == [("text", complete)]
-    (taken,) = [part for part in parts if part["type"] == "data-discarded"]
-    assert taken["data"]["ids"] == ["p7"]
+@pytest.mark.parametrize("complete", ["Helo. So.", "Hallo.", "He", "HXelo."])
+def test_a_response_is_whole_whatever_of_it_was_heard(complete):
+    """Missing words are added at the end; after a gap, or another text of a plugin, all of it is sent again under new ids."""
+    parts = whole(*BEGIN, delta("Helo."), said(complete), ended())
+    assert told(parts) == [("text", complete)]
+    taken = [part["data"]["ids"] for part in parts if part["type"] == "data-discarded"]
+    assert taken == ([] if complete.startswith("Helo.") else [["p7"]])
+    unheard = whole(*BEGIN, said(complete, thinking="Hm."), ended())
+    assert told(unheard) == [("reasoning", "Hm."), ("text", complete)]
 
 
 def test_an_attempt_that_is_discarded_is_taken_back_and_one_that_is_kept_is_not():
     """New ids for the next one, in a step of its own."""
-    begun = (START, ASK, MessageStart(), MessageDelta(delta="Half"))
+    begun = (*BEGIN, delta("Half"))
     again = (
-        RequestStart(model="m", messages=1, attempt=2),
-        MessageStart(),
-        MessageDelta(delta="All"),
+        events.RequestStart(model="m", messages=1, attempt=2),
+        events.MessageStart(),
+        delta("All"),
         said("All"),
     )
-    parts = whole(*begun, StreamError(error=BROKE, discarded=True), *again, ended())
-    client = UiClient()
-    client.read(parts)
-    assert client.told() == [("text", "All")]
+    parts = whole(*begun, events.StreamError(error=BROKE, discarded=True), *again, ended())
+    assert told(parts) == [("text", "All")]
     assert types(parts).count("start-step") == 2
-    kept = whole(*begun, StreamError(error=BROKE), AgentError(error=BROKE, ref=MINE))
+    kept = whole(*begun, events.StreamError(error=BROKE), events.AgentError(error=BROKE, ref=MINE))
     assert "data-discarded" not in types(kept)
     assert types(kept)[-3:] == ["text-end", "finish-step", "error"]
 
 
 def test_what_streams_is_caught_up_with():
     """Text so far, then its deltas; thinking whose beginning was missed comes whole when the response is complete."""
-    response, parts = folded(START, ASK, MessageStart())
+    response, parts = folded(*BEGIN)
     response, more = catch_up(response, "Hel")
     assert [part["delta"] for part in more if "delta" in part] == ["Hel"]
-    events = [
-        *numbered(
-            ThinkingDelta(delta="…m"), MessageDelta(delta="lo."), said("Hello.", thinking="Hm"), ended()
-        )
-    ]
+    rest = [*numbered(thinks("…m"), delta("lo."), said("Hello.", thinking="Hm"), ended())]
     parts.extend(more)
-    for event in events:
+    for event in rest:
         response, more = show_event(response, event)
         parts.extend(more)
-    client = UiClient()
-    client.read([*parts, *last_parts(response)])
-    assert client.told() == [("text", "Hello."), ("reasoning", "Hm")]
+    assert told([*parts, *last_parts(response)]) == [("text", "Hello."), ("reasoning", "Hm")]
 
 
 # --- calls
@@ -280,9 +229,9 @@ def test_what_streams_is_caught_up_with():
 
 def test_a_call_is_opened_once_however_often_it_is_shown():
     """An approval shows it before it runs; arguments that changed come again, as its input."""
-    asked = ApprovalRequired(approval=approval())
-    yes = ApprovalResolved(approval=approval(), status="approved", by="user")
-    edited = ToolExecutionStart(name="shell", call_id=CALL, arguments={"command": "pwd"})
+    asked = events.ApprovalRequired(approval=approval())
+    yes = events.ApprovalResolved(approval=approval(), status="approved", by="user")
+    edited = events.ToolExecutionStart(name="shell", call_id=CALL, arguments={"command": "pwd"})
     parts = whole(START, ASK, asked, yes, edited, result(), ended())
     assert types(parts)[2:6] == [
         "tool-input-start",
@@ -298,11 +247,13 @@ def test_a_second_approval_of_the_same_call_is_asked_for_again():
     """Rewritten arguments are shown to the person again, with an id of their own."""
     first, second = approval(), approval({"command": "rm"}, "a2")
     decided = [
-        ApprovalResolved(approval=first, status="rejected", by="user"),
-        ApprovalRequired(approval=second),
+        events.ApprovalResolved(approval=first, status="rejected", by="user"),
+        events.ApprovalRequired(approval=second),
     ]
-    yes = ApprovalResolved(approval=second, status="approved", by="user")
-    _, parts = folded(START, ASK, ApprovalRequired(approval=first), *decided, yes, RUNS, result(), ended())
+    yes = events.ApprovalResolved(approval=second, status="approved", by="user")
+    _, parts = folded(
+        START, ASK, events.ApprovalRequired(approval=first), *decided, yes, RUNS, result(), ended()
+    )
     assert [part["approvalId"] for part in parts if "approvalId" in part] == ["a1", "a2"]
     assert "tool-output-denied" not in types(parts)
 
@@ -317,28 +268,31 @@ def test_a_second_approval_of_the_same_call_is_asked_for_again():
 )
 def test_a_call_that_a_person_refused_is_denied_and_no_other(status, kind):
     """One that nobody decided has failed."""
-    resolved = ApprovalResolved(approval=approval(), status=status, by="user")
+    resolved = events.ApprovalResolved(approval=approval(), status=status, by="user")
     parts = whole(
-        START, ASK, ApprovalRequired(approval=approval()), resolved, RUNS, result(is_error=True), ended()
+        START,
+        ASK,
+        events.ApprovalRequired(approval=approval()),
+        resolved,
+        RUNS,
+        result(is_error=True),
+        ended(),
     )
     assert kind in types(parts)
     assert {"tool-output-denied", "tool-output-error"} & {*types(parts)} == {kind}
 
 
-def test_details_of_a_result_come_beside_its_words():
-    """What the model read is the output."""
-    parts = whole(START, ASK, RUNS, result("12 files", details={"count": 12}), ended())
-    (output,) = [part for part in parts if part["type"] == "tool-output-available"]
-    assert (output["output"], output["toolMetadata"]) == ("12 files", {"details": {"count": 12}})
-
-
-def test_a_result_of_a_call_that_was_not_shown_shows_it():
-    """A client breaks on a result of a call that it does not know."""
-    assert types(whole(START, ASK, result(), ended()))[2:4] == ["tool-input-start", "tool-input-available"]
+def test_a_result_shows_its_call_and_has_details_beside_its_words():
+    """A client breaks on a result of a call that it does not know. What the model read is the output."""
+    for shown in ((RUNS,), ()):
+        parts = whole(START, ASK, *shown, result("12 files", details={"count": 12}), ended())
+        assert types(parts)[2:4] == ["tool-input-start", "tool-input-available"]
+        (output,) = [part for part in parts if part["type"] == "tool-output-available"]
+        assert (output["output"], output["toolMetadata"]) == ("12 files", {"details": {"count": 12}})
 
 
 @pytest.mark.parametrize(
-    "end", [ended(), AgentAbort(reason="enough", ref=MINE), AgentError(error=BROKE, ref=MINE)]
+    "end", [ended(), events.AgentAbort(reason="enough", ref=MINE), events.AgentError(error=BROKE, ref=MINE)]
 )
 def test_a_call_without_a_result_is_closed_with_its_cycle(end):
     """A page would show it as running for ever."""
@@ -348,10 +302,12 @@ def test_a_call_without_a_result_is_closed_with_its_cycle(end):
 
 def test_a_question_becomes_the_clients_call_where_its_cycle_waits():
     """So that the page can answer it as its result; a call of ours that waits for an approval stays ours."""
-    asks = ToolExecutionStart(name="ask_user", call_id=CALL, arguments={"question": "?"})
-    waits = AgentSuspended(waiting=(WaitingFor(kind="question", id=QuestionRef("q"), call_id=CALL),))
+    asks = events.ToolExecutionStart(name="ask_user", call_id=CALL, arguments={"question": "?"})
+    waits = events.AgentSuspended(
+        waiting=(events.WaitingFor(kind="question", id=QuestionRef("q"), call_id=CALL),)
+    )
     parts = whole(
-        START, ASK, asks, AskUser(ref=QuestionRef("q"), question="?", schema={"type": "object"}), waits
+        START, ASK, asks, events.AskUser(ref=QuestionRef("q"), question="?", schema={"type": "object"}), waits
     )
     assert [part["providerExecuted"] for part in parts if "providerExecuted" in part] == [True, True, False]
     (question,) = [part for part in parts if part["type"] == "data-question"]
@@ -391,27 +347,39 @@ def test_a_finished_cycle_says_why_and_what_it_used(reason, finish):
     ("event", "last"),
     [
         (ended("superseded"), {"type": "abort", "reason": "a later prompt took its place"}),
-        (AgentAbort(reason="enough", ref=MINE), {"type": "abort", "reason": "enough"}),
-        (AgentAbort(reason=None, ref=MINE), {"type": "abort"}),
-        (AgentError(error=BROKE, ref=MINE), {"type": "error", "errorText": "busy"}),
+        (events.AgentAbort(reason="enough", ref=MINE), {"type": "abort", "reason": "enough"}),
+        (events.AgentAbort(reason=None, ref=MINE), {"type": "abort"}),
+        (events.AgentError(error=BROKE, ref=MINE), {"type": "error", "errorText": "busy"}),
+        (
+            events.PromptDropped(ref=MINE, content=()),
+            {"type": "abort", "reason": "the prompt was taken out of the queue"},
+        ),
+        (events.PromptRejected(ref=MINE, reason="be polite"), {"type": "error", "errorText": "be polite"}),
     ],
 )
-def test_a_cycle_that_did_not_finish_says_how(event, last):
-    """And never with `finish`."""
-    assert whole(START, ASK, event)[-1] == last
+def test_what_did_not_finish_says_how(event, last):
+    """Never with `finish`; a prompt without a cycle ends in one part, and another prompt's end changes nothing."""
+    begun = () if isinstance(event, events.PromptDropped | events.PromptRejected) else (START, ASK)
+    parts = whole(*begun, event)
+    assert parts[-1] == last
+    if not begun:
+        assert len(parts) == 1
+        assert folded(replace(event, ref=OTHER))[0].end is None
 
 
 def test_a_cycle_that_waits_ends_its_response_and_goes_on_in_the_same_message():
     """The client has its parts: only what is new is given."""
-    waits = AgentSuspended(waiting=(WaitingFor(kind="approval", id=ApprovalId("a1"), call_id=CALL),))
-    response, parts = folded(START, ASK, ApprovalRequired(approval=approval()), waits)
+    waits = events.AgentSuspended(
+        waiting=(events.WaitingFor(kind="approval", id=ApprovalId("a1"), call_id=CALL),)
+    )
+    response, parts = folded(START, ASK, events.ApprovalRequired(approval=approval()), waits)
     first = [*parts, *last_parts(response)]
     assert (first[-1]["type"], first[-1]["finishReason"]) == ("finish", "tool-calls")
     response, again = resume_response(response, "m5")
-    yes = ApprovalResolved(approval=approval(), status="approved", by="user")
+    yes = events.ApprovalResolved(approval=approval(), status="approved", by="user")
     second = [
         *again,
-        *whole(yes, AgentResumed(trigger="tool_approved"), RUNS, result(), ended(), response=response),
+        *whole(yes, events.AgentResumed(trigger="tool_approved"), RUNS, result(), ended(), response=response),
     ]
     client = UiClient()
     client.read(first)
@@ -432,12 +400,12 @@ def test_a_wait_that_goes_on_and_a_stream_that_breaks_off_end_once():
 @pytest.mark.check
 def test_a_delta_costs_a_few_microseconds():
     """11.15: at most 5 on a quiet machine; ten times that would be another way of working."""
-    response, _ = folded(START, ASK, MessageStart(), MessageDelta(delta="a"))
-    (delta,) = numbered(MessageDelta(delta="word "))
+    response, _ = folded(*BEGIN, delta("a"))
+    (word,) = numbered(delta("word "))
 
     def many():
         nonlocal response
         for _ in range(1_000):
-            response, _ = show_event(response, delta)
+            response, _ = show_event(response, word)
 
     assert min(repeat(many, number=1, repeat=5)) < 0.05

@@ -4,18 +4,10 @@ from random import Random
 
 import pytest
 
+from agentrail import events
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.views import snapshot_of
-from agentrail.events import (
-    AgentAbort,
-    AgentEnd,
-    AgentError,
-    AgentStart,
-    RequestStart,
-    ResponseComplete,
-    ThinkingDelta,
-)
 from agentrail.messages import Thinking
 from agentrail.protocols.ai_ui import UiResponse, catch_up, last_parts, resume_response, show_event
 from tests.core.drawn_lives import lives, steps
@@ -29,8 +21,7 @@ MANY = (0, 2, 3, 4, 6, 7, 8, 9)
 def told_by(seed):
     """The events of a life; behind each step the text that streams by then."""
     for _, state, effects in steps(seed, SIGNALS, is_new=True):
-        events = [effect.event for effect in effects if isinstance(effect, Publish)]
-        yield events, state
+        yield [effect.event for effect in effects if isinstance(effect, Publish)], state
 
 
 def read_of(state):
@@ -42,7 +33,6 @@ class Page:
     """What a server and a page do together: a response for each part of a cycle that runs, taken up behind each pause."""
 
     def __init__(self, state):
-        """Begin with nothing."""
         self.response = UiResponse(read_text=read_of(state))
         self.client = UiClient()
         self.parts = []
@@ -52,7 +42,7 @@ class Page:
 
     def hear(self, event):
         """Take an event. A page answers, or comes back, as soon as something happens behind a pause."""
-        begins = isinstance(event, AgentStart)
+        begins = isinstance(event, events.AgentStart)
         self.events = [event] if begins else [*self.events, event]
         self.note_thinking(event)
         parts = ()
@@ -70,14 +60,17 @@ class Page:
 
     def note_thinking(self, event):
         """Note whether something was thought that no message has: of a response that broke off, or was completed without it."""
-        if isinstance(event, AgentStart):
+        if isinstance(event, events.AgentStart):
             self.thinks = self.lost_thought = False
-        elif isinstance(event, RequestStart | AgentEnd | AgentAbort | AgentError) and self.thinks:
+        elif (
+            isinstance(event, events.RequestStart | events.AgentEnd | events.AgentAbort | events.AgentError)
+            and self.thinks
+        ):
             self.lost_thought = True
-        elif isinstance(event, ResponseComplete) and self.thinks:
+        elif isinstance(event, events.ResponseComplete) and self.thinks:
             self.lost_thought |= not any(isinstance(block, Thinking) for block in event.message.content)
-        if isinstance(event, ThinkingDelta | ResponseComplete):
-            self.thinks = isinstance(event, ThinkingDelta)
+        if isinstance(event, events.ThinkingDelta | events.ResponseComplete):
+            self.thinks = isinstance(event, events.ThinkingDelta)
 
 
 class Reload:
@@ -122,9 +115,9 @@ def test_each_response_of_a_life_is_in_order_and_is_whole_when_it_is_read_again(
     Cut behind any step and read from its beginning: the same words, the same calls, in one message of the same id (11.14).
     """
     draw, page, reloads = Random(seed), None, []  # noqa: S311 - the same cuts each time
-    for events, state in told_by(seed):
+    for published, state in told_by(seed):
         page = page or Page(state)
-        for event in events:
+        for event in published:
             was_open = page.is_open
             page.hear(event)
             for reload in reloads:

@@ -1,8 +1,9 @@
 """What a client says, read and decided: nothing that it sends raises, and nothing but an answer to what waits decides anything."""
 
-from agentrail.core.session.views import Status
+from attrs import evolve
+
 from agentrail.events import Approval, PendingClientCall, Question
-from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId, TokenUsage
+from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId
 from agentrail.protocols.ai_ui_messages import (
     ClientOutcome,
     QuestionAnswer,
@@ -12,52 +13,23 @@ from agentrail.protocols.ai_ui_messages import (
     decide_ui_call,
     read_ui_call,
 )
+from tests.wire.test_forms import BARE
 
-SESSION = SessionId("s")
-STATUS = Status(
-    session_id=SESSION,
-    phase="idle",
-    turn=1,
-    model="m",
-    queued=(),
-    steers=(),
-    running_tools=(),
+PATH = (SessionId("s"),)
+ASKED = {"requested_at_ms": 0, "path": PATH}
+STATUS = evolve(
+    BARE,
     approvals=(
         Approval(
-            id=ApprovalId("a1"),
-            call_id=CallId("c1"),
-            tool="shell",
-            arguments={},
-            arguments_hash="h",
-            requested_at_ms=0,
-            path=(SESSION,),
+            id=ApprovalId("a1"), call_id=CallId("c1"), tool="shell", arguments={}, arguments_hash="h", **ASKED
         ),
     ),
-    questions=(
-        Question(
-            ref=QuestionRef("q1"), call_id=CallId("c2"), question="?", requested_at_ms=0, path=(SESSION,)
-        ),
-    ),
+    questions=(Question(ref=QuestionRef("q1"), call_id=CallId("c2"), question="?", **ASKED),),
     client_calls=(
-        PendingClientCall(
-            ref=ClientCallRef("k1"),
-            call_id=CallId("c3"),
-            name="show",
-            arguments={},
-            requested_at_ms=0,
-            path=(SESSION,),
-        ),
+        PendingClientCall(ref=ClientCallRef("k1"), call_id=CallId("c3"), name="show", arguments={}, **ASKED),
     ),
     suspended=True,
-    tearing_down=False,
-    messages=2,
-    usage=TokenUsage(),
-    budget_left=None,
     last_seq=20,
-    uptime_ms=0,
-    restarts=0,
-    dropped_signals=0,
-    quarantined_signals=0,
 )
 
 
@@ -129,16 +101,11 @@ def test_results_of_a_page_are_texts_objects_or_failures():
 
 
 def test_an_answer_to_what_waits_no_more_comes_first_where_it_is_all_that_is_said():
-    """The session refuses it, in front of the others; beside new words it is past."""
+    """The session refuses it first; with new words it is past, and so are answers of earlier messages."""
     late = tool("c8", "approval-responded", approval={"id": "a0", "approved": True})
     good = tool("c1", "approval-responded", approval={"id": "a1", "approved": True})
     assert [one.approval_id for one in planned(page(good, late)).answers] == ["a0", "a1"]
     assert [one.approval_id for one in planned(page(good, late), user("So?")).answers] == ["a1"]
-
-
-def test_answers_of_earlier_messages_are_past():
-    """The last message of the assistant alone is asked."""
-    good = tool("c1", "approval-responded", approval={"id": "a1", "approved": True})
     assert planned(page(good), user("a"), page(name="m9"), user("b")).answers == ()
 
 
@@ -159,12 +126,6 @@ def test_a_message_of_an_assistant_is_ours_by_its_number():
     assert found == [False, True, True, True]
 
 
-def test_nothing_new_is_said_so():
-    """A response at the end, or words without a word."""
-    for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
-        assert decide(*messages).code == "field_invalid"
-
-
 def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
     """Old pages hold parts of many kinds; and each message behind the last response is asked about."""
     old = [
@@ -172,6 +133,8 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
         {**user("x", "u0"), "parts": [{"type": "picture"}]},
     ]
     assert planned(*old, page(name="m3"), user("a", "u1")).words.text == "a"
+    for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
+        assert decide(*messages).code == "field_invalid"  # nothing new, or words without a word
     many = [user("a", f"u{number}") for number in range(257)]
     assert read_ui_call(many, None).code == "field_invalid"
     assert isinstance(read_ui_call([*many, page(), *many[:255]], None), UiCallBody)

@@ -141,14 +141,8 @@ class _Response:
         known = next((one for one in parts if one.get("toolCallId") == name), None)
         if part["type"] == "tool-input-start":
             assert known is None, "a call was opened again"
-            parts.append(
-                {
-                    "type": "dynamic-tool",
-                    "toolCallId": name,
-                    "toolName": part["toolName"],
-                    "state": "input-streaming",
-                }
-            )
+            shown = {"type": "dynamic-tool", "toolCallId": name, "toolName": part["toolName"]}
+            parts.append({**shown, "state": "input-streaming"})
             return
         assert known is not None, f"{part} is of a call that was not shown"
         is_over = known["state"].startswith("output-")
