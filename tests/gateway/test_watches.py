@@ -4,86 +4,26 @@ import pytest
 import trio
 
 from agentrail.gateway import socket_connection as open_socket_module
-from agentrail.host.hook_payloads import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
+from tests.gateway.callers import CALLERS, Rows, auth, by
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import serving
 from tests.host.hosting import answering, profile
 
-TOKENS = {
-    "ann": Principal(tenant_id="acme", user_id="ann"),
-    "bob": Principal(tenant_id="acme", user_id="bob"),
-    "boss": Principal(tenant_id="acme", user_id="boss", scopes=("use", "inspect")),
-    "eve": Principal(tenant_id="else", user_id="eve", scopes=("use", "inspect")),
-}
-
-
-def auth(headers):
-    """Know some tokens."""
-    return TOKENS.get(headers.get("authorization", "").removeprefix("Bearer "))
-
-
-def by(name):
-    """The headers of a caller."""
-    return {"authorization": f"Bearer {name}"}
-
-
-class Rows:
-    """The rows of one watch, as its client has them: of all frames that this client has seen, also while it waited for something else."""
-
-    def __init__(self, client, name="w"):
-        """Begin with none."""
-        self.client = client
-        self.id = name
-        self.rows = {}
-        self.total = 0
-        self.frames = 0
-        self._looked_at = len(client.seen)
-
-    async def begin(self, what="sessions", **wanted):
-        """Watch, and take the first frame."""
-        await self.client.send(type="watch", id=self.id, what=what, filter=wanted)
-        frame = await self.client.until("watching", id=self.id)
-        assert frame["what"] == what
-        self._catch_up()
-        return self
-
-    async def until(self, test):
-        """Take frames until the rows pass a test."""
-        self._catch_up()
-        while not test(self.rows):
-            await self.client.next()
-            self._catch_up()
-        return self.rows
-
-    def _catch_up(self):
-        seen = self.client.seen
-        for frame in seen[self._looked_at :]:
-            if frame["type"] in ("watching", "changed") and frame["id"] == self.id:
-                self._take(frame)
-        self._looked_at = len(seen)
-
-    def _take(self, frame):
-        self.frames += 1
-        self.total = frame["total"]
-        for row in frame["rows"]:
-            self.rows[row.get("key", row["session_id"])] = row
-        for key in frame.get("gone", ()):
-            del self.rows[key]
-
 
 async def test_a_watcher_sees_its_own_sessions_come_work_and_go():
-    """What there is comes first; then each change, as a whole row."""
+    """What there is comes first, then each change as a whole row; a session that takes an old id starts with nothing of it."""
     model = answering("<title>A refund</title>words", "words")
     async with (
         serving(model, auth=auth) as web,
         socket_of(web, by="ann") as client,
+        socket_of(web, by="boss") as boss,
     ):
         await client.done("create", session_id="s-1")
-        rows = await Rows(client).begin()
+        rows, of_boss = await Rows(client).begin(), await Rows(boss).begin()
         assert set(rows.rows) == {"s-1"}
         row = rows.rows["s-1"]
         assert (row["phase"], row["user"], row["agent_id"], row["ended"]) == ("idle", "ann", "desk", False)
@@ -99,23 +39,25 @@ async def test_a_watcher_sees_its_own_sessions_come_work_and_go():
         assert web.served.gateway.watches.open_feeds == 1
         await client.send(type="unwatch", id="w")
         assert (await client.until("reply", id="w"))["ok"]
+
+        await of_boss.until(lambda all_of: "s-2" in all_of and all_of["s-2"]["first_words"])
+        await web.host.delete_session("s-2", CALLERS["ann"])
+        await web.host.create(CALLERS["bob"], session_id="s-2")
+        row = (await of_boss.until(lambda all_of: all_of["s-2"]["user"] == "bob"))["s-2"]
+        assert (row["first_words"], row["outcome"], row["ended"], row["tokens"]) == (None, None, False, 0)
+        assert "s-2" not in (await Rows(client, "again").begin()).rows
     assert web.served.gateway.watches is None
 
 
 @pytest.mark.c(34)
 async def test_what_waits_is_told_with_what_a_person_has_to_know_and_goes_when_it_is_decided():
-    """An approval and a question; oldest first is for the page, `at_ms` says it."""
-    model = ScriptedModel(
-        [
-            calls(("shell", {"command": "rm   -r build"})),
-            says("Done"),
-            calls(("ask_user", {"question": "Which account?"})),
-            says("Thanks"),
-        ]
-    )
+    """An approval and a question, also those of a child session, which is shown with its task."""
+    shell, question = ("shell", {"command": "rm   -r build"}), ("ask_user", {"question": "Which account?"})
+    below = [calls(("task", {"description": "Look for  it."})), calls(shell), says("Found"), says("Done")]
+    model = ScriptedModel([calls(shell), says("Done"), calls(question), says("Thanks"), *below])
     options = {
-        "session_tools": [RecordingTool(name="shell"), *builtin("ask_user")],
-        "session_plugins": [HumanApproval],
+        "session_tools": [RecordingTool(name="shell"), *builtin("ask_user", "task")],
+        "session_plugins": [(HumanApproval, {"require_approval_for": ["shell"]})],
     }
     async with serving(model, auth=auth, **options) as web, socket_of(web, by="ann") as client:
         waiting = await Rows(client).begin("waiting")
@@ -143,90 +85,46 @@ async def test_what_waits_is_told_with_what_a_person_has_to_know_and_goes_when_i
         await waiting.until(lambda rows: not rows)
         await sessions.until(lambda rows: not rows)
 
-
-async def test_a_session_below_is_told_with_what_it_has_to_do():
-    """On the way to what waits there, and in the form of the approval: it has no title, and its id says nothing."""
-    model = ScriptedModel(
-        [
-            calls(("task", {"description": "Look for  it."})),
-            calls(("shell", {"command": "ls"})),
-            says("Found"),
-            says("Done"),
-        ]
-    )
-    options = {
-        "session_tools": [RecordingTool(name="shell"), *builtin("task")],
-        "session_plugins": [(HumanApproval, {"require_approval_for": ["shell"]})],
-    }
-    async with serving(model, auth=auth, **options) as web, socket_of(web, by="ann") as client:
-        waiting = await Rows(client).begin("waiting")
-        await client.done("create", session_id="s-1")
-        await client.done("prompt", session_id="s-1", message="Clean up")
+        await client.done("prompt", session_id="s-1", message="Search")
         (row,) = (await waiting.until(bool)).values()
-        root, below = row["path"]
+        root, child = row["path"]
         assert root == {"session_id": "s-1", "title": None}
-        assert (below["title"], below["first_words"]) == (None, "Look for it.")
+        assert (child["title"], child["first_words"]) == (None, "Look for it.")
         place = f"/sessions/s-1/approvals/{row['approval_id']}"
-        shown = (await web.client.get(place, headers={"authorization": "Bearer ann"})).json()
+        shown = (await web.client.get(place, headers=by("ann"))).json()
         assert (shown["path"], shown["first_words"]) == (row["path"], "Clean up")
         await client.done("approve", session_id="s-1", approval_id=row["approval_id"])
         await waiting.until(lambda rows: not rows)
 
 
-async def test_nothing_is_said_of_a_session_that_had_the_id_before():
-    """Without a store an id is free when its session has ended: its title and words are not the next one's, whoever looks."""
-    async with serving(answering("words", "words"), auth=auth) as web, socket_of(web, by="boss") as client:
-        ann = await web.host.create(TOKENS["ann"], session_id="shared")
-        rows = await Rows(client).begin()
-        await ann.ask("A secret of Ann")
-        await rows.until(lambda all_of: all_of["shared"]["first_words"] == "A secret of Ann")
-        await web.host.delete_session("shared", TOKENS["ann"])
-        await web.host.create(TOKENS["bob"], session_id="shared")
-        (row,) = (await rows.until(lambda all_of: all_of["shared"]["user"] == "bob")).values()
-        assert (row["first_words"], row["outcome"], row["ended"], row["tokens"]) == (None, None, False, 0)
-        async with socket_of(web, by="ann") as other:
-            assert (await Rows(other).begin()).rows == {}
-
-
-@pytest.mark.parametrize(
-    ("frame", "status", "code"),
-    [
-        ({"what": "moon"}, 422, "field_invalid"),
-        ({"what": "sessions", "filter": {"limit": 0}}, 422, "field_invalid"),
-        ({"what": "sessions", "filter": {"limit": 5_001}}, 422, "field_invalid"),
-        ({"what": "sessions", "filter": {"q": "x" * 201}}, 422, "field_invalid"),
-        ({"what": "sessions", "filter": {"phase": "busy"}}, 422, "field_invalid"),
-        ({"what": "sessions", "filter": {"of": "bob"}}, 422, "field_invalid"),
-        ({"what": "sessions", "filter": {"agent_id": ".."}}, 422, "id_invalid"),
-        ({"what": "sessions", "user": "bob"}, 422, "field_unknown"),
-        ({}, 422, "field_invalid"),
-    ],
-)
-async def test_a_watch_that_cannot_be_is_refused_and_the_socket_goes_on(frame, status, code):
-    """Nothing is followed for it."""
-    async with serving(answering(), auth=auth) as web, socket_of(web, by="ann") as client:
-        await client.send(type="watch", id=1, **frame)
-        error = (await client.until("reply", id=1))["error"]
-        assert (error["status"], error["code"]) == (status, code)
-        await client.send(type="ping", n=1)
-        await client.until("pong")
-        assert web.served.gateway.watches.open_feeds == 0
-
-
-async def test_watches_of_one_socket_are_bounded_and_each_has_its_own_id(monkeypatch):
-    """Two of one id, and one too many, are refused; `unwatch` of what is not watched is fine; all go with the socket."""
+async def test_a_watch_that_cannot_be_is_refused_and_the_socket_goes_on(monkeypatch):
+    """Nothing is followed for it; nor for one too many, or a second of one id. `unwatch` of what is not watched is fine, and all go with the socket."""
     monkeypatch.setattr(open_socket_module, "MAX_WATCHES", 2)
     async with serving(answering(), auth=auth) as web:
         async with socket_of(web, by="ann") as client:
+            for frame, code in (
+                ({"what": "moon"}, "field_invalid"),
+                ({"what": "sessions", "filter": {"limit": 0}}, "field_invalid"),
+                ({"what": "sessions", "filter": {"limit": 5_001}}, "field_invalid"),
+                ({"what": "sessions", "filter": {"q": "x" * 201}}, "field_invalid"),
+                ({"what": "sessions", "filter": {"phase": "busy"}}, "field_invalid"),
+                ({"what": "sessions", "filter": {"of": "bob"}}, "field_invalid"),
+                ({"what": "sessions", "filter": {"agent_id": ".."}}, "id_invalid"),
+                ({"what": "sessions", "user": "bob"}, "field_unknown"),
+                ({}, "field_invalid"),
+            ):
+                assert await client.refused("watch", **frame) == (422, code), frame
+            await client.send(type="ping", n=1)
+            await client.until("pong")
+            assert web.served.gateway.watches.open_feeds == 0
             await Rows(client, "a").begin()
             await Rows(client, "b").begin("waiting")
             for name, code in (("a", "already_started"), ("c", "too_many_streams")):
                 await client.send(type="watch", id=name, what="sessions")
                 assert (await client.until("reply", id=name))["error"]["code"] == code
-            await client.send(type="unwatch", id="zzz")
-            assert (await client.until("reply", id="zzz"))["ok"]
-            await client.send(type="unwatch", id="a")
-            await client.until("reply", id="a")
+            for name in ("zzz", "a"):
+                await client.send(type="unwatch", id=name)
+                assert (await client.until("reply", id=name))["ok"]
             await Rows(client, "a").begin()
             assert web.served.gateway.watches.open_feeds == 1
         with trio.fail_after(60):
@@ -237,7 +135,7 @@ async def test_watches_of_one_socket_are_bounded_and_each_has_its_own_id(monkeyp
 async def test_a_reader_that_does_not_read_is_told_of_the_present_when_it_does(monkeypatch):
     """Its socket stays open, its queue stays short, and what was replaced meanwhile it never sees."""
     async with serving(answering(*["words"] * 400), auth=auth) as web, socket_of(web, by="ann") as client:
-        session = await web.host.create(TOKENS["ann"], session_id="s-1")
+        session = await web.host.create(CALLERS["ann"], session_id="s-1")
         rows = await Rows(client).begin()
         (one,) = web.served.sockets._open  # noqa: SLF001 - the queue of one socket has no other door
         monkeypatch.setattr(type(one.queue), "is_low", property(lambda _: False))

@@ -18,7 +18,7 @@ from trio.testing import MockClock
 from trio_websocket import CloseReason, ConnectionClosed
 
 from agentrail.gateway.app import create_app
-from agentrail.host import Limits, Principal
+from agentrail.host import Principal
 from agentrail.host.identity import SessionOwner, user_data_of
 from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
@@ -26,19 +26,11 @@ from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing import supervisors
+from tests.gateway.attacks.wire import FREE
 from tests.host.hosting import answering, profile
 
 OWNER: Final = SessionOwner("acme", "ann")
-MANY: Final = 1_000_000
-LIMITS: Final = Limits(
-    max_frame_bytes=1 << 25,
-    max_message_bytes=1_000_000,
-    messages_per_minute=MANY,
-    messages_burst=MANY,
-    calls_per_minute=MANY,
-    calls_burst=MANY,
-    commands_per_second=MANY,
-)
+LIMITS: Final = evolve(FREE, max_frame_bytes=1 << 25, max_message_bytes=1_000_000)
 """As wide as a session in this process is: what is looked at is what a session does, and limits have tests of their own."""
 
 VIRTUAL_SECONDS: Final = 1_200.0
@@ -76,7 +68,6 @@ class AsgiConnection:
         self._to_server.send_nowait({"type": "websocket.connect"})
         self.code = 1006
         self.sent = 0
-        self.is_deaf = False  # nothing arrives any more
 
     async def send_message(self, text: str) -> None:
         """Send a frame."""
@@ -88,31 +79,19 @@ class AsgiConnection:
         self._to_server.send_nowait({"type": "websocket.receive", "text": text})
 
     async def get_message(self) -> str:
-        """Give the next frame.
-
-        Raises:
-            ConnectionClosed: The server closed it.
-        """
+        """Give the next frame; raises `ConnectionClosed` where the server closed it."""
         if self._frames_left <= 0:
             self.close()
             raise ConnectionClosed(CloseReason(1006, ""))
         self._frames_left -= 1
         try:
-            text = await self._of_server.receive()
-            while self.is_deaf:
-                text = await self._of_server.receive()
+            return await self._of_server.receive()
         except trio.EndOfChannel:
             raise ConnectionClosed(CloseReason(self.code, "")) from None
-        return text
 
     def close(self) -> None:
         """Leave."""
         self._to_server.send_nowait({"type": "websocket.disconnect"})
-
-    def die(self) -> None:
-        """Break, without a word to either side's callers."""
-        self.close()
-        self._to_client.close()
 
     async def serve(self, app: Any) -> None:
         """Be the server."""
@@ -135,12 +114,7 @@ class AsgiConnection:
 
 @asynccontextmanager
 async def dial_app(app: Any, *, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
-    """Open a connection to an application in this process, and close it.
-
-    Args:
-        app: The application.
-        lives: After how many frames each connection breaks, one after another; those behind last.
-    """
+    """Open a connection to an application in this process, and close it; `lives` says after how many frames each breaks, and those behind last."""
     connection = AsgiConnection(dies_after=next(lives, math.inf))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve, app)
@@ -155,7 +129,6 @@ class RemoteSupervisor:
     """A supervisor that gives remote handles of its sessions; all else is that supervisor itself."""
 
     def __init__(self, supervisor: SessionSupervisor, links: Links) -> None:
-        """Stand in front of a supervisor."""
         self._supervisor = supervisor
         self._links = links
 

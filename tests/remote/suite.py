@@ -74,18 +74,10 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
         "test_malformed_capabilities_are_refused_by_the_models_name": CODE,
         "test_a_tool_that_cannot_be_is_refused_with_those_beside_it": CODE,
     },
-    "test_children": {
-        "test_a_child_may_no_more_than_its_parent": CODE,
-    },
-    "test_client_calls": {
-        "test_an_answer_that_is_too_long_is_refused_and_the_call_waits_on": FIRST,
-    },
-    "test_context": {
-        "test_at_every_step": EACH_STEP,
-    },
-    "test_handle": {
-        "test_every_call_is_answered_while_its_supervisor_closes": SERVER_GONE,
-    },
+    "test_children": {"test_a_child_may_no_more_than_its_parent": CODE},
+    "test_client_calls": {"test_an_answer_that_is_too_long_is_refused_and_the_call_waits_on": FIRST},
+    "test_context": {"test_at_every_step": EACH_STEP},
+    "test_handle": {"test_every_call_is_answered_while_its_supervisor_closes": SERVER_GONE},
     "test_looking_back": {
         "test_a_fork_can_be_set_up_otherwise": CODE,
         "test_a_fork_needs_the_code_of_what_it_has": CODE,
@@ -99,9 +91,7 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
         "test_plugins_come_and_go_between_cycles": CODE,
         "test_a_session_that_a_plugin_refuses_is_not_started": AT_ONCE,
     },
-    "test_subscriptions": {
-        "test_a_subscriber_who_does_not_read_is_cut_off": NEVER_CUT,
-    },
+    "test_subscriptions": {"test_a_subscriber_who_does_not_read_is_cut_off": NEVER_CUT},
     "test_wrong_types": {
         "test_after_the_supervisor_closed_every_call_is_down": SERVER_GONE,
         **dict.fromkeys(
@@ -124,12 +114,7 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
 }
 """By module and function why a test is left out: of one with parameters all of them, or those in whose name stands what is behind `[`."""
 
-NOT_RUN: Final = frozenset(
-    {
-        "test_at_every_step",
-        "test_a_subscriber_who_does_not_read_is_cut_off",
-    }
-)
+NOT_RUN: Final = frozenset({"test_at_every_step", "test_a_subscriber_who_does_not_read_is_cut_off"})
 """Those of them that would hang, or take minutes: they are not even begun."""
 
 
@@ -143,12 +128,7 @@ def over_each_road(metafunc: pytest.Metafunc) -> list[Any]:
 
 
 def why_left_out(module: str, name: str) -> str | None:
-    """Say why a test is not to pass over a network; None for one that is.
-
-    Args:
-        module: The last part of its name.
-        name: Of the test, with its parameters.
-    """
+    """Say why a test of a module is not to pass over a network, by its name with its parameters; None for one that is."""
     function, _, parameters = name.partition("[")
     for key, why in LEFT_OUT.get(module, {}).items():
         left_out, _, words = key.partition("[")

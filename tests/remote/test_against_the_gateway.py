@@ -7,50 +7,19 @@ import pytest
 import trio
 
 import agentrail
-from agentrail import tool
+from agentrail import errors, events, tool
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
-from agentrail.errors import (
-    ClientIdReused,
-    CodecError,
-    CommandError,
-    CursorAhead,
-    CycleAborted,
-    NotRemote,
-    OptionError,
-    SessionDown,
-    SessionUnknown,
-    Unauthorized,
-    UnknownApproval,
-    UnknownCommand,
-)
-from agentrail.events import (
-    AgentEnd,
-    AgentStart,
-    MessageDelta,
-    SessionEnd,
-    ToolExecutionStart,
-)
-from agentrail.host.hook_payloads import Principal
 from agentrail.remote.connect import open_remote
 from agentrail.remote.dialer import address_of, dial_for
-from agentrail.remote.session_listing import (
-    read_session_page,
-)
+from agentrail.remote.session_listing import read_session_page
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from tests.gateway.callers import auth
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
-TOKENS = {
-    "ann": Principal(tenant_id="acme", user_id="ann"),
-    "bob": Principal(tenant_id="acme", user_id="bob"),
-}
-
-
-def auth(headers):
-    """Know some tokens."""
-    return TOKENS.get(headers.get("authorization", "").removeprefix("Bearer "))
+pytestmark = on_bounded_time
 
 
 def url_of(web):
@@ -69,7 +38,6 @@ async def connected(model, **options):
         yield session
 
 
-@on_bounded_time
 async def test_it_talks():
     """Ask, run, stream, messages, status, snapshot: as of a session in this process."""
     async with connected(answering("One.", "Two.", "Three.")) as session:
@@ -79,18 +47,17 @@ async def test_it_talks():
         said = ""
         async with session.stream("More") as cycle:
             async for event in cycle:
-                said += event.delta if isinstance(event, MessageDelta) else ""
+                said += event.delta if isinstance(event, events.MessageDelta) else ""
         assert said == cycle.reply.text == "Three."
         assert len(await session.messages()) == 6
         assert (await session.status()).phase == "idle"
         snapshot = await session.snapshot()
         assert len(snapshot.last_messages) == 6
         assert await session.collect_reply() == "Three."
-        assert (await session.wait_for(AgentStart)).ref == cycle.ref
+        assert (await session.wait_for(events.AgentStart)).ref == cycle.ref
 
 
 @pytest.mark.parametrize("deltas", [True, False])
-@on_bounded_time
 async def test_the_texts_of_two_responses_are_apart(deltas):
     """As of a session in this process."""
     model = ScriptedModel([calls(("note", {}), text="I look."), says("It is so.")])
@@ -104,7 +71,6 @@ async def test_the_texts_of_two_responses_are_apart(deltas):
 
 
 @pytest.mark.host("H-079")
-@on_bounded_time
 async def test_one_iteration_sees_each_committed_event_once_though_the_socket_dies_three_times():
     """In one cycle of several turns; the answer is there all the same."""
     streams, model = [], None
@@ -127,19 +93,19 @@ async def test_one_iteration_sees_each_committed_event_once_though_the_socket_di
                 streams.append(connection)
                 yield connection
 
-        async with open_remote(recorded, None, "desk", 10.0) as session, session.subscribe() as events:
+        async with open_remote(recorded, None, "desk", 10.0) as session, session.subscribe() as stream:
             receipt = await session.prompt("Look around")
             numbers, cuts = [], 0
-            async for event in events:
+            async for event in stream:
                 if event.meta.ephemeral:
                     continue
                 numbers.append(event.meta.seq)
-                if isinstance(event, ToolExecutionStart):
+                if isinstance(event, events.ToolExecutionStart):
                     if cuts < 3:
                         await trio.aclose_forcefully(streams[-1]._stream)  # noqa: SLF001 - there is no other way to break it
                     gates[cuts].set()
                     cuts += 1
-                if isinstance(event, AgentEnd):
+                if isinstance(event, events.AgentEnd):
                     break
             assert cuts == 4
             assert len(streams) == 4
@@ -148,7 +114,6 @@ async def test_one_iteration_sees_each_committed_event_once_though_the_socket_di
             assert told["text"] == "All seen."
 
 
-@on_bounded_time
 async def test_slash_commands_are_those_of_the_server():
     """12.10: listed as over HTTP, as they stand for the session; run by their names, once for one `client_id`; refused as they are there."""
     model = ScriptedModel([says("One."), says("Done.")])
@@ -180,17 +145,16 @@ async def test_slash_commands_are_those_of_the_server():
         assert model.requests[1].messages[-1].content[0].text == "Commit it."
         fork = await session.run_command("fork", client_id="c-2")
         assert await session.run_command("fork", client_id="c-2") == fork
-        with pytest.raises(ClientIdReused):
+        with pytest.raises(errors.ClientIdReused):
             await session.run_command("status", client_id="c-2")
-        with pytest.raises(UnknownCommand, match="did you mean /status"):
+        with pytest.raises(errors.UnknownCommand, match="did you mean /status"):
             await session.run_command("statu")
-        with pytest.raises(CommandError, match="only at a terminal"):
+        with pytest.raises(errors.CommandError, match="only at a terminal"):
             await session.run_command("quit")
-        with pytest.raises(OptionError, match="text is 5"):
+        with pytest.raises(errors.OptionError, match="text is 5"):
             await session.run_command("status", 5)
 
 
-@on_bounded_time
 async def test_the_sessions_of_a_caller_are_listed_beside_the_one_that_is_talked_with():
     """What was at work last comes first, with its first words; another's are neither listed nor known."""
     async with serving(answering("One.", "Two."), auth=auth, store="memory:") as web:
@@ -208,27 +172,27 @@ async def test_the_sessions_of_a_caller_are_listed_beside_the_one_that_is_talked
             assert await second.knows_session(first.session_id)
             assert not await second.knows_session(other.session_id)
             for limit in (0, 201, True, "5"):
-                with pytest.raises(OptionError, match="expected a whole number from 1 to 200"):
+                with pytest.raises(errors.OptionError, match="expected a whole number from 1 to 200"):
                     await second.sessions(limit)
         for text in (b"", b"[]", b'{"sessions": [{"phase": "idle"}]}', b"[" * 100_000):
-            with pytest.raises(CodecError, match="its version may be a newer one"):
+            with pytest.raises(errors.CodecError, match="its version may be a newer one"):
                 read_session_page(text)
 
 
-@on_bounded_time
 async def test_errors_are_those_of_a_session_in_this_process():
-    """Class and attributes, on calls and on subscriptions."""
-    async with serving(answering("One."), auth=auth) as web:
+    """Class and attributes, on calls and subscriptions; an abort gives its caller a receipt, and the prompt's caller an exception."""
+    model = ScriptedModel([says("One."), says("a", "b", pause_seconds=60)])
+    async with serving(model, auth=auth) as web:
         async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
-            with pytest.raises(UnknownApproval):
+            with pytest.raises(errors.UnknownApproval):
                 await session.approve("none")
-            with pytest.raises(CursorAhead) as caught:
+            with pytest.raises(errors.CursorAhead) as caught:
                 async with session.subscribe(after=10_000):
                     pass
             assert caught.value.positions[session.session_id] < 10_000
-            with pytest.raises(NotRemote, match="via"):
+            with pytest.raises(errors.NotRemote, match="via"):
                 await session.prompt("Hi", via="http")
-            with pytest.raises(NotRemote, match="code"):
+            with pytest.raises(errors.NotRemote, match="code"):
                 await session.attach_tools()
             async with trio.open_nursery() as nursery:
                 monitor, gone = session.monitor(), []
@@ -237,39 +201,30 @@ async def test_errors_are_those_of_a_session_in_this_process():
                     gone.append(await monitor.wait())
 
                 nursery.start_soon(watch)
-                async with session.subscribe(after=0) as events:
+                async with session.subscribe(after=0) as stream:
                     await session.stop()
-                    assert isinstance([event async for event in events][-1], SessionEnd)
+                    assert isinstance([event async for event in stream][-1], events.SessionEnd)
             assert gone[0].session_id == session.session_id
-            with pytest.raises((SessionDown, SessionUnknown)):
+            with pytest.raises((errors.SessionDown, errors.SessionUnknown)):
                 await session.prompt("Hi")
-        with pytest.raises(Unauthorized):
-            async with agentrail.connect(url_of(web), "eve"):
+        with pytest.raises(errors.Unauthorized):
+            async with agentrail.connect(url_of(web), "wrong"):
                 pass
         async with agentrail.connect(url_of(web), "ann", "mine", "desk") as mine:
             assert mine.session_id == "mine"
-            with pytest.raises(SessionUnknown):
+            with pytest.raises(errors.SessionUnknown):
                 async with agentrail.connect(url_of(web), "bob", "mine"):
                     pass
             async with agentrail.connect(url_of(web), "ann", "mine") as again:
                 assert await again.ask("Hi") == "One."
                 assert len(await mine.messages()) == 2
+            async with trio.open_nursery() as nursery, mine.subscribe() as stream:
 
+                async def ask():
+                    with pytest.raises(errors.CycleAborted, match="enough"):
+                        await mine.ask("Hi")
 
-@on_bounded_time
-async def test_an_aborted_cycle_is_no_answer():
-    """The receipt comes to who aborted, the exception to who asked."""
-    model = ScriptedModel([says("a", "b", pause_seconds=60)])
-    async with connected(model) as session, trio.open_nursery() as nursery:
-
-        async def ask():
-            with pytest.raises(CycleAborted, match="enough"):
-                await session.ask("Hi")
-
-        nursery.start_soon(ask)
-        async with session.subscribe(after=0) as events:
-            async for event in events:
-                if isinstance(event, AgentStart):
-                    break
-        receipt = await session.abort("enough")
-        assert receipt.settled
+                nursery.start_soon(ask)
+                while not isinstance(await anext(stream), events.AgentStart):
+                    pass
+                assert (await mine.abort("enough")).settled

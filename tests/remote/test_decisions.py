@@ -1,4 +1,4 @@
-"""What a client decides without a network: delays, addresses, what an end means, errors out of replies, and how far a reader is."""
+"""What a client decides without a network: delays, addresses, errors, how far a reader is, and the methods of a session."""
 
 import inspect
 
@@ -13,7 +13,7 @@ from agentrail.remote.dialer import address_of, reconnect_seconds
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frame_codec import decode_server_frame, position_of
 from agentrail.remote.read_position import RemoteReading
-from agentrail.remote.remote_session import RemoteSession
+from agentrail.remote.remote_session import NotRemoteCalls, RemoteSession
 from agentrail.runtime.session_handle import Session
 from tests.remote.fake_server import committed, delta
 
@@ -33,17 +33,8 @@ def test_delays_double_up_to_ten_seconds(attempt, jitter):
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "a.example",
-        "ftp://a.example",
-        "https://",
-        "https://a:x/",
-        "https://a.example?token=secret",
-        "https://me:secret@a.example",
-        "https://a.example#secret",
-        7,
-        None,
-        "https://a:99999",
+        *("", "a.example", "ftp://a.example", "https://", "https://a:x/", "https://a:99999", 7, None),
+        *("https://a.example?token=secret", "https://me:secret@a.example", "https://a.example#secret"),
     ],
 )
 def test_what_is_no_address_is_refused_without_repeating_it(url):
@@ -117,17 +108,17 @@ def test_errors_of_one_sentence_come_back_as_their_class():
         errors.RequestOver,
         errors.RequestUnknown,
     } <= set(told)
+    for kind in (
+        errors.RateLimited,
+        errors.Authentication,
+        errors.ModelNotFound,
+    ):  # of one code: the cause tells
+        assert type(through_a_socket(kind("no such model"))) is kind
     for kind in other:  # no caller is told of our inside: nothing but that it went wrong, or is away
         back = through_a_socket(kind("what to do"))
         assert isinstance(
             back, RemoteRefused | errors.HostDraining | errors.SessionUnknown | errors.HeldBy
         ), kind
-
-
-@pytest.mark.parametrize("kind", [errors.RateLimited, errors.Authentication, errors.ModelNotFound])
-def test_errors_of_models_come_back_as_their_class(kind):
-    """Also those that share one code over HTTP: the cause says which."""
-    assert type(through_a_socket(kind("no such model"))) is kind
 
 
 def through_a_socket(error):
@@ -150,7 +141,6 @@ class Server:
     """One session at a server, as a list."""
 
     def __init__(self, reading):
-        """Without events."""
         self.reading, self.last, self.sent = reading, 0, None
 
     def subscribe(self):
@@ -211,22 +201,29 @@ def test_each_committed_event_is_read_once_and_in_order(steps, limit):
 # --- the handle
 
 
+# What is said over a network only.
+REMOTE_ONLY = {"wait_for_request", "cancel_request", "commands", "run_command", "sessions", "knows_session"}
+
+
+def public(kind):
+    """The public names of a class."""
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
 @pytest.mark.host("H-077")
-def test_the_handle_has_all_that_a_session_has():
-    """Each public name, and each parameter that it takes there; those that it cannot take are refused by name."""
-    for name, known in vars_of(Session).items():
-        assert hasattr(RemoteSession, name), name
-        remote = inspect.getattr_static(RemoteSession, name)
-        assert inspect.iscoroutinefunction(remote) == inspect.iscoroutinefunction(known), name
-        if inspect.isfunction(known):
-            there, here = inspect.signature(known).parameters, inspect.signature(remote).parameters
-            is_open = any(one.kind is one.VAR_KEYWORD for one in here.values()) or any(
-                one.kind is one.VAR_POSITIONAL for one in here.values()
+def test_every_method_of_a_session_is_one_of_a_remote_session():
+    """No other methods but those of a network; each parameter has the same name, kind and default."""
+    refused = public(NotRemoteCalls)
+    assert public(Session) - public(RemoteSession) == set()
+    assert public(RemoteSession) - public(Session) == REMOTE_ONLY
+    assert refused <= public(Session)
+    for name in sorted(public(Session)):
+        there, here = (inspect.getattr_static(kind, name) for kind in (Session, RemoteSession))
+        assert inspect.iscoroutinefunction(there) == inspect.iscoroutinefunction(here), name
+        assert isinstance(there, property) == isinstance(here, property), name
+        if inspect.isfunction(there) and name not in refused | {"fork"}:
+            told, heard = (
+                {one.name: (one.kind, one.default) for one in inspect.signature(call).parameters.values()}
+                for call in (there, here)
             )
-            missing = there.keys() - here.keys()
-            assert not missing or is_open, (name, missing)
-
-
-def vars_of(kind):
-    """The public names of a class and those above it."""
-    return {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
+            assert told == heard, name
