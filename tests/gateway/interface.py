@@ -121,19 +121,11 @@ def validator_for(schema: Any) -> Any:
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], Mapping[str, Any]], ...]:
-    return tuple(
-        (
-            re.compile(
-                re.sub(
-                    r"\\\{\w+\\\}",
-                    "[^/]+",
-                    re.escape(path).replace(r"\{path\}", ".*").replace(r"\{approval\}", ".+"),
-                )
-            ),
-            methods,
-        )
-        for path, methods in page()["paths"].items()
-    )
+    found = []
+    for path, methods in page()["paths"].items():
+        escaped = re.escape(path).replace(r"\{path\}", ".*").replace(r"\{approval\}", ".+")
+        found.append((re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", escaped)), methods))
+    return tuple(found)
 
 
 def operation_of(method: str, path: str) -> dict[str, Any] | None:

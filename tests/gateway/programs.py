@@ -15,13 +15,7 @@ HERE = Path(__file__).parent / "foreign"
 
 @frozen
 class Ran:
-    """How a program ended.
-
-    Attributes:
-        status: Its exit status.
-        out: All that it printed.
-        err: All that it complained of.
-    """
+    """How a program ended: its exit status, all that it printed, and all that it complained of."""
 
     status: int
     out: str

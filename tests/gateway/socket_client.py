@@ -52,6 +52,11 @@ class Client:
         await self.send(type=name, id=self._next_id, **fields)
         return await self.until("reply", id=self._next_id)
 
+    async def subscribe(self, session_id: str, **more: Any) -> dict[str, Any]:
+        """Subscribe, and give the frame that it begins with."""
+        await self.send(type="subscribe", id=f"sub-{session_id}", session_id=session_id, **more)
+        return await self.until("subscribed", session_id=session_id)
+
     async def done(self, name: str, /, **fields: Any) -> Any:
         """Send a command that is done, and give its result."""
         reply = await self.ask(name, **fields)
@@ -134,3 +139,11 @@ async def refused_upgrade(web: Web, **given: Any) -> tuple[int, str]:
         (error,) = error.exceptions
     assert isinstance(error, ConnectionRejected), error
     return error.status_code, json.loads(error.body)["error"]["code"] if error.body else ""
+
+
+async def no_sockets(web: Web) -> None:
+    """Wait until the server knows that all have gone."""
+    with trio.fail_after(60):
+        while web.served.sockets.statistics().sockets:  # noqa: ASYNC110 - nothing tells of it
+            await trio.sleep(0.01)
+    assert web.served.gateway.places.in_all == web.served.sockets.statistics().unknown == 0

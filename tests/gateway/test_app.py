@@ -6,14 +6,17 @@ import httpx
 import pytest
 import trio
 
+from agentrail.abc.store import Filters
 from agentrail.errors import OptionError
 from agentrail.gateway.app import create_app
 from agentrail.gateway.tokens import TokenEntry, Tokens, make_token
 from agentrail.host import Limits
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.web import error_of, serving
-from tests.host.hosting import Ledger, answering, profile, sleeping
-from tests.runtime.rig import on_bounded_time
+from tests.host.hosting import ANN, Ledger, answering, asked, hosting, profile, sleeping
+from tests.host.rig import hang, plugin
+from tests.runtime.rig import on_bounded_time, on_virtual_time
 
 SLOW = says("So", " it", " is.", pause_seconds=30.0)
 PAGE = "https://app.example"
@@ -40,7 +43,7 @@ def bearer(token):
 @on_bounded_time
 @pytest.mark.host("H-011")
 async def test_before_the_lifespan_ran_a_call_is_a_503():
-    """And no hook hears of it; `/health` answers, `/ready` does not."""
+    """No hook hears of it, and only `/health` answers; mounted elsewhere a host is opened by hand, once at a time."""
     ledger = Ledger()
     app = create_app(profiles=[profile(answering("a"))], plugins=[ledger], store=None)
     transport = httpx.ASGITransport(app)
@@ -50,6 +53,15 @@ async def test_before_the_lifespan_ran_a_call_is_a_503():
         assert (await client.get("/health")).json() == {"status": "ok"}
         assert (await client.get("/ready")).status_code == 503
     assert ledger.heard == []
+    for _ in range(2):
+        async with app.state.host.open() as host:
+            assert app.state.host.gateway.host is host
+            with pytest.raises(OptionError, match="already"):
+                async with app.state.host.open():
+                    pass
+            await app.state.host.quiet()
+        assert app.state.host.gateway.host is None
+        await app.state.host.drain()
 
 
 @on_bounded_time
@@ -74,74 +86,41 @@ async def test_a_readiness_check_that_hangs_fails_under_its_name():
         assert (await web.client.head("/health", headers={"Host": "10.0.0.7"})).status_code == 200
 
 
-@on_bounded_time
-@pytest.mark.host("H-085")
-@pytest.mark.parametrize("name", ["a%2Fb", "a..b", "a%00", "a%20b", "a" * 129, "-a", "%0Aa"])
-async def test_an_id_that_is_none_is_a_422_on_every_route(name):
-    """Which does not repeat it."""
-    async with serving(answering("a")) as web:
-        for path in ("prompt", "steer"):
-            response = await web.post(f"/sessions/{name}/{path}", {"message": "Hi"})
-            assert name not in error_of(response, 422, "id_invalid")["message"]
-        response = await web.client.get(f"/sessions/{name}/events")
-        error_of(response, 422, "id_invalid")
-        body = {"message": "Hi", "session_id": name.replace("%2F", "/").replace("%", "\x00")}
-        error_of(await web.post("/chat", body), 422, "id_invalid")
-
-
 # --- who gets in
 
 
 @on_bounded_time
 @pytest.mark.host("H-080", "H-082", "H-085")
 async def test_tokens_let_callers_in_and_all_else_is_one_401():
-    """Byte by byte; a token in the query is 400; a body that names another tenant is 403."""
-    token, entry = token_for("acme", "ann")
-    _, old = token_for("acme", "bob", expires_at=1.0)
-    async with serving(answering("a", "b"), auth=Tokens([entry, old])) as web:
-        bad = [{}, {"Authorization": "Bearer"}, bearer("agt_x"), bearer(token[:-1]), {"Authorization": token}]
+    """Byte by byte; a token in the query is 400; a body that names another tenant is 403; a token of a tenant has to name its user."""
+    token, ann = token_for("acme", "ann")
+    old, expired = token_for("acme", "bob", expires_at=1.0)
+    team, of_tenant = token_for("acme", "")
+    looks, inspects = token_for("acme", "ann", "inspect")
+    limits = Limits(failed_authentications_per_minute=99)
+    async with serving(
+        answering("a", "b"), auth=Tokens([ann, expired, of_tenant, inspects]), limits=limits
+    ) as web:
+        wrong = ("", "Bearer", "Basic YTpi", token, "Bearer agt_x", f"Bearer {token[:-1]}", f"Bearer {old}")
+        twice = httpx.Headers([*bearer(token).items()] * 2)
+        bad = [{}, twice, *({"Authorization": one} for one in wrong)]
         found = [await web.post("/chat", {"message": "Hi"}, headers=one) for one in bad]
         assert {one.status_code for one in found} == {401}
         assert len({one.content for one in found}) == 1
         assert len({str({**one.headers, "date": ""}) for one in found}) == 1
         error_of(await web.client.get("/nowhere"), 401, "unauthorized")
         error_of(await web.post(f"/chat?token={token}", {}, headers=bearer(token)), 400, "token_in_url")
-        error_of(
-            await web.post("/chat", {"message": "Hi", "tenant_id": "else"}, headers=bearer(token)),
-            403,
-            "principal_mismatch",
-        )
-        said = {"message": "Hi", "tenant_id": "acme", "user_id": "ann"}
-        assert (await web.post("/chat", said, headers=bearer(token))).status_code == 200
-
-
-@on_bounded_time
-@pytest.mark.host("H-099")
-async def test_a_session_of_another_is_none():
-    """To a colleague and to another tenant alike, on every route; and a token of a tenant has to name its user."""
-    ann, ann_entry = token_for("acme", "ann")
-    bob, bob_entry = token_for("acme", "bob")
-    eve, eve_entry = token_for("else", "eve")
-    team, team_entry = token_for("acme", "")
-    no_use, inspect_entry = token_for("acme", "ann", "inspect")
-    auth = Tokens([ann_entry, bob_entry, eve_entry, team_entry, inspect_entry])
-    async with serving(answering("a", "b", "c"), auth=auth) as web:
         said = {"message": "Hi", "session_id": "main"}
-        assert (await web.post("/chat", said, headers=bearer(ann))).status_code == 200
-        for path in ("/sessions/main/prompt", "/sessions/main/steer"):
-            response = await web.post(path, {"message": "Hi"}, headers=bearer(bob))
-            error_of(response, 404, "session_unknown")
-        response = await web.client.get("/sessions/main/events", headers=bearer(eve))
-        error_of(response, 404, "session_unknown")
-        taken = await web.post("/chat", said, headers=bearer(bob))
-        assert "session_id" in error_of(taken, 404, "session_unknown")["hint"]
-        assert (await web.post("/chat", said, headers=bearer(eve))).status_code == 200
-        error_of(await web.post("/chat", said, headers=bearer(team)), 422, "field_invalid")
-        response = await web.post(
-            "/sessions/main/steer", {"message": "x"}, headers={**bearer(team), "X-Agentrail-User": "ann"}
-        )
-        assert response.status_code == 202
-        error_of(await web.post("/chat", said, headers=bearer(no_use)), 403, "forbidden")
+        for more, given, status, code in (
+            ({"tenant_id": "else"}, token, 403, "principal_mismatch"),
+            ({}, team, 422, "field_invalid"),
+            ({}, looks, 403, "forbidden"),
+        ):
+            error_of(await web.post("/chat", {**said, **more}, headers=bearer(given)), status, code)
+        said |= {"tenant_id": "acme", "user_id": "ann"}
+        assert (await web.post("/chat", said, headers=bearer(token))).status_code == 200
+        named = {**bearer(team), "X-Agentrail-User": "ann"}
+        assert (await web.post("/sessions/main/steer", {"message": "x"}, headers=named)).status_code == 202
 
 
 @on_bounded_time
@@ -217,41 +196,30 @@ async def test_a_stream_shows_its_request_from_its_receipt_to_its_end():
 @on_bounded_time
 @pytest.mark.host("H-070", "H-105")
 async def test_cursors_and_sessions_that_have_ended():
-    """A future one is 409 with the last number; a reader of an ended session gets the rest, or 409 without a number."""
+    """A future cursor is a 409; a reader of what has ended gets the rest, and an `EventSource` that has all of it a 204."""
     async with serving(answering("a")) as web:
-        await web.chat(session_id="s-1")
-        error = error_of(await web.client.get("/sessions/s-1/events?after=999"), 409, "cursor_ahead")
-        assert error["last_seq"] > 0
-        both = await web.client.get("/sessions/s-1/events?after=0", headers={"Last-Event-ID": "999"})
-        error_of(both, 409, "cursor_ahead")
-        await web.host.supervisor.stop_session("s-1", "done", scope="local")
-        frames = await web.stream("/sessions/s-1/events?after=1")
-        assert frames[-1].data["reason"] == "session_ended"
-        error_of(await web.client.get("/sessions/s-1/events"), 409, "session_ended")
-        error_of(await web.client.get("/sessions/s-9/events"), 404, "session_unknown")
-        error_of(await web.client.get("/sessions/s-1/events?request_id=r-9"), 404, "request_unknown")
-
-
-@on_bounded_time
-async def test_an_event_source_is_told_to_stay_away_where_nothing_more_comes():
-    """204, for a session and for a request that has ended; who has not read all of it is given the rest."""
-    async with serving(answering("a", "b")) as web:
         request_id = (await web.chat(session_id="s-1")).headers["x-request-id"]
-        of_request = f"/sessions/s-1/events?after=0&request_id={request_id}"
-        last = (await web.stream(of_request))[-1].data["seq"]
+        path = "/sessions/s-1/events"
+        of_request = f"{path}?after=0&request_id={request_id}"
+        error = error_of(await web.client.get(f"{path}?after=999"), 409, "cursor_ahead")
+        assert error["last_seq"] > 0
+        both = await web.client.get(f"{path}?after=0", headers={"Last-Event-ID": "999"})
+        error_of(both, 409, "cursor_ahead")
 
-        async def again(path: str, seq: int) -> httpx.Response:
-            answer: httpx.Response = await web.client.get(path, headers={"Last-Event-ID": f"{seq}"})
-            return answer
+        async def come_back(place: str, last: int) -> list[int]:
+            """The statuses for an `EventSource` that has all of it, and for one that lacks the last event."""
+            heads = [{"Last-Event-ID": f"{seq}"} for seq in (last, last - 1)]
+            return [(await web.client.get(place, headers=head)).status_code for head in heads]
 
-        for path, seq, status in ((of_request, last, 204), (of_request, last - 1, 200)):
-            assert (await again(path, seq)).status_code == status
-        await web.client.delete("/sessions/s-1")
-        of_session = "/sessions/s-1/events"
-        last = (await web.stream(f"{of_session}?after=0"))[-1].data["seq"]
-        for seq, status in ((last, 204), (last - 1, 200)):
-            assert (await again(of_session, seq)).status_code == status
-        assert (await web.client.get(f"{of_session}?after={last}")).status_code == 200  # no browser
+        assert await come_back(of_request, (await web.stream(of_request))[-1].data["seq"]) == [204, 200]
+        await web.host.supervisor.stop_session("s-1", "done", scope="local")
+        done = (await web.stream(f"{path}?after=1"))[-1].data
+        assert done["reason"] == "session_ended"
+        assert await come_back(path, done["seq"]) == [204, 200]
+        assert (await web.client.get(f"{path}?after={done['seq']}")).status_code == 200  # no browser
+        error_of(await web.client.get(path), 409, "session_ended")
+        error_of(await web.client.get("/sessions/s-9/events"), 404, "session_unknown")
+        error_of(await web.client.get(f"{path}?request_id=r-9"), 404, "request_unknown")
 
 
 # --- the end
@@ -291,21 +259,6 @@ async def test_a_server_that_stops_lets_all_know():
     assert ledger.ends == ["completed", "shutdown", "shutdown", "shutdown"]
 
 
-@on_bounded_time
-async def test_a_host_is_opened_once_and_again_behind_its_close():
-    """Mounted elsewhere it is opened by hand."""
-    app = create_app(profiles=[profile(answering("a"))], store=None)
-    for _ in range(2):
-        async with app.state.host.open() as host:
-            assert app.state.host.gateway.host is host
-            with pytest.raises(OptionError, match="already"):
-                async with app.state.host.open():
-                    pass
-            await app.state.host.quiet()
-        assert app.state.host.gateway.host is None
-        await app.state.host.drain()
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -316,9 +269,58 @@ async def test_a_host_is_opened_once_and_again_behind_its_close():
         ({"auth": "token"}, "auth"),
         ({"allowed_hosts": ["*"]}, "allowed_hosts"),
         ({"chat_timeot": 1}, "chat_timeot"),
+        *(({"protocols": one}, "'ai-ui'") for one in (("openai",), ("ag-ui", "ai-ui"), "ai-ui", None)),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_application_is_made(given, said):
     """Before anything is opened, with the name of the option."""
     with pytest.raises(OptionError, match=said):
         create_app(**{"profiles": [profile(answering("a"))], **given})
+
+
+# --- one budget for the drain and the close
+
+
+def served_by(*plugins, **options):
+    """What serves a host of one profile, without a socket."""
+    options.setdefault("store", None)
+    app = create_app(profiles=[profile(ScriptedModel([SLOW]))], plugins=plugins, **options)
+    return app.state.host
+
+
+@on_virtual_time
+async def test_a_drain_and_the_close_behind_it_have_one_budget(caplog):
+    """Whatever hangs: cycles, the hook of an end, the stop of a plugin, which has a second of its own."""
+    slow = plugin("slow", on_request_end=hang, stop=hang, timeouts={"on_request_end": 1000, "stop": 1000})
+    served = served_by(slow, drain_delay=5, drain_timeout=1000, shutdown_timeout=40)
+    with caplog.at_level("WARNING", logger="agentrail.host"):
+        async with served.open() as host:
+            await asked(host)
+            began = trio.current_time()
+            await served.drain()
+            assert trio.current_time() - began <= 40 * 0.95
+    assert trio.current_time() - began == 41
+    assert "no time left for plugin 'slow' to stop" in caplog.text
+
+
+@on_virtual_time
+async def test_with_a_store_sessions_rest_behind_the_hooks_that_read_them():
+    """None of them ends; also where a cycle is cut, and a hook takes all the time that there is."""
+    store, read = MemoryStore(), []
+
+    async def look(ctx):
+        read.append(len(await ctx.reader.messages()))
+        await trio.sleep(1000)
+
+    slow = plugin("slow", on_request_end=look, timeouts={"on_request_end": 1000})
+    served = served_by(slow, store=store, drain_timeout=1, shutdown_timeout=20)
+    async with served.open() as host:
+        await asked(host, session_id="main")
+        await trio.sleep(1)
+        began = trio.current_time()
+    assert trio.current_time() - began <= 20
+    assert read == [1]
+    [stored] = store.find(Filters(), limit=10)
+    assert not stored.standing.has_ended
+    async with hosting(answering("Again."), store=store) as host:
+        assert [one.session_id for one in await host.list_sessions(ANN)] == ["main"]

@@ -14,8 +14,8 @@ from agentrail.gateway.socket_frames import Subscribe, socket_event_frame
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.event_subscription import decide_terms
+from tests.gateway.callers import auth
 from tests.gateway.socket_client import socket_of
-from tests.gateway.test_sockets import auth
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time, on_virtual_time

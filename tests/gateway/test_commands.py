@@ -3,10 +3,10 @@
 import pytest
 
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
-from agentrail.host import HostPlugin
 from agentrail.testing.models import ScriptedModel, says
 from tests.commands.folders import commands_at, write_commands
 from tests.gateway.web import error_of, serving
+from tests.host.rig import plugin
 from tests.runtime.rig import on_bounded_time
 
 
@@ -68,20 +68,6 @@ async def test_a_command_is_run_by_its_name(place):
         error_of(await web.client.get("/commands", params={"session_id": "a b"}), 422, "id_invalid")
 
 
-class Judge(HostPlugin):
-    """Notes what it is asked about, and refuses secrets."""
-
-    name = "judge"
-
-    def __init__(self) -> None:
-        """Note nothing yet."""
-        self.heard: list[str] = []
-
-    async def intercept_chat_request(self, ctx):
-        """Look at a message as it was typed."""
-        self.heard.append(ctx.request.message)
-
-
 @on_bounded_time
 async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
     """They come first, whatever it becomes; a model that a command names is asked."""
@@ -89,12 +75,17 @@ async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
     async def other(call):
         return CommandAnswer(prompt="Say it.", model="demo:fast")
 
-    judge = Judge()
+    heard = []
+
+    async def hear(ctx):
+        heard.append(ctx.request.message)
+
+    judge = plugin("judge", intercept_chat_request=hear)
     command = SlashCommand(name="other", description="Asks another model.", run=other, in_history=True)
     registry = CommandRegistry().with_commands(command)
     async with serving(ScriptedModel([says("hi")]), judge, commands=registry) as web:
         await web.chat(session_id="main")
         await web.chat("/other", session_id="main")
         await web.post("/commands/other", {"session_id": "main"})
-        assert judge.heard == ["Hi", "/other", "/other "]
+        assert heard == ["Hi", "/other", "/other "]
         assert "demo:fast" in (await web.chat("/model", session_id="main")).json()["lines"][0]

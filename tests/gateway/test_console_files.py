@@ -14,64 +14,45 @@ from tests.host.hosting import answering
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-@pytest.fixture
-async def web(nursery):
-    """A server with a console."""
-    async with serving(answering("Hello")) as found:
-        yield found
-
-
-async def test_each_file_has_its_type_its_policy_and_an_etag(web):
-    """15.4 row 13: content types, `nosniff`, `ETag` with `no-cache`, the policy, no referrer, no opener."""
-    for path, content_type in (
-        ("main.js", "text/javascript; charset=utf-8"),
-        ("css/tokens.css", "text/css; charset=utf-8"),
-        ("icon.svg", "image/svg+xml"),
-        ("vendor/preact.js", "text/javascript; charset=utf-8"),
-    ):
-        answer = await web.client.get(f"/console/{path}")
-        assert (answer.status_code, answer.content) == (200, (ROOT / path).read_bytes())
-        assert answer.headers["content-type"] == content_type
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["cache-control"] == "no-cache"
-        assert answer.headers["content-security-policy"] == POLICY
-        assert answer.headers["referrer-policy"] == "no-referrer"
-        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
-        again = await web.client.get(f"/console/{path}", headers={"if-none-match": answer.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
-        assert again.headers["etag"] == answer.headers["etag"]
-        stale = await web.client.get(f"/console/{path}", headers={"if-none-match": '"other"'})
-        assert stale.status_code == 200
-
-
-def test_the_policy_is_that_of_the_specification():
-    """15.7, word by word: what it says was tried."""
-    assert POLICY == (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    )
-
-
 @pytest.mark.c(47)
-async def test_files_stand_below_the_base_path():
-    """Also the way from `/` and from `/console` there."""
+async def test_each_file_has_its_type_its_policy_and_an_etag():
+    """15.4 row 13: content types, `nosniff`, `ETag` with `no-cache`, the policy, no referrer, no opener; below the base path."""
     async with serving(answering("Hello"), base_path="/agents") as web:
+        for path, content_type in (
+            ("main.js", "text/javascript; charset=utf-8"),
+            ("css/tokens.css", "text/css; charset=utf-8"),
+            ("icon.svg", "image/svg+xml"),
+            ("vendor/preact.js", "text/javascript; charset=utf-8"),
+        ):
+            place = f"/agents/console/{path}"
+            answer = await web.client.get(place)
+            assert (answer.status_code, answer.content) == (200, (ROOT / path).read_bytes())
+            assert answer.headers["content-type"] == content_type
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-cache"
+            assert answer.headers["content-security-policy"] == POLICY
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+            again = await web.client.get(place, headers={"if-none-match": answer.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == answer.headers["etag"]
+            stale = await web.client.get(place, headers={"if-none-match": '"other"'})
+            assert stale.status_code == 200
         assert (await web.client.get("/agents/console/")).status_code == 200
-        assert (await web.client.get("/agents/console/css/base.css")).status_code == 200
         led = await web.client.get("/agents/", headers=HTML, follow_redirects=True)
         assert led.url.path == "/agents/console/"
         assert (await web.client.get("/console/")).status_code == 404
 
 
-def test_nothing_in_the_page_is_inline():
-    """The policy would forbid it, and a browser shows that only in its log."""
+def test_the_policy_is_that_of_the_specification_and_the_page_keeps_to_it():
+    """15.7, word by word; nothing in the page is inline, and no file is of a kind that is not served."""
+    assert POLICY == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
     page = (ROOT / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\son\w+=", page)
     assert not re.search(r"(src|href)=\"(https?:)?//", page)
-
-
-def test_what_lies_there_is_given_out_or_known_not_to_be():
-    """A file of another kind would be in the wheel for nothing, or missed by the page."""
     kinds = {path.suffix for path in ROOT.rglob("*") if path.is_file()}
     assert kinds - CONTENT_TYPES.keys() <= {".ts", ".json", ".txt"}
 

@@ -7,41 +7,22 @@ from agentrail.errors import OptionError, ProfileFailed
 from agentrail.gateway.app import ROUTES
 from agentrail.host import AgentProfile
 from agentrail.host.agent_profiles import ProfileContext, check_agent_profiles, resolve_profile
-from agentrail.host.hook_payloads import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
+from tests.gateway.attacks.test_other_peoples import OF_A_SESSION, fields_of
+from tests.gateway.callers import CALLERS, Rows, auth, by
 from tests.gateway.socket_client import socket_of
 from tests.gateway.test_session_routes import ON_A_SESSION, call
-from tests.gateway.test_sockets import EACH_COMMAND
-from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering, profile
 
-TOKENS = {
-    "ann": Principal(tenant_id="acme", user_id="ann"),
-    "bob": Principal(tenant_id="acme", user_id="bob"),
-    "lea": Principal(tenant_id="acme", user_id="lea"),  # among the approvers of the profile
-    "dan": Principal(tenant_id="acme", user_id="dan", scopes=("use", "decide")),
-    "dot": Principal(tenant_id="acme", user_id="dot", scopes=("decide",)),
-    "eve": Principal(tenant_id="else", user_id="eve", scopes=("use", "inspect", "decide")),
-    "lea2": Principal(tenant_id="else", user_id="lea"),
-}
+# Lea is among the approvers of the profile; tokens of the others say that they may.
 DECIDERS = ("lea", "dan", "dot")
 STRANGERS = ("bob", "eve", "lea2")
 DECIDING = frozenset({"approve", "reject", "respond", "decline"})
-
-
-def auth(headers):
-    """Know some tokens."""
-    return TOKENS.get(headers.get("authorization", "").removeprefix("Bearer "))
-
-
-def by(name):
-    """The headers of a caller."""
-    return {"authorization": f"Bearer {name}"}
 
 
 def asking(**options):
@@ -79,7 +60,7 @@ async def test_who_may_decide_sees_and_decides_what_another_asks_and_the_decisio
         (asked,) = (await waiting.until(bool)).values()
         await client.done("respond", session_id="main", ref=asked["ref"], response="the first")
         await waiting.until(lambda rows: not rows)
-        session = await web.host.session("main", TOKENS["ann"])
+        session = await web.host.session("main", CALLERS["ann"])
         published = [event async for event in _until_idle(session)]
         assert [event.user for event in published if type(event).__name__ == "ApprovalResolved"] == [name]
         assert [event.user for event in published if type(event).__name__ == "UserResponded"] == [name]
@@ -95,17 +76,18 @@ async def _until_idle(session):
                 return
 
 
-@pytest.mark.parametrize("name", STRANGERS)
-async def test_to_all_others_the_session_is_unknown(name):
+async def test_to_all_others_the_session_is_unknown():
     """A colleague without the right, whoever has it in another tenant, and a user of an approver's name there: 404, and no row."""
-    async with asking() as web, socket_of(web, by=name) as client:
+    async with asking() as web:
         await web.client.post("/chat", json={"message": "Pay", "session_id": "main"}, headers=by("ann"))
-        assert (await Rows(client).begin("waiting")).rows == {}
-        for command in DECIDING:
-            found = await client.refused(command, session_id="main", **EACH_COMMAND[command])
-            assert found == (404, "session_unknown"), command
-        card = await web.client.get("/sessions/main/approvals/main/a1", headers=by(name))
-        error_of(card, 404, "session_unknown")
+        for name in STRANGERS:
+            async with socket_of(web, by=name) as client:
+                assert (await Rows(client).begin("waiting")).rows == {}
+                for command in DECIDING:
+                    found = await client.refused(command, session_id="main", **fields_of(command))
+                    assert found == (404, "session_unknown"), (name, command)
+            card = await web.client.get("/sessions/main/approvals/main/a1", headers=by(name))
+            error_of(card, 404, "session_unknown")
 
 
 def test_only_routes_that_decide_are_open_to_deciders():
@@ -121,19 +103,15 @@ def test_only_routes_that_decide_are_open_to_deciders():
     }
 
 
-@pytest.mark.parametrize("approvers", ["lea", ["a b"], [7], {"lea": True}, None])
-def test_approvers_are_a_list_of_user_ids(approvers):
-    """A text would be read letter by letter."""
+async def test_approvers_are_a_list_of_user_ids_of_a_profile_that_is_known():
+    """A text would be read letter by letter, and approvers of a profile that a function finds would not see what waits."""
     one = profile(answering())
-    with pytest.raises(OptionError, match=r"approvers is .*expected a list of user ids"):
-        AgentProfile(id="desk", name="desk", options=one.options, approvers=approvers)
-
-
-async def test_a_profile_that_a_function_finds_has_no_approvers():
-    """They would count for a decision and not for the list of what waits: it is refused, and says what to do instead."""
+    for approvers in ("lea", ["a b"], [7], {"lea": True}, None):
+        with pytest.raises(OptionError, match=r"approvers is .*expected a list of user ids"):
+            AgentProfile(id="desk", name="desk", options=one.options, approvers=approvers)
 
     async def resolve(_context):
-        return attrs.evolve(profile(answering()), approvers=("lea",))
+        return attrs.evolve(one, approvers=("lea",))
 
     profiles = check_agent_profiles(resolve=resolve)
     context = ProfileContext(tenant_id="acme", user_id="ann", session_id="s", agent_id="desk")
@@ -141,27 +119,24 @@ async def test_a_profile_that_a_function_finds_has_no_approvers():
         await resolve_profile(profiles, context)
 
 
-@pytest.mark.parametrize("name", DECIDERS)
-async def test_who_may_decide_may_do_nothing_else_with_the_session_of_another(name):
+async def test_who_may_decide_may_do_nothing_else_with_the_session_of_another():
     """Each command but those that decide, and each route: unknown as ever, or forbidden where the token may not use it at all."""
-    async with serving(
-        auth=auth,
-        profiles=[attrs.evolve(profile(answering()), approvers=("lea",))],
-        store=MemoryStore(),
-    ) as web:
+    desk = attrs.evolve(profile(answering()), approvers=("lea",))
+    async with serving(auth=auth, profiles=[desk], store=MemoryStore()) as web:
         made = await web.client.post("/sessions", json={"session_id": "main"}, headers=by("ann"))
         made.raise_for_status()
-        async with socket_of(web, by=name) as client:
-            for command, fields in EACH_COMMAND.items():
-                found = await client.refused(command, session_id="main", **fields)
-                expected = {(404, "approval_unknown")}
-                if command not in DECIDING:
-                    expected = {(404, "session_unknown"), (403, "forbidden")}
-                assert found in expected, command
-        for route in ON_A_SESSION:
-            answer = await call(web, route, "main", by(name))
-            if route.also == "decide":
-                error_of(answer, 404, "approval_unknown")
-            else:
-                assert answer.status_code in (403, 404), route
-                assert answer.json()["error"]["code"] in ("session_unknown", "forbidden"), route
+        for name in DECIDERS:
+            async with socket_of(web, by=name) as client:
+                for command in OF_A_SESSION:
+                    found = await client.refused(command, session_id="main", **fields_of(command))
+                    expected = {(404, "approval_unknown")}
+                    if command not in DECIDING:
+                        expected = {(404, "session_unknown"), (403, "forbidden")}
+                    assert found in expected, (name, command)
+            for route in ON_A_SESSION:
+                answer = await call(web, route, "main", by(name))
+                if route.also == "decide":
+                    error_of(answer, 404, "approval_unknown")
+                else:
+                    assert answer.status_code in (403, 404), route
+                    assert answer.json()["error"]["code"] in ("session_unknown", "forbidden"), route

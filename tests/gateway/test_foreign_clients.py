@@ -11,21 +11,15 @@ import trio
 
 from agentrail.events import KINDS
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
-from agentrail.host.hook_payloads import Principal
 from agentrail.messages import UserMessage
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.conftest import SERVICES
+from tests.gateway.callers import auth
 from tests.gateway.interface import page
 from tests.gateway.programs import HERE, base_of, run_program
 from tests.gateway.web import HURRY, serving
 from tests.host.hosting import answering
-
-
-def auth(headers):
-    """Know one token."""
-    is_ann = headers.get("authorization") == "Bearer ann"
-    return Principal(tenant_id="acme", user_id="ann") if is_ann else None
 
 
 class HalfWay:
@@ -53,12 +47,6 @@ class HalfWay:
 def is_whole(ids):
     """Whether committed events came each once, in order, without a gap."""
     return ids == list(range(ids[0], ids[0] + len(ids))) and len(ids) > 5
-
-
-# --- server-sent events
-
-
-# --- WebSocket
 
 
 # --- a generated client

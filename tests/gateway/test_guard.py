@@ -1,14 +1,27 @@
-"""What every call meets in front of the routes, called as of ASGI, without a server."""
+"""What every call meets in front of the routes, called as of ASGI, without a server: the guard, and how it learns who calls."""
 
+import functools
 import json
+import logging
 
 import pytest
+import trio
 
-from agentrail.gateway.authorization import AccessGuard, AccessRules, CallerCheck, caller_of
-from agentrail.gateway.tokens import decode_tokens, make_token
+from agentrail.gateway.authorization import (
+    UNAUTHORIZED,
+    AccessGuard,
+    AccessRules,
+    CallerCheck,
+    CallHead,
+    caller_of,
+)
+from agentrail.gateway.error_responses import ErrorAnswer
+from agentrail.gateway.tokens import Tokens, decode_tokens, make_token
 from agentrail.host.hook_payloads import Principal
+from tests.runtime.rig import on_virtual_time
 
 MADE = make_token("acme", "ann", now=0.0)
+TOKENS = decode_tokens(MADE.lines.encode(), "f")
 BEARER = (b"authorization", f"Bearer {MADE.token}".encode())
 ANN = Principal(tenant_id="acme", user_id="ann")
 HERE = (b"host", b"localhost:8700")
@@ -51,10 +64,9 @@ class Seen:
         return json.loads(self.sent[1]["body"])["error"]["code"]
 
 
-def guarded(seen, *, auth=True, **rules):
+def guarded(seen, *, auth=True):
     """Routes behind a guard."""
-    tokens = decode_tokens(MADE.lines.encode(), "f") if auth else None
-    check = CallerCheck(tokens, AccessRules(**{"allowed_origins": ("https://app.example",), **rules}))
+    check = CallerCheck(TOKENS if auth else None, AccessRules(allowed_origins=("https://app.example",)))
     return AccessGuard(
         seen.app, check, lambda path: METHODS.get(path, ()), lambda path: path.startswith("/console/")
     )
@@ -70,48 +82,34 @@ async def call(*headers, path="/chat", method="POST", kind="http", auth=True, **
     return seen
 
 
-@pytest.mark.host("H-080")
-@pytest.mark.parametrize(
-    "path", ["/chat", "/no/such/path", "/sessions/foreign", "/health/", "/ready/x", "/console"]
-)
-async def test_without_a_token_no_path_answers_otherwise_than_another(path):
-    """Not even whether it exists."""
-    seen = await call(path=path)
-    assert (seen.status, seen.code, seen.callers) == (401, "unauthorized", [])
-    assert seen.headers["www-authenticate"] == "Bearer"
-    assert seen.headers["content-type"] == "application/json"
-    assert int(seen.headers["content-length"]) == len(seen.sent[1]["body"])
-
-
-@pytest.mark.parametrize("path", ["/health", "/ready"])
-async def test_health_needs_none_of_it(path):
-    """A balancer knows no name of the server."""
-    seen = Seen()
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": path,
-        "headers": [(b"host", b"10.1.2.3")],
-        "client": None,
-    }
-    await guarded(seen)(scope, None, seen.send)
-    assert (seen.status, seen.callers) == (200, [None])
+@pytest.mark.host("H-080", "H-082")
+async def test_what_is_refused_reaches_no_route():
+    """Without a token no path differs from another; a token in the query is not repeated; only health needs neither token nor name."""
+    for path in ("/chat", "/no/such/path", "/sessions/foreign", "/health/", "/ready/x", "/console"):
+        seen = await call(path=path)
+        assert (seen.status, seen.code, seen.callers) == (401, "unauthorized", []), path
+        assert seen.headers["www-authenticate"] == "Bearer"
+        assert seen.headers["content-type"] == "application/json"
+        assert int(seen.headers["content-length"]) == len(seen.sent[1]["body"])
+    seen = await call(BEARER, query_string=b"token=planted")
+    assert (seen.status, seen.code, seen.callers) == (400, "token_in_url", [])
+    assert b"planted" not in seen.sent[1]["body"]
+    seen = await call(*[(b"a", b"b")] * 200, path="/health")
+    assert (seen.status, seen.code, seen.callers) == (431, "headers_too_large", [])
+    for path in ("/health", "/ready"):
+        seen = await call(path=path, method="GET", headers=[(b"host", b"10.1.2.3")], client=None)
+        assert (seen.status, seen.callers) == (200, [None])
 
 
 @pytest.mark.host("H-116")
-async def test_a_preflight_of_a_listed_origin_is_204_before_any_other_check():
-    """Without a token, under any name."""
+async def test_a_listed_origin_may_ask_without_a_token_and_reads_every_answer():
+    """A preflight is 204 under any name, of a path that there is; what a route sets besides stays."""
     asked = (APP_PAGE, (b"access-control-request-method", b"POST"))
     seen = await call(*asked, path="/sessions", method="OPTIONS", headers=[(b"host", b"any"), *asked])
     assert (seen.status, seen.callers) == (204, [])
     assert seen.headers["access-control-allow-methods"] == "GET, POST"
     assert seen.sent[1]["body"] == b""
     assert (await call(*asked, path="/unknown", method="OPTIONS")).status == 401
-
-
-@pytest.mark.host("H-116")
-async def test_answers_can_be_read_by_a_listed_origin_also_where_they_refuse():
-    """What a route sets besides stays."""
     for headers, status in (((BEARER, APP_PAGE), 200), ((APP_PAGE,), 401)):
         seen = await call(*headers)
         assert seen.status == status
@@ -121,20 +119,6 @@ async def test_answers_can_be_read_by_a_listed_origin_also_where_they_refuse():
     foreign = await call(BEARER, (b"origin", b"https://evil.example"))
     assert (foreign.status, foreign.code) == (403, "origin_refused")
     assert "access-control-allow-origin" not in foreign.headers
-
-
-@pytest.mark.host("H-082")
-async def test_a_token_in_the_query_string_is_400():
-    """Also beside a valid one; it is not repeated."""
-    seen = await call(BEARER, query_string=b"token=planted")
-    assert (seen.status, seen.code, seen.callers) == (400, "token_in_url", [])
-    assert b"planted" not in seen.sent[1]["body"]
-
-
-async def test_a_call_with_too_many_headers_goes_no_further():
-    """Not even to the health route."""
-    seen = await call(*[(b"a", b"b")] * 200, path="/health")
-    assert (seen.status, seen.code, seen.callers) == (431, "headers_too_large", [])
 
 
 @pytest.mark.host("H-081")
@@ -163,3 +147,101 @@ async def test_a_websocket_is_judged_before_its_upgrade(headers, status, caller,
         assert (seen.status, seen.sent[0]["type"]) == (status, "websocket.http.response.start")
     else:
         assert seen.sent == [{"type": "websocket.close"}]
+
+
+# --- who calls, on virtual time
+
+
+BAD = {"authorization": "Bearer agt_planted"}
+RULES = AccessRules()
+
+
+def head(headers=None, peer="10.0.0.1"):
+    """A call from another machine."""
+    return CallHead(method="GET", path="/", headers={"host": "localhost", **(headers or {})}, peer=peer)
+
+
+async def admit(door, *calls):
+    """The outcome of each call: a principal, or status and code."""
+    outcomes = [await door.admit(call) for call in calls]
+    return [(one.status, one.code) if isinstance(one, ErrorAnswer) else one for one in outcomes]
+
+
+@pytest.mark.host("H-080")
+async def test_calls_without_a_valid_token_get_answers_of_the_same_bytes():
+    """Missing, empty, malformed, truncated, wrong and expired."""
+    gone = make_token("acme", days=1, now=0.0)
+    door = CallerCheck(Tokens([*TOKENS.entries, *decode_tokens(gone.lines.encode(), "f").entries]), RULES)
+    wrong = ("Bearer", "Basic YTpi", f"Bearer {MADE.token[:-1]}", "Bearer wrong", f"Bearer {gone.token}")
+    values = (None, "", *wrong)
+    answers = [await door.admit(head({} if one is None else {"authorization": one})) for one in values]
+    assert {(one.status, one.encode(), tuple(one.headers.items())) for one in answers} == {
+        (401, UNAUTHORIZED.encode(), (("www-authenticate", "Bearer"),))
+    }
+
+
+@on_virtual_time
+async def test_behind_so_many_failures_the_application_is_not_asked():
+    """What it looks up may be guessed, and may cost a query: ten in a minute, or what `Limits` says."""
+    asked = []
+
+    async def authenticate(headers):
+        await trio.sleep(1)
+        asked.append(headers["authorization"])
+
+    for most in (10, 1):
+        door = CallerCheck(authenticate, RULES, **({} if most == 10 else {"max_failures_per_minute": most}))
+        refused = [(401, "unauthorized")] * most + [(429, "too_many_requests")] * 2
+        assert await admit(door, *[head(BAD)] * (most + 2)) == refused
+        assert len(asked) == most
+        asked.clear()
+
+
+class Odd(BaseException):
+    """What is no `Exception`."""
+
+
+def raising(error):
+    """An `authenticate` that raises."""
+
+    async def authenticate(headers):
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    return authenticate
+
+
+async def hanging(headers):
+    """An `authenticate` that does not answer."""
+    await trio.sleep_forever()
+
+
+async def in_a_nursery(headers):
+    """An `authenticate` whose task fails."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(functools.partial(raising(ValueError("planted")), headers))
+        await trio.sleep_forever()
+
+
+@on_virtual_time
+@pytest.mark.host("H-088")
+@pytest.mark.parametrize(
+    ("auth", "why"),
+    [
+        (raising(ValueError("bad token planted")), "it raised ValueError"),
+        (raising(Odd("planted")), "it raised Odd"),
+        (in_a_nursery, "it raised ExceptionGroup"),
+        (lambda headers: {"tenant_id": "planted"}, "principal is of type dict"),
+        (lambda headers: True, "principal is of type bool"),
+        (lambda headers: Principal(tenant_id="planted planted", user_id=""), "tenant_id is no id"),
+        (lambda headers: Principal(tenant_id="acme", user_id="planted planted"), "user_id is no id"),
+        (hanging, "it took longer than 10 s"),
+    ],
+)
+async def test_an_application_that_fails_lets_no_call_in(caplog, auth, why):
+    """503, and neither the answer nor the log repeats what it raised or gave: that may hold the token."""
+    with caplog.at_level(logging.ERROR, "agentrail.gateway"):
+        answer = await CallerCheck(auth, RULES).admit(head(BAD))
+    assert (answer.status, answer.code) == (503, "plugin_failed")
+    assert why in caplog.text
+    assert "planted" not in caplog.text + f"{answer} {answer.encode()!r}"

@@ -4,63 +4,17 @@ import pytest
 import trio
 
 from agentrail.core.policy.budget import Budget
-from agentrail.host import HostPlugin, Principal, RequestContext
 from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, on
 from agentrail.runtime.agent import Agent
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
+from tests.gateway.callers import Rows, auth, by
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import serving
 from tests.host.hosting import answering, asked, hosting, profile
+from tests.host.rig import plugin, saying
 from tests.runtime.rig import on_virtual_time
-
-TOKENS = {
-    "ann": Principal(tenant_id="acme", user_id="ann"),
-    "boss": Principal(tenant_id="acme", user_id="boss", scopes=("use", "inspect")),
-    "eve": Principal(tenant_id="else", user_id="eve", scopes=("use", "inspect")),
-}
-
-
-def auth(headers):
-    """Know some tokens."""
-    return TOKENS.get(headers.get("authorization", "").removeprefix("Bearer "))
-
-
-def by(name):
-    """The headers of a caller."""
-    return {"authorization": f"Bearer {name}"}
-
-
-class Rows:
-    """The rows of one watch, as its client has them, by their keys."""
-
-    def __init__(self, client):
-        """Begin with none."""
-        self.client = client
-        self.rows = {}
-
-    async def begin(self, what, name="w"):
-        """Watch, and take the first frame."""
-        await self.client.send(type="watch", id=name, what=what)
-        self._take(await self.client.until("watching", id=name))
-        self._name = name
-        return self
-
-    async def until(self, test):
-        """Take frames until one row passes a test, and give it."""
-        with trio.fail_after(60):
-            while True:
-                found = next((row for row in self.rows.values() if test(row)), None)
-                if found is not None:
-                    return found
-                self._take(await self.client.until("changed", id=self._name))
-
-    def _take(self, frame):
-        for row in frame["rows"]:
-            self.rows[row["key"]] = row
-        for key in frame.get("gone", ()):
-            del self.rows[key]
 
 
 def named(name, **said):
@@ -82,22 +36,22 @@ async def test_each_restart_is_told_and_then_that_it_was_given_up():
         await own.done("create", session_id="s-1")
         session = web.host.supervisor.session("s-1", scope="acme")
         tree = await Rows(client).begin("tree")
-        root, node = tree.rows["0"], await tree.until(named("s-1"))
+        root, node = tree.rows["0"], await tree.find(named("s-1"))
         assert (root["kind"], root["parent"], root["name"]) == ("supervisor", None, "sessions")
         assert (node["kind"], node["parent"], node["restarts"], node["exits"]) == ("session", "0", 0, [])
         allowed = node["intensity"]["allowed"]
         for number in range(1, allowed + 1):
             crash(session, f"ray {number}")
-            seen = await tree.until(named("s-1", incarnation=number + 1, status="running"))
+            seen = await tree.find(named("s-1", incarnation=number + 1, status="running"))
             assert seen["key"] == node["key"]
             assert (seen["restarts"], seen["intensity"]["used"]) == (number, number)
             assert len(seen["exits"]) == number
             assert f"ray {number}" in seen["exits"][-1]["reason"]
         crash(session, "the last ray")
-        parked = await tree.until(named("s-1", status="parked"))
+        parked = await tree.find(named("s-1", status="parked"))
         assert "the last ray" in parked["exits"][-1]["reason"]
         assert node["key"] not in tree.rows
-        later = await Rows(client).begin("tree", "later")
+        later = await Rows(client, "later").begin("tree")
         assert later.rows[parked["key"]] == parked
 
 
@@ -110,10 +64,10 @@ async def test_a_node_says_what_its_session_is_about():
     ):
         await own.done("create", session_id="s-1")
         tree = await Rows(client).begin("tree")
-        seen = await tree.until(named("s-1"))
+        seen = await tree.find(named("s-1"))
         assert (seen["title"], seen["first_words"]) == (None, None)
         await own.done("prompt", session_id="s-1", message="Where is\n my money?")
-        seen = await tree.until(named("s-1", title="Refund 4411"))
+        seen = await tree.find(named("s-1", title="Refund 4411"))
         assert seen["first_words"] == "Where is my money?"
         node = (await web.client.get("/inspect/tree", headers=by("boss"))).json()["children"][0]
         assert {name: node[name] for name in ("title", "first_words")} == {
@@ -122,12 +76,12 @@ async def test_a_node_says_what_its_session_is_about():
         session = web.host.supervisor.session("s-1", scope="acme")
         for _ in range(3):
             crash(session)
-        parked = await tree.until(named("s-1", status="parked"))
+        parked = await tree.find(named("s-1", status="parked"))
         assert (parked["title"], parked["first_words"]) == ("Refund 4411", "Where is my money?")
-        later = await Rows(client).begin("tree", "later")
+        later = await Rows(client, "later").begin("tree")
         assert later.rows[parked["key"]] == parked
         await own.done("create", session_id="s-1")
-        again = await tree.until(named("s-1", status="running"))
+        again = await tree.find(named("s-1", status="running"))
         assert (again["title"], again["first_words"]) == (None, None)
 
 
@@ -188,29 +142,6 @@ async def test_a_tree_with_an_agent_at_work_can_be_read():
 # --- plugins
 
 
-class Nursing(HostPlugin):
-    """Does not come back, and holds on."""
-
-    name = "nursing"
-    version = "1.0"
-    timeouts = {"on_request_start": 0.05}  # noqa: RUF012 - as a plugin author writes it
-    done: trio.Event
-
-    async def on_request_start(self, ctx: RequestContext) -> None:
-        """Take no notice of a cancellation."""
-        with trio.CancelScope(shield=True):
-            await self.done.wait()
-
-
-class Counting(HostPlugin):
-    """Comes back at once."""
-
-    name = "counting"
-
-    async def on_request_end(self, ctx: RequestContext) -> None:
-        """Do nothing."""
-
-
 class Clumsy(Plugin[int]):
     """Fails at each prompt, and says a secret by it."""
 
@@ -232,17 +163,23 @@ class Clumsy(Plugin[int]):
 @pytest.mark.c(33)
 async def test_a_stuck_hook_and_a_failing_session_plugin_are_told():
     """How often each hook was called and failed, how long it took, since when one is stuck, and what failed last."""
-    nursing = Nursing()
-    nursing.done = trio.Event()
+    done = trio.Event()
+
+    async def hold_on(_ctx):
+        with trio.CancelScope(shield=True):
+            await done.wait()
+
+    nursing = plugin("nursing", version="1.0", timeouts={"on_request_start": 0.05}, on_request_start=hold_on)
+    counting = plugin("counting", on_request_end=saying(None))
     desk = profile(answering("a", "b"), plugins=[Clumsy])
     async with (
-        serving(None, nursing, Counting(), profiles=[desk], auth=auth) as web,
+        serving(None, nursing, counting, profiles=[desk], auth=auth) as web,
         socket_of(web, by="boss") as client,
     ):
         await client.done("create", session_id="s-1")
         rows = await Rows(client).begin("plugins")
         await client.done("prompt", session_id="s-1", message="stumble")
-        clumsy = await rows.until(lambda row: row["name"] == "Clumsy" and row["failures"] == 1)
+        clumsy = await rows.find(lambda row: row["name"] == "Clumsy" and row["failures"] == 1)
         assert (clumsy["kind"], clumsy["sessions"], clumsy["order"]) == ("session", 1, None)
         assert (clumsy["last_failure"]["hook"], "the rug" in clumsy["last_failure"]["words"]) == (
             "BeforePrompt",
@@ -251,16 +188,16 @@ async def test_a_stuck_hook_and_a_failing_session_plugin_are_told():
         (hook,) = clumsy["hooks"]
         assert (hook["hook"], hook["calls"], hook["failures"]) == ("BeforePrompt", 1, 1)
         assert 0 < hook["p50_ms"] <= hook["p99_ms"]
-        stuck = await rows.until(lambda row: row["stuck_hook"] is not None)
+        stuck = await rows.find(lambda row: row["stuck_hook"] is not None)
         assert (stuck["key"], stuck["stuck_hook"], stuck["order"]) == ("host:nursing", "on_request_start", 1)
         assert stuck["stuck_at_ms"] >= clumsy["last_failure"]["at_ms"] - 5_000
-        calm = await rows.until(lambda row: row["name"] == "counting" and row["hooks"][0]["calls"])
+        calm = await rows.find(lambda row: row["name"] == "counting" and row["hooks"][0]["calls"])
         assert (calm["failures"], calm["hooks"][0]["hook"], calm["order"]) == (0, "on_request_end", 2)
         asked = (await web.client.get("/inspect/plugins", headers=by("boss"))).json()
         assert [row["key"] for row in asked["rows"]] == ["host:nursing", "host:counting", "session:Clumsy"]
-        nursing.done.set()
-        await rows.until(lambda row: row["name"] == "nursing" and row["stuck_hook"] is None)
-        for path in ("/inspect/plugins", "/inspect/tree", "/inspect/cost"):
+        done.set()
+        await rows.find(lambda row: row["name"] == "nursing" and row["stuck_hook"] is None)
+        for path in ("/inspect/plugins", "/inspect/tree", "/inspect/cost", "/inspect/sessions"):
             refused = await web.client.get(path, headers=by("ann"))
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
 
@@ -270,44 +207,31 @@ async def test_a_stuck_hook_and_a_failing_session_plugin_are_told():
 
 @pytest.mark.c(32)
 async def test_what_was_used_is_asked_for_in_a_time_zone():
-    """Of the tenant alone; what cannot be asked is a 422 that names the field."""
-    async with serving(answering("a", "b"), store="memory:", auth=auth) as web:
-        for name in ("ann", "eve"):
-            answer = await web.client.post("/chat", json={"message": "Hi"}, headers=by(name))
-            assert answer.status_code == 200
-        told = (
-            await web.client.get("/inspect/cost?by=user&tz=Europe/Berlin&since=3d", headers=by("boss"))
-        ).json()
-        assert (told["by"], told["tz"], [row["key"] for row in told["rows"]]) == (
-            "user",
-            "Europe/Berlin",
-            ["ann"],
-        )
-        assert told["total"] == {**told["rows"][0], "key": ""} == told["today"] == told["month"]
-        assert told["total"]["requests"] == 1
-        assert (told["budgets"], told["unread"]) == ([], [])
-        for query, field in (
-            ("by=week", "by"),
-            ("tz=Nowhere/At_all", "tz"),
-            ("since=soon", "since"),
-            ("until=x", "until"),
-        ):
-            refused = await web.client.get(f"/inspect/cost?{query}", headers=by("boss"))
-            assert (refused.status_code, refused.json()["error"]["field"]) == (422, field)
-
-
-async def test_budgets_of_sessions_are_told_with_what_is_used_of_them():
-    """Those nearest to their limits first; without a journal the rest cannot be asked for."""
-    desk = profile(answering("a"), budget=Budget(max_cost_usd=2.5))
+    """Of the tenant alone, with the budgets of its sessions; a wrong query is a 422 with its field, and so is a missing store."""
+    desk = profile(answering("a", "b"), budget=Budget(max_cost_usd=2.5))
     async with serving(profiles=[desk], store="memory:", auth=auth) as web:
-        await web.client.post("/chat", json={"message": "Hi", "session_id": "s-1"}, headers=by("ann"))
-        told = (await web.client.get("/inspect/cost", headers=by("boss"))).json()
-        assert told["budgets"] == [{"name": "s-1", "used_usd": 0.0, "limit_usd": 2.5}]
-        assert told["names"] == {"s-1": "Hi"}
-        rows = (await web.client.get("/inspect/cost?by=session", headers=by("boss"))).json()
-        assert (rows["rows"][0]["key"], rows["names"]) == ("s-1", {"s-1": "Hi"})
-        assert "names" not in (await web.client.get("/inspect/cost", headers=by("eve"))).json()
-        assert (await web.client.get("/inspect/cost", headers=by("eve"))).json()["budgets"] == []
+
+        async def cost(query="", name="boss"):
+            return await web.client.get(f"/inspect/cost?{query}", headers=by(name))
+
+        for name in ("ann", "eve"):
+            said = {"message": "Hi", "session_id": f"s-{name}"}
+            assert (await web.client.post("/chat", json=said, headers=by(name))).status_code == 200
+        told = (await cost("by=user&tz=Europe/Berlin&since=3d")).json()
+        assert (told["by"], told["tz"]) == ("user", "Europe/Berlin")
+        assert [row["key"] for row in told["rows"]] == ["ann"]
+        assert told["total"] == {**told["rows"][0], "key": ""} == told["today"] == told["month"]
+        assert (told["total"]["requests"], told["unread"]) == (1, [])
+        for name, user in (("boss", "s-ann"), ("eve", "s-eve")):
+            told = (await cost(name=name)).json()
+            assert told["budgets"] == [{"name": user, "used_usd": 0.0, "limit_usd": 2.5}]
+            assert told["names"] == {user: "Hi"}
+        rows = (await cost("by=session")).json()
+        assert (rows["rows"][0]["key"], rows["names"]) == ("s-ann", {"s-ann": "Hi"})
+        for query in ("by=week", "tz=Nowhere/At_all", "since=soon", "until=x"):
+            refused = await cost(query)
+            assert refused.status_code == 422
+            assert refused.json()["error"]["field"] == query.partition("=")[0]
     async with serving(answering("a"), store=None, auth=auth) as web:
         refused = await web.client.get("/inspect/cost", headers=by("boss"))
         assert refused.status_code == 422

@@ -4,35 +4,20 @@ from itertools import count
 
 import pytest
 
-from agentrail.host.hook_payloads import Principal
-from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.conftest import SERVICES
+from tests.gateway.attacks.wire import FREE
+from tests.gateway.callers import auth, by
 from tests.gateway.programs import base_of, run_program
 from tests.gateway.web import serving
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# Also of calls with no token: behind ten of them in a minute all that comes from an address is refused, and nothing else is seen.
-PLENTY = Limits(
-    messages_per_minute=100_000,
-    messages_burst=100_000,
-    calls_per_minute=100_000,
-    calls_burst=100_000,
-    failed_authentications_per_minute=100_000,
-)
 SEED = 20261122
-ANN = {"authorization": "Bearer ann"}
 
 pytestmark = [pytest.mark.check, pytest.mark.services("schemathesis"), pytest.mark.host("H-113")]
-
-
-def auth(headers):
-    """Know one token."""
-    is_ann = headers.get("authorization") == "Bearer ann"
-    return Principal(tenant_id="acme", user_id="ann", scopes=("use", "inspect")) if is_ann else None
 
 
 def busy_model():
@@ -47,7 +32,6 @@ class Fuzzer:
     """Schemathesis, with what it is to send in each call."""
 
     def __init__(self, web, folder, *, headers="", **parameters):
-        """Write down how it is to call."""
         self.web = web
         self.config = folder / "schemathesis.toml"
         given = "".join(f'"{name.replace("__", ".")}" = "{value}"\n' for name, value in parameters.items())
@@ -71,7 +55,7 @@ class Fuzzer:
 
 async def test_whatever_is_sent_no_status_comes_that_is_not_on_the_page(tmp_path):
     """On every route that names no session, by generated bodies, queries and headers, good ones and bad ones."""
-    async with serving(busy_model(), limits=PLENTY, store=MemoryStore()) as web:
+    async with serving(busy_model(), limits=FREE, store=MemoryStore()) as web:
         fuzzer = Fuzzer(web, tmp_path, **{"header__X-Agentrail-User": "local"})
         await fuzzer.run("--phases=fuzzing", "--max-examples=20", "--exclude-path-regex=session_id")
         # A message may be empty beside attachments, so few bodies that are drawn say something: each field once as it should be.
@@ -82,16 +66,16 @@ async def test_whatever_is_sent_no_status_comes_that_is_not_on_the_page(tmp_path
 async def test_whatever_is_sent_to_one_session_no_status_comes_that_is_not_on_the_page(tmp_path):
     """Which is there, is asked things, and waits for people, on every route that names one; without its token every call is refused."""
     options = {"session_tools": [RecordingTool(name="shell")], "session_plugins": [HumanApproval]}
-    async with serving(busy_model(), auth=auth, limits=PLENTY, store=MemoryStore(), **options) as web:
-        answer = await web.post("/chat", {"session_id": "main", "message": "Hi"}, headers=ANN)
+    async with serving(busy_model(), auth=auth, limits=FREE, store=MemoryStore(), **options) as web:
+        answer = await web.post("/chat", {"session_id": "main", "message": "Hi"}, headers=by("boss"))
         parameters = {"path__session_id": "main", "path__request_id": answer.json()["request_id"]}
-        parameters["header__X-Agentrail-User"] = "ann"
-        fuzzer = Fuzzer(web, tmp_path, headers='headers = { Authorization = "Bearer ann" }', **parameters)
+        parameters["header__X-Agentrail-User"] = "boss"
+        fuzzer = Fuzzer(web, tmp_path, headers='headers = { Authorization = "Bearer boss" }', **parameters)
         named = ("--phases=coverage", "--mode=positive", "--include-path-regex=session_id")
         # The events of one that goes on end with it alone, and so does a call of them: they are asked for behind its end.
         alone = ("--exclude-path-regex=events", "--exclude-method=DELETE")
         await fuzzer.run(*named, *alone, checks=f"{CHECKS},ignored_auth")
-        (await web.client.delete("/sessions/main", headers=ANN)).raise_for_status()
+        (await web.client.delete("/sessions/main", headers=by("boss"))).raise_for_status()
         await fuzzer.run("--phases=coverage", "--include-path-regex=events")
         changing = {"prompt", "steer", "abort", "compact", "fork", "rewind"}
         assert fuzzer.succeeded > {f"post_session_{name}" for name in changing}

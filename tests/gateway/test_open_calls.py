@@ -15,10 +15,10 @@ from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from tests.gateway.attacks.test_other_peoples import OF_A_SESSION, fields_of
+from tests.gateway.callers import Rows
 from tests.gateway.socket_client import socket_of
-from tests.gateway.test_sockets import EACH_COMMAND, EACH_INSPECTION
 from tests.gateway.test_tokens import At
-from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 
@@ -50,9 +50,9 @@ def hurry(monkeypatch):
     monkeypatch.setattr(open_calls_module, "JUDGED_EVERY_SECONDS", 0.01)
 
 
-def by(token, **more):
+def by(token):
     """The headers of a caller."""
-    return {"authorization": f"Bearer {token}", **more}
+    return {"authorization": f"Bearer {token}"}
 
 
 def asking():
@@ -64,11 +64,19 @@ def asking():
 # --- commands
 
 
-async def test_a_command_that_waited_is_judged_when_it_is_carried_out():
-    """Commands of one session take turns: one that came before the end of the token and whose turn comes after it does nothing."""
+async def test_a_command_is_judged_when_it_is_carried_out():
+    """A scope that was taken away is missing, and a command that waited behind another one does nothing once its token has ended."""
     door = Door()
-    async with serving(answering("one", "two"), auth=door) as web, socket_of(web, by="ann") as client:
+    async with (
+        serving(answering("one", "two"), auth=door, store=MemoryStore()) as web,
+        socket_of(web, by="ann") as client,
+    ):
         await client.done("create", session_id="main")
+        await client.done("journal", session_id="main", limit=1)
+        door.known["ann"] = Principal(tenant_id="acme", user_id="ann")
+        assert await client.refused("journal", session_id="main") == (403, "forbidden")
+        door.known["ann"] = ANN
+        await client.done("journal", session_id="main", limit=1)
         for number in (1, 2):
             await client.send(type="prompt", id=f"p{number}", session_id="main", message="Hi")
         first = await client.until("reply", id="p1")
@@ -76,20 +84,6 @@ async def test_a_command_that_waited_is_judged_when_it_is_carried_out():
         assert first["ok"]
         await client.send(type="abort", id="a", session_id="main")
         assert (await client.until("reply", id="a"))["error"]["code"] == "unauthorized"
-
-
-async def test_an_auth_that_fails_refuses_a_command_as_it_refuses_a_request_and_ends_nothing(hurry):
-    """503, and the socket and its subscriptions go on when it is back."""
-    door = Door()
-    async with serving(answering("Hello"), auth=door) as web, socket_of(web, by="ann") as client:
-        await client.done("create", session_id="main")
-        await client.send(type="subscribe", id="s", session_id="main")
-        await client.until("subscribed")
-        door.is_broken = True
-        assert await client.refused("prompt", session_id="main", message="Hi") == (503, "plugin_failed")
-        door.is_broken = False
-        await client.done("prompt", session_id="main", message="Hi")
-        await client.until_event("agent_end")
 
 
 # --- what is only read
@@ -177,43 +171,26 @@ async def test_a_prompt_and_an_approval_of_an_expired_token_are_refused_and_clos
             assert [one.id for one in (await session.status()).approvals] == [asked["id"]]
 
 
-@pytest.mark.parametrize(
-    "name", sorted({**EACH_COMMAND, **EACH_INSPECTION, "create": {}, "sessions": {}, "watch": {}})
-)
-async def test_every_command_is_judged_as_a_request_is(name):
+async def test_every_command_is_judged_as_a_request_is():
     """Each kind of frame that asks for something, once the token is revoked."""
     door = Door()
-    fields = {**EACH_COMMAND, **EACH_INSPECTION}.get(name, {})
-    fields = {**fields, "what": "sessions"} if name == "watch" else {**fields, "session_id": "mine"}
-    async with serving(answering(), auth=door) as web, socket_of(web, by="ann") as client:
-        if name not in ("create", "sessions"):
-            await client.done("create", session_id="mine")
-        if name == "sessions":
-            del fields["session_id"]
-        del door.known["ann"]
-        assert await client.refused(name, **fields) == (401, "unauthorized")
-        assert await client.closed() == 4401
-
-
-async def test_a_scope_that_was_taken_away_is_missing_at_the_next_command():
-    """And one that was given is there."""
-    door = Door()
-    async with (
-        serving(answering(), auth=door, store=MemoryStore()) as web,
-        socket_of(web, by="ann") as client,
-    ):
-        await client.done("create", session_id="main")
-        await client.done("journal", session_id="main", limit=1)
-        door.known["ann"] = Principal(tenant_id="acme", user_id="ann")
-        assert await client.refused("journal", session_id="main") == (403, "forbidden")
-        door.known["ann"] = ANN
-        await client.done("journal", session_id="main", limit=1)
+    more = {"create": {"session_id": "other"}, "sessions": {}, "watch": {"what": "sessions"}}
+    asked = {**{name: {"session_id": "mine", **fields_of(name)} for name in OF_A_SESSION}, **more}
+    async with serving(answering(), auth=door) as web:
+        await web.host.create(ANN, session_id="mine")
+        for name, fields in asked.items():
+            door.known["ann"] = ANN
+            async with socket_of(web, by="ann") as client:
+                await client.done("sessions")
+                del door.known["ann"]
+                assert await client.refused(name, **fields) == (401, "unauthorized"), name
+                assert await client.closed() == 4401, name
 
 
 async def test_what_a_socket_only_reads_ends_with_its_token(hurry):
-    """A subscription, a watch, a client that sends nothing but pings: closed with 4401."""
+    """A subscription, a watch and an idle socket are closed with 4401; an auth that fails refuses commands and closes nothing."""
     door = Door()
-    async with serving(answering(), auth=door) as web:
+    async with serving(answering("Hello"), auth=door) as web:
         async with socket_of(web, by="ann") as owner:
             await owner.done("create", session_id="main")
         async with (
@@ -221,10 +198,14 @@ async def test_what_a_socket_only_reads_ends_with_its_token(hurry):
             socket_of(web, by="ann") as watches,
             socket_of(web) as idle,
         ):
-            await reads.send(type="subscribe", id="s", session_id="main")
-            await reads.until("subscribed")
+            await reads.subscribe("main")
             await Rows(watches).begin()
             await idle.greet("ann")
+            door.is_broken = True
+            assert await reads.refused("prompt", session_id="main", message="Hi") == (503, "plugin_failed")
+            door.is_broken = False
+            await reads.done("prompt", session_id="main", message="Hi")
+            await reads.until_event("agent_end")
             del door.known["ann"]
             for client in (reads, watches, idle):
                 assert await client.closed() == 4401
@@ -255,35 +236,23 @@ async def test_the_ui_stream_ends_too(hurry):
         assert "[DONE]" in text
 
 
-def check_of(auth):
-    """Who may call, by this `auth`."""
-    return CallerCheck(auth, AccessRules(allowed_hosts=("h",)))
+async def test_a_caller_is_judged_again_by_its_head():
+    """An ended token gives a 401 and does not lock its address out; a token of a tenant keeps its user; without `auth` nothing ends."""
 
+    def head(**headers):
+        return CallHead(
+            method="GET", path="/ws", headers={"host": "h", **headers}, peer="127.0.0.1", is_websocket=True
+        )
 
-async def test_a_token_that_ended_is_not_counted_among_the_failures_of_its_address():
-    """A reader whose token ends must not lock the address out, and 401 stays 401 however often it is asked."""
-    door = Door()
-    check = check_of(door)
-    head = CallHead(method="GET", path="/ws", headers=by("ann", host="h"), peer="10.0.0.1", is_websocket=True)
+    door, rules = Door(), AccessRules(allowed_hosts=("h",))
+    check, of_ann = CallerCheck(door, rules), head(**by("ann"))
     del door.known["ann"]
     for _ in range(50):
-        found = await check.check_again(head, ANN)
+        found = await check.check_again(of_ann, ANN)
         assert isinstance(found, ErrorAnswer)
         assert found.status == 401
     door.known["ann"] = ANN
-    assert await check.check_again(head, ANN) == ANN
-
-
-async def test_a_token_of_a_tenant_goes_on_for_the_user_that_its_call_named():
-    """The user came with the header or the body; the token names none."""
-    head = CallHead(
-        method="GET", path="/ws", headers=by("team", host="h"), peer="10.0.0.1", is_websocket=True
-    )
+    assert await check.check_again(of_ann, ANN) == ANN
     named = Principal(tenant_id="acme", user_id="bob")
-    assert await check_of(Door()).check_again(head, named) == named
-
-
-async def test_without_auth_nothing_ends():
-    """This machine alone calls."""
-    head = CallHead(method="GET", path="/ws", headers={"host": "h"}, peer="127.0.0.1", is_websocket=True)
-    assert await check_of(None).check_again(head, ANN) == ANN
+    assert await check.check_again(head(**by("team")), named) == named
+    assert await CallerCheck(None, rules).check_again(head(), ANN) == ANN

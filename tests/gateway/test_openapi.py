@@ -19,7 +19,7 @@ from agentrail.host.identity import fault_of_name, fault_of_session_id
 from agentrail.host.quotas import Limits
 from agentrail.messages import PromptRef
 from agentrail.stores.memory import MemoryStore
-from tests.gateway.interface import page, validator_for
+from tests.gateway.interface import page, referred, validator_for
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
@@ -32,16 +32,6 @@ GOLDEN = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
 def test_the_page_is_the_one_that_was_released():
     """A change that breaks clients is seen here, and stands in the changelog. `make docs` draws it anew."""
     assert json.loads(GOLDEN.read_text(encoding="utf-8")) == page()
-
-
-def test_operations_have_names_and_groups_for_generated_clients():
-    """No name repeats a segment for its parameter, and each operation is in one group."""
-    operations = [one for methods in page()["paths"].values() for one in methods.values()]
-    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", one["operationId"]) for one in operations)
-    named = {one["operationId"] for one in operations}
-    assert {"get_session", "get_sessions", "post_session_prompt", "delete_session_rule", "get_root"} <= named
-    assert all(len(one["tags"]) == 1 for one in operations)
-    assert {"chat", "sessions", "inspect", "server"} <= {tag for one in operations for tag in one["tags"]}
 
 
 def test_every_route_is_on_the_page_and_nothing_else():
@@ -59,19 +49,23 @@ def test_every_route_is_on_the_page_and_nothing_else():
         assert ("security" in operation) == (route.scope is not None)
 
 
-def test_every_schema_is_one_and_is_there():
-    """What is referred to exists; names of operations are said once; each field of a body is explained."""
+def test_every_schema_is_one_and_every_operation_has_a_name():
+    """References exist, fields of bodies are explained, and names of operations are unique and without repeated segments."""
     schemas = page()["components"]["schemas"]
     for schema in schemas.values():
         Draft202012Validator.check_schema(schema)
-    referred = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(page())))
-    assert referred <= set(schemas)
-    names = [one["operationId"] for methods in page()["paths"].values() for one in methods.values()]
-    assert len(names) == len(set(names))
+    assert referred(page()) <= set(schemas)
     for body in BODIES:
         schema = schemas[body.__name__]
         assert set(schema["properties"]) == set(body.__struct_fields__)
         assert all("description" in one for one in schema["properties"].values()), body
+    operations = [one for methods in page()["paths"].values() for one in methods.values()]
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", one["operationId"]) for one in operations)
+    named = {one["operationId"] for one in operations}
+    assert len(operations) == len(named)
+    assert {"get_session", "get_sessions", "post_session_prompt", "delete_session_rule", "get_root"} <= named
+    assert all(len(one["tags"]) == 1 for one in operations)
+    assert {"chat", "sessions", "inspect", "server"} <= {tag for one in operations for tag in one["tags"]}
 
 
 def test_each_code_of_the_table_is_one_of_some_route():

@@ -21,6 +21,8 @@ from agentrail.gateway.serving import (
 )
 from tests.runtime.rig import on_bounded_time
 
+pytestmark = on_bounded_time
+
 TLS = Path(__file__).parent / "tls"
 HURRY = ConnectionLimits(grace_seconds=0.05, cut_seconds=0.05)
 BREAKS_HYPERCORN = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: \xff\r\n\r\n"
@@ -123,9 +125,8 @@ async def read_all(stream):
     return b"".join(pieces)
 
 
-@on_bounded_time
 async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
-    """What a stranger sends ends no other stream, and is told once, without their words."""
+    """What a stranger sends ends no other stream, and is told once, without their words; nor are those of a call that crashes."""
     app = App()
     async with serving(app) as (_, connect), await connect() as other:
         await other.send_all(b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -134,14 +135,19 @@ async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
             for _ in range(3):
                 assert b" 200 " not in await ask(connect, raw=BREAKS_HYPERCORN)
             assert b" 400 " in await ask(connect, raw=b"no HTTP at all\r\n\r\n")
+        said = [record.getMessage() for record in caplog.records]
+        assert said == [
+            "a connection was closed, its caller broke the protocol (UnicodeDecodeError); 1 so far"
+        ]
+        with caplog.at_level(logging.DEBUG):
+            assert b" 500 " in await ask(connect, "/raise?a=planted")
+        assert "the application raised" in caplog.text
+        assert "planted" not in caplog.text
         await other.send_all(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
         await read_ok(other)
-    assert app.seen == ["begun", "/first", "/second", "over"]
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["a connection was closed, its caller broke the protocol (UnicodeDecodeError); 1 so far"]
+    assert app.seen == ["begun", "/first", "/raise", "/second", "over"]
 
 
-@on_bounded_time
 @pytest.mark.host("H-071")
 async def test_a_writer_is_woken_by_a_cut():
     """One that waits for a reader who does not read is deaf to cancellation."""
@@ -158,7 +164,6 @@ async def test_a_writer_is_woken_by_a_cut():
         assert b"ok" in await ask(connect)
 
 
-@on_bounded_time
 @pytest.mark.parametrize("path", ["/wait", "/flood"])
 @pytest.mark.parametrize("how", ["stopped", "cancelled"])
 async def test_the_server_ends_whatever_its_callers_do(path, how):
@@ -183,7 +188,6 @@ async def test_the_server_ends_whatever_its_callers_do(path, how):
     assert app.seen == ["begun", path, *(["over"] if how == "stopped" else [])]
 
 
-@on_bounded_time
 async def test_connections_are_bounded():
     """One more is closed, and another is taken as soon as one has gone."""
     async with serving(App(), limits=ConnectionLimits(max_connections=1, idle_seconds=9)) as (_, connect):
@@ -200,7 +204,6 @@ class Odd(BaseException):
     """What is no `Exception`."""
 
 
-@on_bounded_time
 @pytest.mark.host("H-003")
 @pytest.mark.parametrize("error", [ValueError("plugin"), Odd()])
 @pytest.mark.parametrize("when", ["begin", "meanwhile", "end"])
@@ -231,7 +234,6 @@ async def test_what_the_lifespan_raises_leaves_the_server_as_it_is(error, when):
         listeners[0].socket.getsockname()
 
 
-@on_bounded_time
 async def test_an_application_that_says_only_that_it_failed_is_not_served():
     """As ASGI lets it."""
 
@@ -242,7 +244,6 @@ async def test_an_application_that_says_only_that_it_failed_is_not_served():
         await serve_app(app, await open_listeners("127.0.0.1", 0), trio.sleep_forever)
 
 
-@on_bounded_time
 async def test_tls_is_spoken_where_there_is_a_certificate():
     """And who speaks something else ends alone."""
     client = ssl.create_default_context(cafile=TLS / "certificate.pem")

@@ -18,6 +18,8 @@ from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
+pytestmark = on_bounded_time
+
 ALL = frozenset({"use", "inspect"})
 
 
@@ -40,37 +42,43 @@ BODIES: dict[str, dict[str, Any]] = {
     "approve": {"approval_id": "main/1"}, "reject": {"approval_id": "main/1"}, "respond": {"ref": "main/1", "response": "x"},
 }  # fmt: skip
 
+NAMED = {
+    "request_id": "r-1",
+    "path:path": "notes.txt",
+    "approval:path": "main/1",
+    "rule_id": "rule_1",
+    "call_id": "c-1",
+}
+
+
 ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
 
 
 async def call(web: Web, route: CallRoute, session_id: str, who: dict[str, str]) -> httpx.Response:
     """Make a call as it is meant, about a session."""
-    path = route.path.replace("{session_id}", session_id).replace("{request_id}", "r-1")
-    path = (
-        path.replace("{path:path}", "notes.txt")
-        .replace("{approval:path}", "main/1")
-        .replace("{rule_id}", "rule_1")
-        .replace("{call_id}", "c-1")
-    )
+    path = route.path.replace("{session_id}", session_id)
+    for name, value in NAMED.items():
+        path = path.replace(f"{{{name}}}", value)
     said = BODIES.get(path.rpartition("/")[2], {}) if route.method == "POST" else None
     needed = {"at": "1"} if path.endswith(("/state", "/explain")) else None
     return await web.client.request(route.method, path, json=said, headers=who, params=needed)
 
 
 @pytest.mark.host("H-085")
-@on_bounded_time
 async def test_an_id_that_is_none_is_refused_on_every_route():
-    """It is not repeated in the answer."""
+    """It is not repeated in the answer; nor where it stands in a body."""
     async with serving(answering(*MANY), auth=by_header) as web:
         for number, route in enumerate(ON_A_SESSION):
             who = caller(f"acme/{number}")  # so many calls are more than one may make at once
-            for name in ("a..b", "a b", "x" * 129, "a%00b", "a@b"):
+            for name in ("a..b", "a b", "x" * 129, "a%00b", "a@b", "-a", "%0Aa"):
                 response = await call(web, route, name, who)
                 error_of(response, 422, "id_invalid")
                 assert name not in response.text
+        for name in ("a/b", "a..b", "a\0", "a b", "a" * 129, "-a", "\na"):
+            said = {"message": "Hi", "session_id": name}
+            error_of(await web.post("/chat", said, headers=ANN), 422, "id_invalid")
 
 
-@on_bounded_time
 async def test_a_call_is_approved_over_http_with_what_was_shown():
     """Another hash is refused; the request tells its end to who waits for it, and is not cancelled behind it."""
     tool = RecordingTool(name="shell")
@@ -94,7 +102,6 @@ async def test_a_call_is_approved_over_http_with_what_was_shown():
 
 
 @pytest.mark.host("H-112")
-@on_bounded_time
 async def test_a_page_comes_as_an_attachment_and_never_renders():
     """Whatever its name is; a path that leaves the workspace is as one that is not there."""
     async with serving(answering("Hi")) as web:
@@ -119,7 +126,6 @@ async def test_a_page_comes_as_an_attachment_and_never_renders():
 
 
 @pytest.mark.host("H-086")
-@on_bounded_time
 async def test_who_wants_to_stop_something_is_never_told_to_wait():
     """All else of one caller has its limit, and says what is left."""
     # One call a minute comes back, so a slow machine uses them up too.
@@ -137,22 +143,13 @@ async def test_who_wants_to_stop_something_is_never_told_to_wait():
 
 
 @pytest.mark.host("H-113")
-@on_bounded_time
 async def test_what_is_answered_is_as_the_page_says():
     """Of the calls that other tests here make no success of; each is held against it by `serving`."""
     async with serving(answering(*MANY), auth=by_header, store=MemoryStore()) as web:
         await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ANN)
-        made = [
-            await web.client.get(path, headers=ANN)
-            for path in (
-                "/inspect/sessions",
-                "/inspect/tree",
-                "/inspect/plugins",
-                "/inspect/sessions/main/trace?limit=1000",
-                "/inspect/sessions/main/messages",
-                "/sessions/main/files",
-            )
-        ]
+        looks = ("sessions", "tree", "plugins", "sessions/main/trace?limit=1000", "sessions/main/messages")
+        made = [await web.client.get(f"/inspect/{path}", headers=ANN) for path in looks]
+        made.append(await web.client.get("/sessions/main/files", headers=ANN))
         for call_name in ("model", "compact", "fork", "rewind"):
             said = BODIES.get(call_name, {})
             made.append(await web.post(f"/sessions/main/{call_name}", said, headers=ANN))
@@ -160,9 +157,8 @@ async def test_what_is_answered_is_as_the_page_says():
         assert made[-2].headers["location"] == f"/sessions/{made[-2].json()['session_id']}"
 
 
-@on_bounded_time
 async def test_a_dry_rewind_tells_what_is_behind_and_goes_nowhere():
-    """The calls that stay done, and what they were about; the conversation is as it was."""
+    """The calls that stay done, and their arguments; a fork goes to a record or an event, also of a session that has ended."""
     tool = RecordingTool(name="pay")
     model = ScriptedModel([says("Hello"), calls(("pay", {"order": 4411})), says("Paid")])
     async with serving(model, session_tools=[tool], store=MemoryStore()) as web:
@@ -184,26 +180,16 @@ async def test_a_dry_rewind_tells_what_is_behind_and_goes_nowhere():
             known = min(one["number"] for one in entries if one["events"] >= event)
             told_of = (await web.post("/sessions/main/rewind", {"event": event, "dry": True})).json()
             assert told_of["at"] == known
-        fork = await web.post("/sessions/main/fork", {"event": entries[seq - 1]["events"]})
-        assert fork.json()["at"] == min(
-            one["number"] for one in entries if one["events"] >= entries[seq - 1]["events"]
-        )
+        event = entries[seq - 1]["events"]
+        number = min(one["number"] for one in entries if one["events"] >= event)
+        fork = await web.post("/sessions/main/fork", {"event": event})
+        assert fork.json()["at"] == number
         went = (await web.post("/sessions/main/rewind", {"to": seq})).json()
         assert (went["calls"], "dry" in went) == (told["calls"], False)
         assert len((await web.client.get("/sessions/main")).json()["messages"]) == 2
-
-
-async def test_a_session_that_has_ended_is_forked_by_a_record_and_by_an_event():
-    """Its past is all that it has, and a reader knows it by events."""
-    async with serving(answering("Hello"), store=MemoryStore()) as web:
-        await web.chat(session_id="main")
-        entries = (await web.client.get("/inspect/sessions/main/trace?limit=1000")).json()["entries"]
-        event = max(one["events"] for one in entries)
-        number = min(one["number"] for one in entries if one["events"] >= event)
-        (session,) = web.host.supervisor.sessions()
-        await session.stop()
+        # Of one that has ended the past is all that it has, and a reader knows it by events.
+        await web.host.supervisor.stop_session("main", "done", scope="local")
         for place in ({"event": event}, {"at": number}):
             fork = await web.post("/sessions/main/fork", place)
             assert (fork.status_code, fork.json()["at"]) == (201, number), fork.text
-        both = {"event": event, "at": number}
-        error_of(await web.post("/sessions/main/fork", both), 422, "field_invalid")
+        error_of(await web.post("/sessions/main/fork", {"event": event, "at": number}), 422, "field_invalid")

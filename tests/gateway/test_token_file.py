@@ -14,8 +14,8 @@ from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.token_file import TokenFile
 from agentrail.gateway.tokens import make_token, read_token_file
 from agentrail.host.quotas import Limits
+from tests.gateway.callers import Rows
 from tests.gateway.socket_client import socket_of
-from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 
@@ -127,7 +127,7 @@ def test_what_settled_last_and_can_be_used_holds(tmp_path_factory, steps):
 
 
 async def test_a_token_that_is_taken_out_of_the_file_ends_everywhere_and_an_added_one_is_let_in(hurry, path):
-    """No restart: requests get 401, the stream ends with one `done`, a socket that asks nothing is closed. The other user goes on."""
+    """Requests get 401, the stream and an idle socket end, and the other user continues; an empty file lets no caller in."""
     put(path, BOB.lines)
     tokens = read_token_file(path)
     async with serving(answering("Hello"), auth=tokens, limits=ANY_FAILURES) as web:
@@ -152,14 +152,9 @@ async def test_a_token_that_is_taken_out_of_the_file_ends_everywhere_and_an_adde
             assert '"reason":"unauthorized"' in text
             await until(web, ANN, 401)
             await other.done("create", session_id="mine")
-
-
-async def test_a_file_without_tokens_lets_no_caller_in(hurry, path):
-    """The last token can be revoked too, and nobody becomes everybody."""
-    async with serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web:
         put(path, NOBODY)
-        await until(web, ANN, 401)
-        error_of(await web.client.get("/sessions", headers=by(BOB)), 401, "unauthorized")
+        await until(web, BOB, 401)
+        error_of(await web.client.get("/sessions", headers=by(ANN)), 401, "unauthorized")
         error_of(await web.client.get("/sessions"), 401, "unauthorized")
         put(path, ANN.lines)
         await until(web, ANN, 200)
@@ -234,20 +229,15 @@ def test_a_file_that_cannot_be_used_keeps_the_tokens_and_is_logged_once(path, ca
     assert tokens(by(ANN)) is None
 
 
-def test_a_file_that_is_being_written_is_not_taken(path):
-    """What one look found and the next did not was half of a change."""
+def test_a_file_is_compared_by_its_text_and_not_taken_while_it_is_written(path):
+    """What one look found and the next did not was half of a change; one of the same size and time is seen."""
     tokens = read_token_file(path)
     before, file = tokens.entries, TokenFile(tokens, path)
     for half in ("", f"{ANN.lines}\n", f"{ANN.lines}\n{BOB.lines}"):
         put(path, half)
         assert not file.look()
         assert tokens.entries == before
-
-
-def test_a_file_of_the_same_size_and_time_is_seen(path):
-    """Its text is compared, and not what the file system says of it."""
-    tokens = read_token_file(path)
-    file, found = TokenFile(tokens, path), path.stat()
+    found = path.stat()
     settle(file)
     put(path, path.read_text().replace('user = "ann"', 'user = "eve"'))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))

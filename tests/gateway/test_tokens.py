@@ -2,18 +2,14 @@
 
 import os
 import stat
+from math import inf, nan
 from types import SimpleNamespace
 
 import pytest
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.gateway.tokens import (
-    decode_tokens,
-    fault_of_mode,
-    make_token,
-    read_token_file,
-)
+from agentrail.gateway.tokens import decode_tokens, fault_of_mode, make_token, read_token_file
 
 NOW = 1_800_000_000.0
 DIGEST = "sha256:" + "ab" * 32
@@ -69,29 +65,24 @@ def test_what_lets_no_call_in_is_all_alike(made, tokens):
 # --- a new one
 
 
-@pytest.mark.parametrize("days", [0, -1, 1e-9, 1e9, 1e300, float("nan"), float("inf")])
-def test_a_token_lasts_for_some_days(days):
-    """Above 0, and not beyond the calendar."""
-    with pytest.raises(OptionError, match=r"a token cannot last for .* days; give a positive number"):
-        make_token("acme", days=days, now=NOW)
-
-
 @pytest.mark.parametrize(
-    ("tenant", "user", "scopes", "said"),
+    ("given", "said"),
     [
-        ("", "", ["use"], "`tenant` is missing"),
-        ("a b", "", ["use"], "`tenant` is no id: expected 1 to 128"),
-        ("acme", '"\nuser = "root', ["use"], "`user` is no id"),
-        ("acme", "../x", ["use"], "`user` is no id"),
-        ("acme", "", [], "`scopes` is empty, so the token could do nothing: of use, inspect"),
-        ("acme", "", ["us"], "unknown name 'us': did you mean 'use'?"),
-        ("acme", "", ["root"], "unknown name: known are use, inspect"),
+        ({"tenant": ""}, "`tenant` is missing"),
+        ({"tenant": "a b"}, "`tenant` is no id: expected 1 to 128"),
+        ({"user": '"\nuser = "root'}, "`user` is no id"),
+        ({"user": "../x"}, "`user` is no id"),
+        ({"scopes": []}, "`scopes` is empty, so the token could do nothing: of use, inspect"),
+        ({"scopes": ["us"]}, "unknown name 'us': did you mean 'use'?"),
+        ({"scopes": ["root"]}, "unknown name: known are use, inspect"),
+        *(({"days": days}, " days; give a positive number") for days in (0, -1, 1e-9, 1e9, 1e300, nan, inf)),
     ],
 )
-def test_what_no_token_can_be_for_is_refused(tenant, user, scopes, said):
-    """So nothing that is printed needs to be quoted."""
+def test_what_no_token_can_be_for_is_refused(given, said):
+    """So nothing that is printed needs to be quoted. It lasts for more than no time, and not beyond the calendar."""
+    given = {"tenant": "acme", "user": "", **given}
     with pytest.raises(OptionError) as caught:
-        make_token(tenant, user, scopes=scopes, now=NOW)
+        make_token(given.pop("tenant"), given.pop("user"), **given, now=NOW)
     assert said in str(caught.value)
 
 
@@ -151,18 +142,6 @@ def test_no_message_repeats_what_stands_in_a_token_file(text):
 # --- the file itself
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o602, 0o610, 0o601])
-def test_a_file_that_others_may_read_or_change_is_refused(tmp_path, mode):
-    """Also before its text is looked at."""
-    path = tmp_path / "tokens.toml"
-    path.write_text("no token file")
-    path.chmod(mode)
-    with pytest.raises(
-        OptionError, match=rf"may be read or changed by others \(mode {mode:04o}\): .* chmod 600"
-    ):
-        read_token_file(path)
-
-
 @pytest.mark.parametrize(
     ("mode", "owner", "reader", "fault"),
     [
@@ -180,8 +159,15 @@ def test_whose_a_token_file_may_be(mode, owner, reader, fault):
     assert said is None if fault is None else fault in said
 
 
-def test_what_cannot_be_read_is_said(tmp_path):
-    """A missing file, a directory, a pipe that is not waited for, a path that is none, a file without end."""
+def test_a_file_that_others_may_change_or_that_cannot_be_read_is_refused(tmp_path):
+    """Before its text is read: modes, a missing file, a directory, a pipe, no path, a file without end."""
+    path = tmp_path / "tokens.toml"
+    path.write_text("no token file")
+    for mode in (0o640, 0o604, 0o644, 0o620, 0o602, 0o610, 0o601):
+        path.chmod(mode)
+        said = rf"may be read or changed by others \(mode {mode:04o}\): .* chmod 600"
+        with pytest.raises(OptionError, match=said):
+            read_token_file(path)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     large = tmp_path / "large"

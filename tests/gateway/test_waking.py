@@ -1,33 +1,23 @@
 """Sessions that sleep, in a file and behind a restart of the process: what wakes them, on every route, what does not, and what ends them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
 import trio
 
 from agentrail.errors import SessionDown
-from agentrail.host import Limits, Principal
+from agentrail.host import Limits
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
-from tests.gateway.socket_client import socket_of
+from tests.gateway.callers import auth, by
 from tests.gateway.web import Web, serving
 from tests.host.hosting import profile
 from tests.runtime.rig import on_bounded_time
-
-OF_ANN, OF_BOB = {"Authorization": "Bearer ann"}, {"Authorization": "Bearer bob"}
-
-
-def by_token(headers: Any) -> Principal | None:
-    """Whose token it is."""
-    name = headers.get("authorization", "").removeprefix("Bearer ")
-    scopes = frozenset({"use", "inspect"})
-    return Principal(tenant_id="acme", user_id=name, scopes=scopes) if name else None
 
 
 def answer(request: Any) -> Turn:
@@ -52,50 +42,8 @@ async def life(path: Any, **options: Any) -> AsyncIterator[Web]:
     )
     options.setdefault("store", f"sqlite:{path}/a.db")
     options.setdefault("limits", Limits(messages_burst=100))
-    async with serving(None, profiles=[desk], auth=by_token, headers=OF_ANN, **options) as web:
+    async with serving(None, profiles=[desk], auth=auth, headers=by("ann"), **options) as web:
         yield web
-
-
-def is_awake(web: Web, session_id: str, *, scope: str = "acme") -> bool:
-    """Whether a session is in memory."""
-    try:
-        web.host.supervisor.session(session_id, scope=scope)
-    except SessionDown:
-        return False
-    return True
-
-
-async def phases(web: Web, query: str = "") -> dict[str, str]:
-    """What a list says of each session."""
-    listed = (await web.client.get(f"/sessions?limit=100{query}")).json()["sessions"]
-    return {one["session_id"]: one["phase"] for one in listed}
-
-
-# --- doors
-
-
-async def get(web: Web, path: str) -> httpx.Response:
-    """Read."""
-    return await web.client.get(path)
-
-
-async def command(web: Web, name: str) -> httpx.Response:
-    """Prompt on a socket."""
-    async with socket_of(web, by="ann") as socket:
-        assert (await socket.ask("prompt", session_id=name, message="Hi"))["ok"]
-    return httpx.Response(202)
-
-
-def post(ending: str, **said: Any) -> Callable[[Web, str], Awaitable[httpx.Response]]:
-    """A door at `/sessions/{id}/…`."""
-
-    async def call(web: Web, name: str) -> httpx.Response:
-        return await web.post(f"/sessions/{name}/{ending}", said)
-
-    return call
-
-
-"""What wakes a session that has nothing to do, and its status."""
 
 
 @on_bounded_time
@@ -139,8 +87,10 @@ async def test_what_was_at_work_in_an_earlier_life_works_again_at_once(tmp_path)
         sent = (await web.post("/sessions/busy/prompt", {"message": "Hi"})).json()
         await trio.sleep(0.1)
     async with serving(None, **options) as web:
-        assert (await phases(web))["idle"] == "asleep"
-        assert is_awake(web, "busy", scope="local")
+        listed = (await web.client.get("/sessions")).json()["sessions"]
+        assert {"idle": "asleep"}.items() <= {one["session_id"]: one["phase"] for one in listed}.items()
+        web.host.supervisor.session("busy", scope="local")
         told = (await web.client.get(f"/sessions/busy/requests/{sent['request_id']}?wait=5")).json()
         assert (told["status"], told["text"]) == ("completed", "Again.")
-        assert not is_awake(web, "idle", scope="local")
+        with pytest.raises(SessionDown):
+            web.host.supervisor.session("idle", scope="local")

@@ -26,7 +26,6 @@ class Told:
     """The rows that one client has, made of the parts that it was told."""
 
     def __init__(self):
-        """Begin with none."""
         self.rows = {}
         self.total = 0
         self.parts = []
@@ -113,7 +112,6 @@ class People(TakenRows):
     """Rows that belong to users, for a test to change."""
 
     def __init__(self):
-        """Begin with none."""
         super().__init__(self.all_rows, every_seconds=0.05)
         self.now = {}
 
@@ -138,14 +136,8 @@ def kind(source, scope="use"):
 
 def row_of(key, user, **more):
     """A row of a user."""
-    return SessionRow(
-        session_id=key,
-        phase="idle",
-        waiting=WaitingCounts(approvals=0, questions=0),
-        changed_at_ms=1,
-        user=user,
-        **more,
-    )
+    none = WaitingCounts(approvals=0, questions=0)
+    return SessionRow(session_id=key, phase="idle", waiting=none, changed_at_ms=1, user=user, **more)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -233,15 +225,8 @@ async def test_a_feed_is_followed_once_and_let_go_with_the_last_watcher():
     ann = Principal(tenant_id="acme", user_id="ann")
     async with trio.open_nursery() as nursery:
         row_watches = Watches(None, nursery, kinds={"people": known}, has_inspector=False)
-        watch = partial(
-            row_watches.watch,
-            known,
-            RowFilter(),
-            ann,
-            wait_room=trio.lowlevel.checkpoint,
-            begin=_ignore,
-            tell=_ignore,
-        )
+        silent = {"wait_room": trio.lowlevel.checkpoint, "begin": _ignore, "tell": _ignore}
+        watch = partial(row_watches.watch, known, RowFilter(), ann, **silent)
         with trio.move_on_after(1):
             async with trio.open_nursery() as inner:
                 inner.start_soon(watch)

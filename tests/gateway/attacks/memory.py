@@ -93,7 +93,6 @@ class Strike(trio.abc.Instrument):
     """Counts the steps of all tasks, and does something in front of the n-th."""
 
     def __init__(self, step: int, strike: Any) -> None:
-        """Begin to count."""
         self.left = step
         self._strike = strike
 

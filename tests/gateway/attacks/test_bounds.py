@@ -7,7 +7,7 @@ import trio
 
 from agentrail.gateway import sockets as sockets_module
 from agentrail.gateway.error_responses import CallRefused
-from agentrail.gateway.request_parser import BodyReader
+from agentrail.gateway.request_parser import BodyReader, CallerLeft
 from agentrail.gateway.serving import ConnectionLimits
 from agentrail.host.identity import SessionOwner
 from tests.gateway.attacks.memory import Caller, in_memory, struck_at
@@ -15,6 +15,8 @@ from tests.gateway.test_serving import App, serving as serving_app
 from tests.host.hosting import ANN, Ledger, answering
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 from tests.thinned import IS_NIGHTLY
+
+pytestmark = on_virtual_time
 
 OWNER = SessionOwner.of(ANN)
 
@@ -33,7 +35,6 @@ CALLS = {
 
 @pytest.mark.parametrize("how", ["cancelled", "left"])
 @pytest.mark.parametrize("name", CALLS)
-@on_virtual_time
 async def test_a_call_that_is_struck_at_any_step_leaves_nothing(name, how):
     """No place, no byte of a body, no reader, no session of the quota; and each request that began has one end."""
     method, path, said = CALLS[name]
@@ -59,7 +60,6 @@ async def test_a_call_that_is_struck_at_any_step_leaves_nothing(name, how):
         assert not gateway.bodies._held_of  # noqa: SLF001
 
 
-@on_virtual_time
 async def test_a_stream_that_is_read_by_one_who_leaves_gives_its_place_back():
     """At any moment, also of a session that says nothing."""
     async with in_memory(answering("a")) as (app, host):
@@ -76,17 +76,18 @@ async def test_a_stream_that_is_read_by_one_who_leaves_gives_its_place_back():
 # --- one caller and all others
 
 
-@on_virtual_time
 async def test_bodies_of_one_caller_take_half_of_the_room_at_most():
-    """One who sends many large ones slowly would keep all others out for hours."""
+    """One who sends many large ones slowly would keep all others out for hours. What has come of one who leaves in the middle is forgotten."""
     reader = BodyReader(max_bytes_at_once=100, slow_start_seconds=5.0)
 
     def sends(*pieces):
         given = iter(pieces)
 
         async def receive():
-            piece = next(given, None)
+            piece = next(given, b"")
             if piece is None:
+                return {"type": "http.disconnect"}
+            if not piece:
                 await trio.sleep_forever()
             return {"type": "http.request", "body": piece, "more_body": True}
 
@@ -109,11 +110,12 @@ async def test_bodies_of_one_caller_take_half_of_the_room_at_most():
             await reader.read(sends(b"x" * 50), {}, 99, caller="bob")
         with pytest.raises(CallRefused, match="as many bodies as it has room for"):
             await reader.read(sends(b"x" * 101), {}, 999, caller="eve")
+    with pytest.raises(CallerLeft):
+        await reader.read(sends(b"x", None), {}, 99, caller="ann")
     assert reader.held_bytes == 0
     assert not reader._held_of  # noqa: SLF001 - a caller would be kept for each that there ever was
 
 
-@on_virtual_time
 async def test_sockets_of_strangers_are_counted_by_their_network(monkeypatch):
     """Who has one address of IPv6 has 2^64 of them, and would take the places of all others."""
     monkeypatch.setattr(sockets_module, "MAX_UNKNOWN_OF_EACH", 2)
@@ -153,7 +155,6 @@ async def test_a_write_that_is_not_taken_ends_its_connection():
 
 @pytest.mark.parametrize("every", [19, pytest.param(2 if IS_NIGHTLY else 7, marks=pytest.mark.check)])
 @pytest.mark.parametrize("how", ["cancelled", "left"])
-@on_virtual_time
 async def test_a_socket_that_is_struck_at_any_step_leaves_nothing(how, every):
     """As it says who calls, as it reads, as a command of it is at work."""
     said = [

@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from agentrail.gateway.app import ROUTES, routes
 from agentrail.gateway.path_endpoint import CallRoute
 from agentrail.gateway.socket_calls import socket_commands
-from agentrail.host import HostPlugin
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
@@ -26,6 +25,7 @@ from tests.gateway.attacks.memory import Caller
 from tests.gateway.attacks.wire import FREE, by_header
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import Web, serving
+from tests.host.rig import plugin, saying
 from tests.runtime.rig import on_bounded_time
 
 WORDS = "planted-words"
@@ -33,6 +33,13 @@ VICTIMS = ("awake-1", "sleep-1", "ended-1", "waits-1")
 UNKNOWN = "never-1"
 COMMANDS = socket_commands(ROUTES)
 ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
+
+OF_A_SESSION = (
+    *(name for name, known in COMMANDS.items() if "session_id" in known.params),
+    *("subscribe", "commands", "run_command"),
+)
+"""The commands that name a session."""
+
 
 VALUES: Mapping[str, Any] = {
     "client_id": "name-1", "number": 1, "text": "Hi", "result": {}, "reason": "no",
@@ -43,34 +50,12 @@ VALUES: Mapping[str, Any] = {
 """What a field is called with. A route with a new field that it needs fails here by its name."""
 
 
-class Hears(HostPlugin):
-    """Writes down each hook that is called."""
-
-    name = "hears"
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self.heard: list[str] = []
-
-    async def intercept_chat_request(self, ctx: Any) -> None:
-        """Write."""
-        self.heard.append(f"intercept {ctx.principal.user_id}")
-
-    async def on_request_start(self, ctx: Any) -> None:
-        """Write."""
-        self.heard.append(f"start {ctx.user_id}")
-
-    async def on_request_end(self, ctx: Any) -> None:
-        """Write."""
-        self.heard.append(f"end {ctx.user_id}")
-
-
 @frozen
 class World:
     """A server where Ann has a session of each kind."""
 
     web: Web
-    hears: Hears
+    heard: list[Any]
     sessions: tuple[str, ...]
     requests: Mapping[str, str]
 
@@ -86,11 +71,17 @@ def answer(request: Any) -> Any:
 @pytest.fixture
 async def world():
     """One that is awake, one in the store alone, one that ended, one that waits for an approval, and one that works for another."""
-    hears, requests = Hears(), {}
+    heard, requests = [], {}
     tools = [TaskTool(), RecordingTool(name="shell")]
+    hooks = dict.fromkeys(("intercept_chat_request", "on_request_start", "on_request_end"), saying(None))
     options = {"session_tools": tools, "session_plugins": [HumanApproval], "drain_timeout": 0.05}
     async with serving(
-        FunctionModel(answer), hears, auth=by_header, limits=FREE, store=MemoryStore(), **options
+        FunctionModel(answer),
+        plugin("hears", heard=heard, **hooks),
+        auth=by_header,
+        limits=FREE,
+        store=MemoryStore(),
+        **options,
     ) as web:
         web.client.headers["authorization"] = "Bearer acme/ann"
         for name in VICTIMS:
@@ -104,8 +95,8 @@ async def world():
         await web.post("/sessions/boss-1/prompt", {"message": "boss-1"})
         child = (await until(web, "boss-1", "children"))["session_id"]
         await until(web, child, "approvals")
-        hears.heard.clear()
-        yield World(web, hears, (*VICTIMS, "boss-1", child), requests)
+        heard.clear()
+        yield World(web, heard, (*VICTIMS, "boss-1", child), requests)
         await web.client.delete("/sessions/boss-1")  # its end would wait for the cycle
 
 
@@ -166,7 +157,7 @@ async def test_on_every_route_a_session_of_another_is_one_that_never_was(world):
                 assert foreign == unknown, (route.method, route.path, name, who)
                 asked += 1
     assert asked == len(ON_A_SESSION) * 3 * len(world.sessions) > 200
-    assert world.hears.heard == []
+    assert world.heard == []
     assert await seen_by_owner(world.web) == before
     assert not (await world.web.host.supervisor.facts_of("sleep-1", scope="acme")).is_here
 
@@ -183,6 +174,8 @@ async def seen_by_owner(web: Web) -> list[Any]:
 
 def fields_of(name: str) -> dict[str, Any]:
     """What a command is sent with."""
+    if name == "subscribe":
+        return {"after": 0}
     known = COMMANDS[name]
     path = {one: VALUES[one] for one in known.params if one != "session_id"}
     more = {"call_id": "c-1"} if name == "abort_tool" else {}
@@ -193,26 +186,25 @@ def fields_of(name: str) -> dict[str, Any]:
 @on_bounded_time
 async def test_by_every_command_a_session_of_another_is_one_that_never_was(world):
     """Over one socket: the replies are those of an unknown id, to the byte."""
-    on_a_session = [name for name, known in COMMANDS.items() if "session_id" in known.params]
-    assert len(on_a_session) >= 17
+    assert len(OF_A_SESSION) >= 29
     for who in ("acme/bob", "else/ann"):
         async with socket_of(world.web, by=who) as client:
-            for name in (*on_a_session, "subscribe"):
-                fields = {"after": 0} if name == "subscribe" else fields_of(name)
+            for name in OF_A_SESSION:
                 replies = {
-                    json.dumps({**await client.ask(name, session_id=session_id, **fields), "id": 0}).replace(
-                        session_id, "<id>"
-                    )
+                    json.dumps(
+                        {**await client.ask(name, session_id=session_id, **fields_of(name)), "id": 0}
+                    ).replace(session_id, "<id>")
                     for session_id in (UNKNOWN, *world.sessions)
                 }
                 assert len(replies) == 1, (name, who, replies)
                 may_not = name != "subscribe" and COMMANDS[name].route.scope == "inspect"
                 assert ('"forbidden"' if may_not else '"session_unknown"') in (reply := replies.pop()), reply
             assert (await client.done("sessions"))["sessions"] == []
-    assert world.hears.heard == []
+            assert await client.done("unsubscribe", session_id="awake-1") is None
+    assert world.heard == []
 
 
-@pytest.mark.host("H-028")
+@pytest.mark.host("H-028", "H-099")
 @on_bounded_time
 async def test_a_message_to_a_session_of_another_is_refused_in_one_way_whatever_its_state(world):
     """On the routes that would create it; to another tenant its id is free, and that session has nothing of the first one."""
@@ -225,8 +217,10 @@ async def test_a_message_to_a_session_of_another_is_refused_in_one_way_whatever_
             )
             answers.add((response.status_code, response.text.replace(name, "<id>")))
         assert len(answers) == 1, (path, answers)
-        assert answers.pop()[0] == 404
-    assert world.hears.heard == []
+        status, text = answers.pop()
+        assert status == 404
+        assert path == "/sessions" or "session_id" in json.loads(text)["error"]["hint"]
+    assert world.heard == []
     eve = {"authorization": "Bearer else/eve"}
     assert (await world.web.post("/sessions", {"session_id": "awake-1"}, headers=eve)).status_code == 201
     assert WORDS not in (await world.web.client.get("/sessions/awake-1", headers=eve)).text

@@ -19,7 +19,6 @@ from agentrail.gateway.app import ROUTES
 from agentrail.gateway.calls import FileAnswer
 from agentrail.gateway.session_routes import answer_of_file
 from agentrail.gateway.tokens import decode_tokens, make_token
-from agentrail.host import HostPlugin
 from agentrail.host.workspace_files import read_workspace
 from agentrail.stores.memory import MemoryStore
 from tests.gateway.attacks.test_other_peoples import body_of
@@ -27,6 +26,7 @@ from tests.gateway.attacks.wire import FREE, HOST, UPGRADE, at_once, frame, head
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import serving
 from tests.host.hosting import ANN, answering, hosting
+from tests.host.rig import plugin
 from tests.runtime.rig import on_bounded_time
 
 MADE = make_token("acme", "ann", scopes=("use", "inspect"), now=0.0)
@@ -34,22 +34,10 @@ SECRET = MADE.token[4:]
 """Without what each of them begins with."""
 
 
-class Breaks(HostPlugin):
-    """Crashes in each hook of a request, with what it was given in its hands."""
-
-    name = "breaks"
-
-    async def intercept_chat_request(self, ctx):
-        """Crash."""
-        message = f"crashed on {ctx!r} {ctx.as_dict()}"
-        raise ValueError(message)
-
-    async def on_request_start(self, ctx):
-        """Crash."""
-        message = f"crashed on {ctx!r} {ctx.as_dict()}"
-        raise ValueError(message)
-
-    on_request_end = on_request_start
+async def crash(ctx):
+    """Crash, with what a hook was given in its hands."""
+    message = f"crashed on {ctx!r} {ctx.as_dict()}"
+    raise ValueError(message)
 
 
 @pytest.mark.host("H-082", "H-088")
@@ -57,11 +45,12 @@ class Breaks(HostPlugin):
 async def test_a_token_is_in_no_log_answer_event_journal_or_page(caplog, capfd):
     """Whatever it was sent as, and whatever breaks meanwhile."""
     store = MemoryStore()
+    breaks = plugin("breaks", intercept_chat_request=crash, on_request_start=crash, on_request_end=crash)
     found: list[bytes] = []
     token = MADE.token.encode()
     auth = decode_tokens(MADE.lines.encode(), "f")
     with caplog.at_level(logging.DEBUG):
-        async with serving(answering(*"ab" * 9), Breaks(), auth=auth, limits=FREE, store=store) as web:
+        async with serving(answering(*"ab" * 9), breaks, auth=auth, limits=FREE, store=store) as web:
             web.client.headers["authorization"] = f"Bearer {MADE.token}"
             await web.chat(session_id="s-1")
             for route in ROUTES:
@@ -87,6 +76,11 @@ async def test_a_token_is_in_no_log_answer_event_journal_or_page(caplog, capfd):
                 head(b"GET /sessions/" + token, HOST, b"Authorization: Bearer " + token + b"\r\n"),
                 head(b"GET /sessions", HOST, b"Authorization: Bearer " + token + b"x\r\n"),
                 head(b"GET /sessions", HOST, b"Authorization: Basic " + token + b"\r\n"),
+                head(
+                    b"GET /sessions",
+                    HOST + b"Authorization: Bearer " + token + b"\r\n",
+                    b"Upgrade: h2c\r\nHTTP2-Settings: A" + token + b"\r\n",
+                ),
                 head(b"GET /ws?token=" + token, HOST, UPGRADE),
                 head(b"GET /ws", HOST, b"Authorization: Bearer " + token + b"\r\n", UPGRADE)
                 + frame(1, token),

@@ -1,9 +1,11 @@
-"""Requests that a proxy and we could read otherwise, and heads without a bound: each with its answer, and with no second request read out of it.
+"""Ambiguous requests, heads without a bound and broken frames: each with its answer, and no second request is read out of it.
 
 Over real sockets, since what is attacked is what reads them.
 """
 
 import gzip
+import struct
+import zlib
 
 import pytest
 import trio
@@ -12,34 +14,28 @@ from hypothesis import given, strategies as st
 
 from agentrail.gateway.error_responses import CallRefused
 from agentrail.gateway.request_parser import check_query
-from agentrail.gateway.serving import ConnectionLimits, fault_of_head
-from tests.gateway import web as web_module
+from agentrail.gateway.serving import fault_of_head
 from tests.gateway.attacks.wire import (
     ANN,
-    FREE,
+    BINARY,
+    CLOSE,
+    CONTINUED,
     HOST,
+    PING,
+    PONG,
+    TEXT,
+    UPGRADE,
     at_once,
-    by_header,
+    frame,
     head,
+    peer_of,
     post,
+    send_quietly,
     statuses,
     tell,
-)  # fmt: skip
-from tests.gateway.web import serving
-from tests.host.hosting import answering
+)  # fmt: skip  # fmt: skip
+from tests.gateway.socket_client import no_sockets
 from tests.runtime.rig import on_bounded_time
-
-"""What stands where a body ought to: if it is answered, it was smuggled in."""
-
-
-@pytest.fixture
-async def attacked(monkeypatch):
-    """A server that knows who calls by what they say; a silent connection is closed soon, but not before a busy machine has read it."""
-    hurry = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2, idle_seconds=1)
-    monkeypatch.setattr(web_module, "HURRY", hurry)
-    async with serving(answering(*"abcdefgh"), auth=by_header, limits=FREE) as opened:
-        yield opened
-
 
 # --- two readers, two requests
 
@@ -140,4 +136,86 @@ def test_names_of_a_query_are_looked_at_once():
     assert len(compared) < 20 * len(names)
 
 
-# --- JSON that takes long
+# --- frames of a WebSocket as no client sends them: of most the socket hears nothing, since they are refused in front of it
+
+
+MIB = 1 << 20
+OWN = b"Origin: http://127.0.0.1\r\n"
+
+
+def pressed(size: int) -> bytes:
+    """So many bytes in very few, as permessage-deflate has them."""
+    press = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return (press.compress(b"x" * size) + press.flush(zlib.Z_SYNC_FLUSH))[:-4]
+
+
+BROKEN = {
+    "not masked": (frame(TEXT, b"{}", masked=False), 1002),
+    "a bit that means nothing": (frame(TEXT, b"{}", bits=1), 1002),
+    "a bit of a compression that was not agreed": (frame(TEXT, pressed(64 * MIB), bits=4), 1002),
+    "no UTF-8": (frame(TEXT, b"\xff\xfe"), 1007),
+    "no UTF-8 across two fragments": (frame(TEXT, b"\xe2\x82", last=False) + frame(CONTINUED, b"\x28"), 1007),
+    "half of a character": (frame(TEXT, b"\xed\xa0\x80"), 1007),
+    "an unknown kind": (frame(3, b"{}"), 1002),
+    "an unknown kind of control": (frame(11, b""), 1002),
+    "a ping in fragments": (frame(PING, b"a", last=False), 1002),
+    "a long ping": (frame(PING, b"a" * 126), 1002),
+    "a continuation of nothing": (frame(CONTINUED, b"{}"), 1002),
+    "a message within a message": (frame(TEXT, b"{", last=False) + frame(TEXT, b"}"), 1002),
+    "a length beyond all": (b"\x81\xff" + b"\xff" * 8 + bytes(4) + b"x" * 100, 1002),
+    "a length that is longer than it has to be": (b"\x81\xfe\x00\x02" + bytes(4) + b"{}", 1002),
+    "a close with half of a code": (frame(CLOSE, b"a"), 1002),
+    "a close with a code that none may send": (frame(CLOSE, struct.pack(">H", 1005)), 1002),
+    "a close": (frame(CLOSE, struct.pack(">H", 1000)), 1000),
+    "fewer characters than may be, and more bytes": (frame(TEXT, "\u20ac".encode() * (MIB // 2)), 1009),
+    "a mebibyte and a byte": (frame(TEXT, b"x" * (MIB + 1)), 1009),
+    "the same in fragments": (frame(TEXT, b"x" * MIB, last=False) + frame(CONTINUED, b"x"), 1009),
+    "bytes": (frame(BINARY, b"\0") * 3, 4400),
+    "no JSON": (frame(TEXT, b"{") * 3, 4400),
+    "deep JSON": (frame(TEXT, b'{"a":' * 10_000) * 3, 4400),
+    "a flood of pings": (frame(PING) * 5_000, 4429),
+    "a flood of pongs": (frame(PONG) * 5_000, 4429),
+    "fragments of one byte": (frame(TEXT, b"{", last=False) + frame(CONTINUED, b" ", last=False) * 5_000, 4429),
+    "fragments of nothing": (frame(TEXT, last=False) + frame(CONTINUED, last=False) * 5_000, 4429),
+}  # fmt: skip
+
+
+@pytest.mark.host("H-076")
+@on_bounded_time
+async def test_what_is_no_frame_ends_the_socket_with_its_code(attacked):
+    """1002 and 1007 by RFC 6455, 1009, 4400 and 4429 by ours; whoever calls, and nothing is left behind."""
+
+    async def check(name):
+        sent, code = BROKEN[name]
+        async with peer_of(attacked) as peer:
+            await send_quietly(peer, sent)
+            assert (name, await peer.to_end()) == (name, code)
+
+    await at_once(BROKEN, check)
+    await no_sockets(attacked)
+
+
+UPGRADES = {
+    "another version": head(b"GET /ws", ANN, UPGRADE.replace(b"13", b"12")),
+    "no key": head(b"GET /ws", ANN, UPGRADE.replace(b"Sec-WebSocket-Key", b"X")),
+    "HTTP/1.0": b"GET /ws HTTP/1.0\r\n" + ANN + UPGRADE + b"\r\n",
+    "frames in front of the answer": head(b"GET /ws", ANN, UPGRADE) + frame(TEXT, b"{}") * 99,
+    "a body": head(b"GET /ws", ANN, UPGRADE, b"Content-Length: 7\r\n") + b"xxxxxxx",
+    "a request behind it": head(b"GET /ws", HOST, OWN, UPGRADE) + head(b"GET /health", HOST),
+}  # fmt: skip
+
+
+@on_bounded_time
+async def test_an_upgrade_that_is_none_is_refused_and_its_connection_closed(attacked, caplog):
+    """It would stay open and be counted nowhere; the log has nothing of it. Only `/ws` can be upgraded."""
+
+    async def check(name):
+        answer, was_closed = await tell(attacked, UPGRADES[name])
+        assert (name, statuses(answer), was_closed) == (name, [400], True)
+
+    await at_once(UPGRADES, check)
+    await no_sockets(attacked)
+    assert caplog.text == ""
+    for line, status in ((b"GET /chat", 403), (b"GET /nowhere", 403), (b"POST /ws", 404)):
+        answer, _ = await tell(attacked, head(line, ANN, UPGRADE))
+        assert (line, statuses(answer)) == (line, [status])

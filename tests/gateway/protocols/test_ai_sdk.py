@@ -77,40 +77,28 @@ def words_of(parts):
     return words, tools
 
 
+DONE, DENIED = ("shell", "output-available", "recorded"), ("shell", "output-denied", None)
+
+
 @on_bounded_time
 @pytest.mark.host("H-115")
-async def test_an_approval_given_in_the_client_runs_that_call(ai_sdk):
-    """`addToolApprovalResponse` sends the chat by itself; that call runs, once, and its result comes into the same message."""
-    async with asking(calls(("shell", {"command": "ls"})), says("Done.")) as (web, shell):
-        page = await talk(ai_sdk, web, ["say", "Hi"], ["decide", True])
-        assert shell.calls == [{"command": "ls"}]
+@pytest.mark.parametrize(
+    ("commands", "decisions", "run", "told"),
+    [
+        (["ls"], [[True]], ["ls"], [DONE, "Done."]),
+        (["rm"], [[False, "too dangerous"]], [], [DENIED, "Done."]),
+        (["a", "b"], [[True], [False]], ["a"], [DONE, DENIED, "Done."]),
+    ],
+)
+async def test_what_is_decided_in_the_client_runs_or_is_denied(ai_sdk, commands, decisions, run, told):
+    """`addToolApprovalResponse` sends the chat by itself, once all are decided; what is let run runs once, and its result comes into the same message."""
+    asked = calls(*(("shell", {"command": one}) for one in commands))
+    async with asking(asked, says("Done.")) as (web, shell):
+        page = await talk(ai_sdk, web, ["say", "Hi"], *(["decide", *one] for one in decisions))
+        assert shell.calls == [{"command": one} for one in run]
     assert (page["status"], page["errors"], page["called"]) == ("ready", [], [])
     assert [message["role"] for message in page["messages"]] == ["user", "assistant"]
-    assert shown(page["messages"][1]) == [("shell", "output-available", "recorded"), "Done."]
-
-
-@on_bounded_time
-@pytest.mark.host("H-115")
-async def test_a_refusal_given_in_the_client_runs_nothing(ai_sdk):
-    """The call is shown as denied, and the model has its say."""
-    async with asking(calls(("shell", {"command": "rm"})), says("Then not.")) as (web, shell):
-        page = await talk(ai_sdk, web, ["say", "Hi"], ["decide", False, "too dangerous"])
-        assert shell.calls == []
-    assert (page["status"], page["errors"]) == ("ready", [])
-    assert shown(page["messages"][1]) == [("shell", "output-denied", None), "Then not."]
-
-
-@on_bounded_time
-@pytest.mark.host("H-115")
-async def test_two_approvals_are_sent_when_both_are_given(ai_sdk):
-    """One runs and one does not; both in one message."""
-    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
-    async with asking(both, says("Done.")) as (web, shell):
-        page = await talk(ai_sdk, web, ["say", "Hi"], ["decide", True], ["decide", False])
-        assert shell.calls == [{"command": "a"}]
-    assert (page["status"], page["errors"]) == ("ready", [])
-    states = [part[1] for part in shown(page["messages"][1]) if isinstance(part, tuple)]
-    assert states == ["output-available", "output-denied"]
+    assert shown(page["messages"][1]) == told
 
 
 @on_bounded_time

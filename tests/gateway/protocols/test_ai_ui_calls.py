@@ -1,18 +1,19 @@
-"""Calls of `/ai-ui` that cannot be done, and what holds of every route: each answered in the shape of all errors, and nothing is begun."""
+"""The UI message stream over HTTP: each life of a request, held by golden files and a strict client, and calls that cannot be done."""
 
 import hashlib
 
 import pytest
 import trio
 
-from agentrail.errors import OptionError, RequestRefused
-from agentrail.gateway.app import create_app
+from agentrail.errors import RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
 from agentrail.host.quotas import Limits
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.gateway.protocols.ui_scenarios import (
     ENDLESS,
+    GOLDEN,
+    SCENARIOS,
     asking,
     assistant,
     call_of,
@@ -20,13 +21,17 @@ from tests.gateway.protocols.ui_scenarios import (
     parts_of,
     post,
     saying_hi,
+    settled,
     until_said,
     user,
 )
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import Ledger, answering, profile
 from tests.host.rig import plugin
+from tests.protocols.ui_client import UiClient
 from tests.runtime.rig import on_bounded_time
+
+pytestmark = on_bounded_time
 
 
 def said(*messages, **more):
@@ -45,7 +50,15 @@ def said_in(message):
 
 
 FILE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="}
-TOOL = {"type": "dynamic-tool", "toolName": "shell", "toolCallId": "c", "input": {}}
+
+
+def answered(state, **facts):
+    """A chat that answers a call."""
+    call = {"type": "dynamic-tool", "toolName": "shell", "toolCallId": "c", "input": {}}
+    return said(of("assistant", {**call, "state": state, **facts}))
+
+
+RESPONDED, PART = "approval-responded", "messages[0].parts[0]"
 
 BAD = {
     "nothing": ({}, "field_invalid", "id"),
@@ -56,31 +69,19 @@ BAD = {
     "a message without an id": (said({"role": "user", "parts": []}), "field_invalid", "messages[0].id"),
     "a role that is none": (said(of("tool")), "field_invalid", "messages[0].role"),
     "parts that are none": (said({**user("Hi"), "parts": "Hi"}), "field_invalid", "messages[0].parts"),
-    "a part that is none": (said(of("user", 5)), "field_invalid", "messages[0].parts[0].type"),
-    "a text that is none": (said(of("user", {"type": "text"})), "field_invalid", "messages[0].parts[0].text"),
-    "a file": (said(of("user", FILE)), "attachments_unsupported", "messages[0].parts[0]"),
+    "a part that is none": (said(of("user", 5)), "field_invalid", f"{PART}.type"),
+    "a text that is none": (said(of("user", {"type": "text"})), "field_invalid", f"{PART}.text"),
+    "a file": (said(of("user", FILE)), "attachments_unsupported", PART),
     "no words": (said(of("user", {"type": "text", "text": " "}, name="u1")), "field_invalid", "messages"),
     "only the system": (said(of("system", {"type": "text", "text": "x"})), "field_invalid", "messages"),
-    "a call without an id": (
-        said(of("assistant", {"type": "tool-x"})),
+    "a call without an id": (said(of("assistant", {"type": "tool-x"})), "field_invalid", PART),
+    "an approval without one": (answered(RESPONDED), "field_invalid", f"{PART}.approval"),
+    "one that says neither": (
+        answered(RESPONDED, approval={"id": "a"}),
         "field_invalid",
-        "messages[0].parts[0]",
+        f"{PART}.approval.approved",
     ),
-    "an approval without one": (
-        said(of("assistant", {**TOOL, "state": "approval-responded"})),
-        "field_invalid",
-        "messages[0].parts[0].approval",
-    ),
-    "an approval that says neither": (
-        said(of("assistant", {**TOOL, "state": "approval-responded", "approval": {"id": "a"}})),
-        "field_invalid",
-        "messages[0].parts[0].approval.approved",
-    ),
-    "a failure without words": (
-        said(of("assistant", {**TOOL, "state": "output-error"})),
-        "field_invalid",
-        "messages[0].parts[0].errorText",
-    ),
+    "a failure without words": (answered("output-error"), "field_invalid", f"{PART}.errorText"),
     "another trigger": (said(trigger="resume-stream"), "field_invalid", "trigger"),
     "a response anew": (said(trigger="regenerate-message"), "field_invalid", "trigger"),
     "a field of its own": (said(model="x"), "field_unknown", "model"),
@@ -89,7 +90,6 @@ BAD = {
 }
 
 
-@on_bounded_time
 async def test_a_chat_that_says_it_wrongly_is_told_where():
     """422 with the place; no session, no hook."""
     ledger = Ledger()
@@ -102,7 +102,6 @@ async def test_a_chat_that_says_it_wrongly_is_told_where():
         assert web.host.supervisor.sessions(scope="local") == ()
 
 
-@on_bounded_time
 async def test_a_chat_of_another_profile_is_a_409_that_names_it():
     """On each route."""
     profiles = [profile(answering("a", "b")), profile(answering("c"), "shop")]
@@ -116,7 +115,6 @@ async def test_a_chat_of_another_profile_is_a_409_that_names_it():
             assert error_of(response, 409, "profile_mismatch")["agent_id"] == "desk"
 
 
-@on_bounded_time
 @pytest.mark.host("H-099")
 async def test_other_peoples_chats_are_unknown_on_every_route():
     """Byte for byte as one that there is not, but for the id; nothing of it is changed, and its approval is not decided."""
@@ -150,27 +148,23 @@ async def test_other_peoples_chats_are_unknown_on_every_route():
         assert len(status.approvals) == 1
 
 
-@on_bounded_time
 @pytest.mark.host("H-026")
 async def test_one_guard_refuses_here_too():
     """Its status in front of any session; what an interceptor answers itself is plain JSON."""
 
-    async def refuse(_):
-        raise RequestRefused(402, "unpaid", "pay first")
-
-    async def answer(_):
+    async def judge(ctx):
+        if ctx.request.message == "Hi":
+            raise RequestRefused(402, "unpaid", "pay first")
         return HandledResponse({"text": "No"}, status=409)
 
-    async with serving(answering("a"), plugin("guard", critical=True, intercept_chat_request=refuse)) as web:
+    async with serving(answering("a"), plugin("guard", critical=True, intercept_chat_request=judge)) as web:
         error_of(await web.post("/ai-ui/desk", said()), 402, "unpaid")
-        assert web.host.supervisor.sessions(scope="local") == ()
-    async with serving(answering("a"), plugin("guard", intercept_chat_request=answer)) as web:
-        response = await web.post("/ai-ui/desk", said())
+        response = await web.post("/ai-ui/desk", said(user("And?")))
         assert (response.status_code, response.json()) == (409, {"text": "No"})
+        assert web.host.supervisor.sessions(scope="local") == ()
 
 
 @pytest.mark.check
-@on_bounded_time
 async def test_the_rate_of_messages_counts_here_and_a_stop_is_exempt():
     """429 with the time to wait; `cancel` gets through."""
     async with serving(ScriptedModel([ENDLESS])) as web, saying_hi(web) as pieces:
@@ -184,7 +178,6 @@ async def test_the_rate_of_messages_counts_here_and_a_stop_is_exempt():
             pass
 
 
-@on_bounded_time
 @pytest.mark.host("H-062", "H-063")
 async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
     """Sent twice it is one request; with other words under its id it is 409; only what is behind the last response is new."""
@@ -201,7 +194,6 @@ async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
         assert [said_in(one) for one in messages] == ["Hi", "One.", "And?", "Two."]
 
 
-@on_bounded_time
 async def test_answers_count_once_and_all_or_none():
     """One that is decided is 409, one that there never was 404: the others that came with it are not decided either."""
     both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
@@ -223,7 +215,6 @@ async def test_answers_count_once_and_all_or_none():
         assert error_of(await web.post("/ai-ui/desk", nothing), 422, "field_invalid")["field"] == "messages"
 
 
-@on_bounded_time
 async def test_words_behind_an_answer_come_behind_what_it_lets_run():
     """The call that was let run is not superseded by them."""
     async with asking(calls(("shell", {"command": "a"})), says("Done."), says("Yes.")) as (web, shell):
@@ -234,7 +225,6 @@ async def test_words_behind_an_answer_come_behind_what_it_lets_run():
         assert shell.calls == [{"command": "a"}]
 
 
-@on_bounded_time
 async def test_where_nothing_runs_there_is_no_response():
     """204 in idle; one that waits for an approval comes again; a stop ends what waits, and is 409 in idle."""
     async with asking(calls(("shell", {"command": "a"})), says("Done.")) as (web, _):
@@ -254,8 +244,25 @@ async def test_where_nothing_runs_there_is_no_response():
         error_of(await web.post("/ai-ui/desk", late), 409, "already_resolved")
 
 
-@pytest.mark.parametrize("protocols", [("openai",), ("ag-ui", "ai-ui"), "ai-ui", None])
-def test_a_protocol_that_is_not_served_is_refused(protocols):
-    """With those that there are."""
-    with pytest.raises(OptionError, match="'ai-ui'"):
-        create_app(profiles=[profile(answering("a"))], protocols=protocols)
+# --- each life of a request
+
+
+QUICK = ("tools", "approved", "one_of_two_decided", "clients_tool", "question")
+"""Those that `make test` runs; `make check` runs all."""
+
+
+@pytest.mark.host("H-115")
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.check) for name in SCENARIOS]
+)
+async def test_each_life_of_a_request_is_a_response_in_order(name):
+    """The frames are those of the golden file, and a strict client reads them; `UiClient` says what is held."""
+    streams = await SCENARIOS[name]()
+    client = UiClient()
+    known = set()
+    for stream in streams:
+        parts = parts_of(stream)
+        begun = parts[0].get("messageId")
+        client.read(parts, is_replay=name == "sent_again" and begun in known)
+        known.add(begun)
+    assert settled(name, streams) == (GOLDEN / f"{name}.txt").read_text("utf-8")

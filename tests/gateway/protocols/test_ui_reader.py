@@ -14,6 +14,8 @@ from tests.gateway.protocols.ui_scenarios import parts_of
 from tests.protocols.ui_client import UiClient
 from tests.runtime.rig import on_virtual_time
 
+pytestmark = on_virtual_time
+
 SLOW = says("So", " it", " is.", pause_seconds=20)
 
 
@@ -40,7 +42,6 @@ def text_of(stream):
 
 
 @pytest.mark.host("H-069", "H-115")
-@on_virtual_time
 async def test_a_silent_response_gets_a_comment_every_fifteen_seconds(supervisor, hubs):
     """And is whole, with one end."""
     async with reading(supervisor, SLOW) as (_, reader):
@@ -53,7 +54,6 @@ async def test_a_silent_response_gets_a_comment_every_fifteen_seconds(supervisor
 
 
 @pytest.mark.host("H-068", "H-115")
-@on_virtual_time
 async def test_all_responses_end_with_a_word_when_the_server_does(supervisor, hubs):
     """Those that are open, and those that are opened from then on."""
     async with reading(supervisor, SLOW) as (session, reader), trio.open_nursery() as nursery:
@@ -76,7 +76,6 @@ async def test_all_responses_end_with_a_word_when_the_server_does(supervisor, hu
 
 
 @pytest.mark.host("H-071", "H-115")
-@on_virtual_time
 async def test_a_reader_that_does_not_read_is_cut(supervisor, hubs):
     """Its stream is over, and its write does not get through: cut within seconds; publishing waited for nobody."""
     cuts = []
@@ -93,7 +92,6 @@ async def test_a_reader_that_does_not_read_is_cut(supervisor, hubs):
 
 
 @pytest.mark.host("H-071", "H-115")
-@on_virtual_time
 async def test_a_reader_that_fell_behind_is_told_and_has_every_word_that_it_was_given(supervisor):
     """Deltas are left out first: what it has is made whole. Where even the rest finds no room, the response says so."""
     many = says(*"abcdefghij", pause_seconds=1)
@@ -108,7 +106,6 @@ async def test_a_reader_that_fell_behind_is_told_and_has_every_word_that_it_was_
 
 
 @pytest.mark.host("H-061", "H-115")
-@on_virtual_time
 async def test_a_session_that_ends_without_a_word_ends_the_response(supervisor):
     """Nothing more comes of it."""
     async with reading(supervisor, says("a")) as (session, _):
