@@ -405,7 +405,7 @@ LONGEST: Final = frozenset(
         "test_a_planted_bug_is_found_and_told_in_six_signals",
         "test_a_plugin_may_show_the_model_less_than_the_conversation",
         "test_no_mutant_that_is_allowed_does_harm",
-        "test_no_prompt_with_a_receipt_is_lost_when_its_process_is_killed",
+        "test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed",
         "test_one_seed_is_one_run_in_twenty_processes",
         "test_the_corpus_is_shown_as_text_everywhere",
         "test_the_harmful_lines_do_harm",
