@@ -37,7 +37,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -112,9 +112,9 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 IN_PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 TWO_AT_A_TIME := --no-print-directory --jobs=2 --keep-going $(IN_PIECES)
-LINTS := lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-commits lint-js
+LINTS := lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits lint-js
 
-lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments, prose
+lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments, prose, links and lists of pages
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS)
 
 lint-doors: $(DEV)
@@ -142,6 +142,9 @@ lint-news: $(DEV)
 
 lint-prose: $(DEV)
 	$(BIN)/python -m scripts.prose
+
+lint-repository: $(DEV)
+	$(BIN)/python -m scripts.repository_rules
 
 # Subjects of commits that origin/main does not have yet; none where git has no such branch.
 lint-commits: $(DEV)

@@ -377,12 +377,7 @@ SHARES: Final = {
             "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
             "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
         ),
-        "what the package defines": ("repo/test_compiling.py", "repo/test_names.py"),
         "what mypy reads": ("plugins/test_typing.py", "repo/test_keywords.py"),
-        "the survey of the package": (
-            "repo/test_scripts.py::test_nothing_in_the_package_is_too_long",
-            "repo/test_scripts.py::test_broad_excepts_only_become_fewer",
-        ),
         "a state for each kind of owner": (
             "core/test_owners.py::test_a_compaction_that_is_broken_off_waits_for_no_file",
             "core/test_owners.py::test_an_outcome_that_crashed_the_core_is_stood_in_for",

@@ -218,6 +218,7 @@ def figures(found: Survey, package: Path = PACKAGE) -> dict[str, float]:
         "lines": found.lines,
         "code_lines": found.code_lines,
         "longest_class": max((place.lines for place in found.classes), default=0),
+        "swallowing_excepts": len(found.swallowing),
         "long_classes": sum(place.lines > LONG_CLASS_LINES for place in found.classes),
         "mergeable_modules_percent": modules.mergeable_percent,
         "similar_class_pairs": len(pairs),

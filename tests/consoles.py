@@ -43,12 +43,7 @@ WAIT_SECONDS: Final = 60.0
 
 @frozen
 class Step:
-    """A command, or an interrupt, and what a reader is told to see.
-
-    Attributes:
-        command: As it stands on the page; `^C` for an interrupt.
-        shown: The lines below it.
-    """
+    """A command, or an interrupt, and what a reader is told to see."""
 
     command: str
     shown: tuple[str, ...] = ()
@@ -93,14 +88,7 @@ def fits(shown: tuple[str, ...], seen: str) -> bool:
 
 @define
 class Console:
-    """A reader's terminals, in a directory of their own.
-
-    Attributes:
-        folder: Where commands run.
-        port: What stands for 8700.
-        played: How many steps were played.
-        sets_variables: Whether a command has set a variable, which the next ones have to see.
-    """
+    """A reader's terminals, in a directory of their own."""
 
     folder: Path
     port: str = field(factory=lambda: f"{_free_port()}")

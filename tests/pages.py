@@ -16,7 +16,7 @@ PAGES: Final = ("README.md", "CONTRIBUTING.md", *sorted(
     one.relative_to(ROOT).as_posix() for one in (ROOT / "docs").rglob("*.md")
 ))  # fmt: skip
 SHOWN_ONLY: Final = frozenset({"text"})
-"""Fences of pictures, of what is seen, and of files that are prose; the last have tests of their own in `tests/repo/test_fences.py`."""
+"""Fences of pictures, of what is seen, and of files that are prose; `make lint-repository` reads the last."""
 
 _FENCE: Final = re.compile(
     r"(?P<skip><!-- skip: next[^>]*-->\n+)?^ *```(?P<kind>\w*)\n(?P<body>.*?)^ *```$",
@@ -26,14 +26,7 @@ _FENCE: Final = re.compile(
 
 @frozen
 class Fence:
-    """A fence of a page.
-
-    Attributes:
-        page: From the root of the repository.
-        kind: The language behind its marks.
-        body: What stands in it.
-        is_skipped: Whether Sybil is told to pass it over.
-    """
+    """A fence of a page."""
 
     page: str
     kind: str
@@ -61,7 +54,7 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
         "py": f"{_EXAMPLES}/research/tests/test_research.py::test_the_page_quotes_the_program",
     },
     "docs/how-to/behind-fastapi.md": {
-        "python": "tests/repo/test_examples.py::test_a_page_shows_the_program_that_is_tested",
+        "python": "scripts/repository_rules.py::examples",
         "console": f"{_EXAMPLES}/web_server/tests/test_web_server.py::test_the_command_of_the_page",
     },
     "docs/how-to/authenticate-users.md": {
@@ -72,12 +65,12 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
         "tsx": "tests/gateway/protocols/chat.mjs",  # the same transport and client, without React
     },
     **{
-        f"docs/how-to/{page}.md": {"toml": "tests/repo/test_fences.py::test_a_configuration_on_a_page_is_taken"}
+        f"docs/how-to/{page}.md": {"toml": "scripts/repository_rules.py::shown_files"}
         for page in ("configure-agents", "look-things-up", "reach-the-web", "remember-across-sessions", "use-skills")
     },
     "docs/reference/cli.md": {
-        "toml": "tests/repo/test_fences.py::test_what_the_page_of_the_command_shows_of_files_is_taken",
-        "json": "tests/repo/test_fences.py::test_what_the_page_of_the_command_shows_of_files_is_taken",
+        "toml": "scripts/repository_rules.py::shown_files",
+        "json": "scripts/repository_rules.py::shown_files",
     },
 }  # fmt: skip
 """By page and language: which test runs these fences, where neither Sybil nor the player does."""

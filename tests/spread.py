@@ -20,17 +20,7 @@ COLLECTED_BY_ALL: Final = frozenset({"console", "promises", "repo", "sandboxes"}
 
 
 def collected_by_one(sizes: Mapping[str, int], shared: Collection[str], workers: int) -> dict[str, int]:
-    """Say for each file that one worker alone collects, which.
-
-    Args:
-        sizes: How large each file with tests is, by its name from the root on: tests/core/test_step.py. What takes long to
-            collect is large, and so is what takes long to run, near enough.
-        shared: The files with tests that are run together with those of others.
-        workers: How many there are.
-
-    Returns:
-        Its worker's number, from 0 on, by its name. The largest are given first, each to who has least so far.
-    """
+    """Say for each file that one worker alone collects, which: the largest first, each to who has least. Size stands for time."""
     load = [0] * workers
     placed: dict[str, int] = {}
     for file, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
@@ -64,14 +54,7 @@ Scopes: TypeAlias = OrderedDict[str, dict[str, bool]]
 
 @frozen(kw_only=True)
 class Rules:
-    """What is asked while tests are given to workers.
-
-    Attributes:
-        place: Gives, for so many workers, the files that one alone collects, each with its number.
-        scope_of: Names what a test is run together with.
-        takes_long: Whether a test is to begin as early as can be.
-        tell_all: Called once, with how many tests there are: xdist takes what one worker has collected for all of them.
-    """
+    """What is asked while tests are given to workers; all are told how many tests there are, as xdist takes those of one worker for all."""
 
     place: Callable[[int], Mapping[str, int]]
     scope_of: Callable[[str], str]

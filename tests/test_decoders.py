@@ -1,17 +1,15 @@
 """Typed decoders: the tables of msgspec are built under one lock, and never while two threads decode."""
 
-import ast
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pytest
 
 from agentrail.core.journal import exports, file_changes, jsonl, record as bodies
 from agentrail.core.stack.plugin_state import decode_state
@@ -28,119 +26,13 @@ from agentrail.wire import form_fields
 from tests.forked import in_a_process
 from tests.thinned import IS_NIGHTLY
 
-PACKAGE: Final = Path(__file__).parents[1] / "agentrail"
 GOLDEN: Final = Path(__file__).parent / "core" / "golden"
 EVENTS: Final = [path.read_bytes() for path in sorted((GOLDEN / "events").glob("*.json"))]
 SIGNALS: Final = [path.read_bytes() for path in sorted((GOLDEN / "signals").glob("*.json"))]
-BUILDERS: Final = {"decoder_of", "converter_of"}
-MAKERS: Final = {"Decoder", "decode", "convert", *BUILDERS}
 MODULES: Final = (
-    bodies,
-    codec,
-    exports,
-    file_changes,
-    hook_codec,
-    jsonl,
-    form_fields,
-    frame_codec,
-    command_results,
-    session_listing,
+    *(bodies, codec, exports, file_changes, hook_codec, jsonl),
+    *(form_fields, frame_codec, command_results, session_listing),
 )
-BY_USE: Final = {
-    "core/stack/plugin_state.py": "states of plugins",
-    "gateway/request_parser.py": "bodies of routes, which name their own",
-    "gateway/socket_frames.py": "frames, each from the table of frames",
-    "sandboxes/remote/operations.py": "answers of a type that the operation names",
-    "tools/function.py": "parameters of tools",
-    "typed/annotations.py": "keys of mappings in types of an application",
-    "typed/schema_nodes.py": "types of an application",
-    "wire/rows.py": "rows of a type that the list names",
-}
-"""Modules that make decoders at run time, of types that they are given."""
-
-
-# --- where decoders are made
-
-
-def calls_in(text: str) -> Iterator[tuple[str, bool]]:
-    """Each call in a source that may make a decoder, and whether it runs at import."""
-    tree = ast.parse(text)
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in MAKERS
-    ]
-    functions = [
-        node
-        for node in (ast.walk(tree) if found else ())
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    ]
-    for node in found:
-        is_late = any(one.lineno <= node.lineno <= (one.end_lineno or 0) for one in functions)
-        yield ast.unparse(node), not is_late
-
-
-def is_typed_decoding(call: str) -> bool:
-    """Whether a call decodes as a type without the lock."""
-    name, _, arguments = call.partition("(")
-    if name in {"msgspec.json.Decoder", "json.Decoder", "Decoder"}:
-        return arguments != ")"
-    if name in {
-        "msgspec.json.decode",
-        "msgspec.msgpack.decode",
-        "msgspec.toml.decode",
-        "msgspec.yaml.decode",
-    }:
-        return "type=" in arguments
-    return name in {"msgspec.convert", "msgspec.msgpack.Decoder"}
-
-
-@cache
-def calls_by_module() -> dict[str, list[tuple[str, bool]]]:
-    """The calls of each module of the package but the one with the lock."""
-    found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = str(path.relative_to(PACKAGE))
-        text = path.read_text(encoding="utf-8")
-        if name != "structs.py" and ("msgspec" in text or "agentrail.structs" in text):
-            found[name] = list(calls_in(text))
-    return found
-
-
-def test_no_module_decodes_as_a_type_by_itself():
-    """Only `structs` calls msgspec with a type: its first use of a type builds a table, and is not safe in threads."""
-    faults = [
-        (name, call)
-        for name, calls in calls_by_module().items()
-        for call, _ in calls
-        if is_typed_decoding(call)
-    ]
-    assert faults == []
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "msgspec.convert(x, T)",
-        "msgspec.json.Decoder(T)",
-        "msgspec.json.decode(x, type=T)",
-        "msgspec.msgpack.Decoder(T)",
-    ],
-)
-def test_a_typed_decoding_is_found(call):
-    """The test above can fail."""
-    assert [is_typed_decoding(one) for one, _ in calls_in(f"def f():\n    return {call}")] == [True]
-
-
-def test_decoders_are_made_at_import():
-    """But for types that become known at run time, whose tables are built under the lock with each use."""
-    late = {
-        name
-        for name, calls in calls_by_module().items()
-        for call, is_at_import in calls
-        if call.partition("(")[0] in BUILDERS and not is_at_import
-    }
-    assert late == set(BY_USE)
 
 
 # --- that no table is left

@@ -1,73 +1,14 @@
 """The distribution has one name, and a hint installs it from where it came from, never a stranger's from the package index."""
 
 import json
-import re
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from agentrail import distribution
 from agentrail.cli.doctor_command import look_at_distributions
-from agentrail.distribution import NAME, PUBLISHED, find_foreign, install_command
-from tests.repo.test_no_private_paths import files_of_the_repository
-
-ROOT = Path(__file__).parents[1]
-BY_NAME = re.compile(
-    r"(?:pipx? install|pip download|pip wheel|pipx run|uvx|uv (?:add|pip install|tool install|tool run)|poetry add|pdm add)"
-    rf"(?:[ \t]+[-\w=.]+)*[ \t]+[\"'\\]*{NAME}(?![-\w/])"
-)
-"""A command that installs this project by name, with or without extras."""
-EXTRA = re.compile(rf"\b{NAME}\\?\[[a-z]")
-"""A requirement of this project with extras, which an installer would look up by name."""
-
-
-def spellings(text: str) -> list[str]:
-    """Every place in a text where this project is to be installed by name."""
-    return [match[0] for pattern in (BY_NAME, EXTRA) for match in pattern.finditer(text)]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [
-        ('pip install "agentrail[gateway]"', True), ("pip install agentrail", True), ("pip install -U --no-deps agentrail", True),
-        ("pip install 'agentrail[web,kb]'", True), ("uv add agentrail", True), ("pipx install agentrail", True), ("install agentrail[embeddings]", True),
-        ('pip install -e ".[gateway]"', False), ("pip install agentrail-0.1.0-py3-none-any.whl", False), ("pip install ./agentrail", False),
-        ("pip uninstall agentrail", False), ("[tool.agentrail]", False),
-    ],
-)  # fmt: skip
-def test_a_name_of_the_index_is_seen(text, is_one):
-    """With and without extras, for each installer."""
-    assert bool(spellings(text)) is is_one
-
-
-def test_nothing_installs_by_name_while_the_name_is_another_projects():
-    """In pages, code, scripts and messages; only metadata, which an installer reads beside the checkout, names it."""
-    if PUBLISHED:  # pragma: no cover - until a name is free
-        return
-    metadata = {path for path in files_of_the_repository() if path.name == "pyproject.toml"}
-    own = {Path(__file__).resolve(), ROOT / "tests/repo/test_scripts.py"}
-    found = {
-        str(path.relative_to(ROOT)): seen
-        for path in set(files_of_the_repository()) - metadata - own
-        if path.suffix not in {".png", ".woff2", ".ico", ".gz"}
-        and (seen := spellings(path.read_text(encoding="utf-8", errors="replace")))
-    }
-    assert found == {}
-
-
-def test_metadata_has_the_name():
-    """`pyproject.toml`, its own extras, and the programs of the gallery."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["name"] == NAME
-    for path in files_of_the_repository():
-        if path.name == "pyproject.toml":
-            one = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-            groups = [one.get("dependencies", ()), *one.get("optional-dependencies", {}).values()]
-            ours = [line for group in groups for line in group if line.startswith("agentrail")]
-            assert all(re.fullmatch(rf"{NAME}(\[[\w,]+\])?", line) for line in ours), path
-
+from agentrail.distribution import NAME, find_foreign, install_command
 
 # --- the command
 

@@ -1,22 +1,17 @@
-"""`make bench-peers`: what it compares with is pinned, kept apart, and left out where it cannot be had."""
+"""`make bench-peers`: what it compares with is left out where it cannot be had."""
 
-import ast
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from benchmarks.bars import target_of
 from benchmarks.peers.__main__ import WORK
-from benchmarks.peers.install import PEERS, requirements_of
 from benchmarks.peers.table import BARE, LINES, OURS, Taken, render, verdict
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "benchmarks" / "peers"
-ELSEWHERE = sorted([FOLDER / "drive.py", *FOLDER.glob("of_*.py")])
 
 
 def taken(late_seconds: float) -> Taken:
@@ -25,38 +20,9 @@ def taken(late_seconds: float) -> Taken:
     return Taken(sample={"early_seconds": 0.0005, "late_seconds": late_seconds}, before=bare, after=bare)
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_each_peer_is_pinned_and_no_dependency_of_ours(peer):
-    """Its versions are exact, it has an adapter, and what it is called stands nowhere in our own dependencies."""
-    requirements = requirements_of(peer)
-    assert requirements
-    assert all("==" in requirement for requirement in requirements)
-    assert (FOLDER / f"of_{peer.replace('-', '_')}.py").is_file()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    ours = {*project["dependencies"], *(line for extra in extras for line in extra)}
-    assert not [line for line in ours if line.startswith(requirements[0].partition("==")[0])]
-
-
-@pytest.mark.parametrize("path", ELSEWHERE, ids=lambda path: path.name)
-def test_what_runs_in_an_environment_of_a_peer_knows_nothing_of_ours(path):
-    """There is no agentrail there, nor Trio, so neither may be imported."""
-    imported = {
-        name.partition(".")[0]
-        for node in ast.walk(ast.parse(path.read_text()))
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert not imported & {"agentrail", "benchmarks", "trio", "attrs"}
-
-
 def test_the_table_has_a_column_for_each_and_a_dash_where_nothing_was_measured():
-    """A figure stands with its ratio to the bare runs around it; who was left out of a workload has a dash."""
+    """A figure stands with its ratio to the bare runs around it; who was left out of a workload has a dash. Every workload has a line."""
+    assert {line.workload for line in LINES} == set(WORK)
     results = {"growth": {OURS: [taken(0.0004)], "autogen": [taken(0.0008)]}}
     table = render(results, [BARE, OURS, "autogen", "agno"], {"autogen": "autogen 1", "agno": "agno 2"})
     head, _, early, late = table.splitlines()
@@ -74,11 +40,6 @@ def test_turn_200_is_held_against_the_fastest_peer_of_the_same_run():
     assert "misses" in verdict({"growth": growth})
     assert verdict({"growth": {OURS: [taken(0.0004)]}}) == ""
     assert verdict({}) == ""
-
-
-def test_every_line_of_the_table_is_measured():
-    """A line names a workload that runs, and no workload runs for nothing."""
-    assert {line.workload for line in LINES} == set(WORK)
 
 
 @pytest.mark.check

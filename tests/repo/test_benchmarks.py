@@ -23,12 +23,6 @@ from tests.thinned import sample
 ROOT = Path(__file__).parents[2]
 
 
-def gc_thresholds_of_python() -> tuple[int, ...]:
-    """The thresholds that an interpreter begins with."""
-    command = [sys.executable, "-c", "import gc, json; print(json.dumps(gc.get_threshold()))"]
-    return tuple(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
-
-
 def spread(value: float) -> Spread:
     """A figure that came out the same each time."""
     return Spread(least=value, median=value, most=value)
@@ -43,9 +37,10 @@ def test_a_quick_run_prints_its_table_and_writes_its_json(tmp_path):
     document = json.loads(written.read_text())
     assert document["format"] == 2
     assert {"python", "cores", "packages", "build"} <= document["machine"].keys()
-    assert document["machine"]["collector"] == {
-        "is_enabled": True, "thresholds": list(gc_thresholds_of_python()), "frozen": 0
-    }  # fmt: skip
+    command_of_gc = [sys.executable, "-c", "import gc, json; print(json.dumps(gc.get_threshold()))"]
+    usual = json.loads(subprocess.run(command_of_gc, capture_output=True, check=True).stdout)
+    collector = {"is_enabled": True, "thresholds": usual, "frozen": 0}
+    assert document["machine"]["collector"] == collector
     assert document["missed"] == {}  # what a quick run misses means nothing
     assert [row["workload"] for row in document["rows"]] == ["cycle", "cycle"]
     for row in document["rows"]:
@@ -60,13 +55,10 @@ def test_a_quick_run_prints_its_table_and_writes_its_json(tmp_path):
     assert set(rule) == set("|- ")
     assert [line.split("|")[1].strip() for line in lines] == ["cycle", "cycle"]
     assert "collector: on, thresholds " in told
-
-
-@pytest.mark.check
-def test_an_unknown_workload_is_refused_with_the_names_that_there_are():
-    """A wrong name is wrong usage, and the message lists the right ones."""
-    command = [sys.executable, "-m", "benchmarks", "--only", "cycles"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # A wrong name is wrong usage, and the message lists the right ones.
+    ran = subprocess.run(
+        [*command[:3], "--only", "cycles"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 2
     assert "growth" in ran.stderr
 
@@ -93,45 +85,31 @@ def test_ours_runs_between_two_bare_runs():
     assert row.bare == Spread(least=1000.0, median=1500.0, most=4000.0)
 
 
+def cells_of(row: Row) -> list[str]:
+    """The cells of a row in the table."""
+    return [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
+
+
 @pytest.mark.parametrize(
-    ("median", "verdict"), [(0.9, "ahead"), (1.0, "ahead"), (1.2, "within"), (1.3, "misses")]
-)
-def test_a_verdict_is_that_of_the_median(median, verdict):
-    """At the aim is ahead of it, at what must be is within it, above is a miss."""
-    target = Target(of="ratio", must=1.2, aim=1.0)
+    ("median", "aim", "verdict"),
+    [
+        (0.9, 1.0, "ahead"), (1.0, 1.0, "ahead"), (1.2, 1.0, "within"), (1.3, 1.0, "misses"),
+        (0.1, None, "within"), (1.2, None, "within"), (1.3, None, "misses"),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_that_of_the_median(median, aim, verdict):
+    """At the aim is ahead of it, at what must be is within it, above is a miss; without an aim its cell is empty."""
+    target = Target(of="ratio", must=1.2, aim=aim)
     row = Row(workload="w", what="x", unit="µs", ours=spread(500), ratio=spread(median), target=target)
     assert row.verdict == verdict
-
-
-@pytest.mark.parametrize(("median", "verdict"), [(0.1, "within"), (1.2, "within"), (1.3, "misses")])
-def test_without_an_aim_nothing_is_ahead(median, verdict):
-    """A target that says only what must be is kept or missed, and its table cell for the aim is empty."""
-    target = Target(of="ratio", must=1.2)
-    row = Row(workload="w", what="x", unit="µs", ours=spread(500), ratio=spread(median), target=target)
-    assert row.verdict == verdict
-    cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
-    assert cells[5:] == ["–", "–", "1.2 ×", "–", verdict]
+    assert cells_of(row)[5:] == ["–", "–", "1.2 ×", "–" if aim is None else "1 ×", verdict]
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(
     "name",
     sample(
-        [
-            "children",
-            "restart",
-            "call",
-            "timers",
-            "appends",
-            "resume",
-            "weights",
-            "child",
-            "cast",
-            "actor-memory",
-            "kept",
-            "lone",
-            "idle-start",
-        ],
+        "children restart call timers appends resume weights child cast actor-memory kept lone idle-start".split(),  # noqa: SIM905 - one line
         4,
     ),
 )
@@ -168,35 +146,22 @@ def test_the_server_of_a_benchmark_ends_with_who_started_it():
     assert not found.is_running()
 
 
-def test_a_group_is_run_by_its_name():
-    """`--only gateway` is all rows of the gateway, and nothing else."""
-    assert set(GROUPS["gateway"]) == {name for name in WORKLOADS if name.startswith("gateway-")}
-    assert len(GROUPS["gateway"]) > 5
-
-
 def test_what_no_bare_loop_does_stands_alone():
     """Without a bare side there is no ratio, and a target for it alone can still be judged."""
     rounds = Rounds(ours=[{"seconds": 0.004}], bare=())
     row = rounds.row("w", "seconds", "x", unit="ms", factor=1000, target=Target(of="ours", must=5, aim=3))
     assert (row.bare, row.ratio, row.verdict) == (None, None, "within")
-    cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
-    assert cells[2:] == ["4 ms", "–", "–", "–", "–", "5 ms", "3 ms", "within"]
+    assert cells_of(row)[2:] == ["4 ms", "–", "–", "–", "–", "5 ms", "3 ms", "within"]
 
 
-def test_percentiles_lie_between_the_values_around_them():
-    """The 0th is the least, the 100th the most, the 50th of two their mean."""
+def test_figures_sizes_and_results():
+    """Percentiles lie between values, a quick run does a little of each size, a wrong answer is no figure, and a group has its rows."""
     assert [percentile([3.0, 1.0], percent) for percent in (0, 50, 100)] == [1.0, 2.0, 3.0]
-
-
-def test_an_effort_scales_sizes_but_not_to_nothing():
-    """A smoke test does little, never nothing, and never more than asked for."""
     assert [Effort(scale=0.05).of(size) for size in (1000, 100, 5)] == [50, 10, 5]
-
-
-def test_work_that_was_not_done_is_not_reported():
-    """A wrong answer ends the run instead of giving a good figure."""
     with pytest.raises(RuntimeError, match=r"did not do its work: the answer is '4', expected '5'"):
         expect("the answer", "4", "5")
+    assert set(GROUPS["gateway"]) == {name for name in WORKLOADS if name.startswith("gateway-")}
+    assert len(GROUPS["gateway"]) > 5
 
 
 def test_every_bar_judges_a_row():
@@ -226,8 +191,7 @@ def test_cpu_and_wall_of_a_run_stand_in_its_row():
     row = repeat(spend, 3).row("w", "seconds", "x", unit="s")
     assert row.cpu_seconds is not None
     assert row.wall_seconds is not None
-    cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
-    assert "–" not in cells[5:7]
+    assert "–" not in cells_of(row)[5:7]
 
 
 @pytest.mark.check  # runs a workload
@@ -278,7 +242,7 @@ def test_a_row_of_files_is_explained_when_its_folder_is_gone(monkeypatch, worklo
 
 
 async def test_of_memory_the_line_that_holds_it_is_named():
-    """What is held so many times is told for one of them, in KiB, with the line that made it."""
+    """What is held so many times is told for one of them, in KiB, with the line that made it, and no path of the machine."""
     held: list[bytearray] = []
 
     async def hold() -> None:
@@ -287,20 +251,9 @@ async def test_of_memory_the_line_that_holds_it_is_named():
     found = await largest_holders(hold, 100)
     assert found.places[0].where.startswith("tests/repo/test_benchmarks.py:")
     assert 10 < found.places[0].amount < 11
-
-
-@pytest.mark.parametrize(
-    ("file", "place"),
-    [
-        (str(ROOT / "agentrail" / "core" / "session" / "machine.py"), "agentrail/core/session/machine.py"),
-        (pytest.__file__, "pytest/__init__.py"),
-        (json.__file__, "json/__init__.py"),
-        ("/elsewhere/x.py", "x.py"),
-    ],
-)
-def test_a_place_has_no_path_of_the_machine(file, place):
-    """Below the repository, or as it is imported."""
-    assert place_of(file) == place
+    machine = "agentrail/core/session/machine.py"
+    files = (str(ROOT / machine), pytest.__file__, json.__file__, "/elsewhere/x.py")
+    assert [*map(place_of, files)] == [machine, "pytest/__init__.py", "json/__init__.py", "x.py"]
 
 
 def test_missed_rows_are_explained_and_the_same_run_only_once():

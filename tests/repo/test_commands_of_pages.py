@@ -4,23 +4,19 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import trio
-from cyclopts import CycloptsError, ValidationError
 
-from agentrail.cli import command_tree
-from agentrail.cli.resume_option import fill_in_latest
 from agentrail.gateway import TokenEntry, Tokens
 from agentrail.testing.models import ScriptedModel, says
-from tests.consoles import FENCE, Console, Step, check_extras, fits, steps_in
+from tests.consoles import Console, Step, check_extras, fits, steps_in
 from tests.gateway.web import serving
 from tests.page_folders import PREPARED
 from tests.pages import PAGES, ROOT, RUN_BY, fences_of, why_not_played
+from tests.thinned import each
 
 
 @pytest.fixture
@@ -57,11 +53,9 @@ def test_the_commands_of_a_page_work_as_they_stand(console, page):
 
 
 @pytest.mark.check
+@pytest.mark.services("node")
 async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
     """Its script, word for word, by Node, whose `fetch` is that of browsers."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed, which runs the script of the page")
     page = (ROOT / "docs" / "how-to" / "authenticate-users.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"^```javascript\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     token = hashlib.sha256(b"ann").digest()
@@ -71,74 +65,28 @@ async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
         before = 'const token = "ann"; const show = (event) => console.log(event.kind ?? event.reason, event.delta ?? "");\n'
         (tmp_path / "page.mjs").write_text(before + script.replace("https://agents.example/stream", url))
         with trio.fail_after(60):
-            done = await trio.run_process([node, f"{tmp_path / 'page.mjs'}"], capture_stdout=True)
+            done = await trio.run_process(["node", f"{tmp_path / 'page.mjs'}"], capture_stdout=True)
     lines = done.stdout.decode().rstrip().split("\n")  # not `splitlines`, which ends lines at more than that
     assert [line.split()[0] for line in lines][-2:] == ["agent_end", "completed"]
-    assert [line.partition(" ")[2] for line in lines if line.startswith("message_delta")] == [
-        "Hello, ",
-        "\u2028world.",
-    ]
+    said = [line.partition(" ")[2] for line in lines if line.startswith("message_delta")]
+    assert said == ["Hello, ", "\u2028world."]
 
 
 @pytest.mark.check
+@pytest.mark.services("node")
 async def test_a_page_of_usechat_leaves_out_what_was_discarded():
     """Its function, by Node: the text in front of the mark, in that step and in no other. Only the type of its parameter is taken off."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed, which runs the script of the page")
     (function,) = [one.body for one in fences_of("docs/how-to/use-it-from-usechat.md") if one.kind == "ts"]
     kinds = "step-start text reasoning dynamic-tool data-discarded text step-start text".split()  # noqa: SIM905 - one line
     parts = json.dumps([{"type": kind, "n": number} for number, kind in enumerate(kinds)])
     untyped = function.replace(": UIMessage['parts']", "")
     script = f"{untyped}\nconsole.log(JSON.stringify(shownParts({parts}).map(one => one.n)))"
     with trio.fail_after(60):
-        done = await trio.run_process([node, "--eval", script], capture_stdout=True)
+        done = await trio.run_process(["node", "--eval", script], capture_stdout=True)
     assert json.loads(done.stdout) == [0, 3, 4, 5, 6, 7]
 
 
-# --- commands that are not played
-
-
-def commands_on(page: Path) -> Iterator[str]:
-    """The commands of ours on a page, without what the shell does around them."""
-    for kind, body in FENCE.findall(page.read_text(encoding="utf-8")):
-        for step in steps_in(body) if kind == "console" else ():
-            found = re.search(r"(?:^|\$\(|\| )agentrail ([^|>)]*)", step.command)
-            is_refused = (
-                any(line.startswith("agentrail: ") for line in step.shown) and "added to" not in step.shown[0]
-            )
-            if found and not is_refused:
-                yield found[1].strip()
-
-
-WITH_COMMANDS = [ROOT / page for page in PAGES if any(commands_on(ROOT / page))]
-
-
-@pytest.mark.check  # imports all commands
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda one: one.stem)
-def test_each_command_of_a_page_is_one_that_there_is(page):
-    """Also where it needs what a test has not: a builder, a service, another machine. Its options and arguments are those of the command."""
-    for command in commands_on(page):
-        arguments = fill_in_latest(shlex.split(command))
-        try:
-            command_tree.app.parse_args(arguments, print_error=False, exit_on_error=False)
-        except ValidationError as error:
-            if "does not exist" not in str(error):  # a file of the reader's
-                raise
-
-
-def test_a_command_that_there_is_not_is_seen(tmp_path):
-    """An option that was renamed, say."""
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ TOKEN=$(agentrail token new a --tokenfile f)\n```\n")
-    with pytest.raises(CycloptsError):
-        test_each_command_of_a_page_is_one_that_there_is(page)
-
-
-# --- the player
-
-
-@pytest.mark.parametrize(
+@each(
     ("shown", "seen", "is_it"),
     [
         (("a",), "a\n", True),
@@ -154,7 +102,6 @@ def test_a_command_that_there_is_not_is_seen(tmp_path):
         (("at 2026-11-21 20:56:12",), "at 2027-01-02 03:04:05\n", True),
         (("at 2026-11-21 20:56:12",), "at noon\n", False),
     ],
-    ids=map(str, range(12)),
 )
 def test_what_is_shown_is_held_against_what_came(shown, seen, is_it):
     """A page that lies fails: nothing is left out but where it says so."""
@@ -162,19 +109,12 @@ def test_what_is_shown_is_held_against_what_came(shown, seen, is_it):
 
 
 def test_a_fence_is_read_as_commands_and_what_they_show():
-    """A backslash goes on with a command; a comment behind it is the reader's."""
+    """A backslash goes on with a command; a comment behind it is the reader's. An extra that there is not is seen."""
     text = "$ one \\\n    two   # says it\n$ agentrail serve x:y\nhttp://a\n^C\nagentrail: stopped.\n"
     steps = [*steps_in(text)]
-    assert steps == [
-        Step("one two"),
-        Step("agentrail serve x:y", ("http://a",)),
-        Step("^C", ("agentrail: stopped.",)),
-    ]
+    served = Step("agentrail serve x:y", ("http://a",))
+    assert steps == [Step("one two"), served, Step("^C", ("agentrail: stopped.",))]
     assert [step.starts_server for step in steps] == [False, True, False]
-
-
-def test_an_extra_that_there_is_not_is_seen():
-    """What a page tells its reader to install is there."""
     check_extras('-e ".[gateway]" fastapi')
     with pytest.raises(AssertionError):
         check_extras(".[gatway]")

@@ -63,12 +63,7 @@ class Hung(BaseException):  # past every `except Exception` of an example
 
 
 class OtherModel:
-    """A provider that looks like another one, and behaves badly.
-
-    Attributes:
-        how: `fails`, `is aborted` or `is silent`.
-        opened: How many streams there were, of all of them.
-    """
+    """A provider that looks like another one, and behaves badly."""
 
     def __init__(self, provider: Any, how: str, opened: list[str]) -> None:
         self._provider = provider

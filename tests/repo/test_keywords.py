@@ -173,10 +173,11 @@ def calls_in(module):
 
 @pytest.mark.check
 @pytest.mark.experience("X-004")
-def test_right_calls_are_accepted(errors):
-    """Ten ways to start a session pass each type checker at its strictest."""
+@pytest.mark.parametrize("module", ["right", "program", "names"])
+def test_what_is_right_is_accepted(errors, module):
+    """Ten ways to start a session; a program whose answers and deps have their types; each name of the façade."""
     assert len(calls_in("right")) == CALLS
-    assert [error for error in errors if error[0] == "right"] == []
+    assert [error for error in errors if error[0] == module] == []
 
 
 @pytest.mark.check
@@ -187,18 +188,6 @@ def test_wrong_calls_are_refused(errors):
     refused = {line: kind for module, line, kind in errors if module == "wrong"}
     assert {text for line, text in calls_in("wrong").items() if refused.get(line) not in ABOUT_CALLS} == set()
     assert set(refused) <= set(calls_in("wrong"))
-
-
-@pytest.mark.check
-def test_a_program_is_read_as_it_is_meant(errors):
-    """An answer is a text, or a value of the type that was asked for; tools know the type of their deps."""
-    assert [error for error in errors if error[0] == "program"] == []
-
-
-@pytest.mark.check
-def test_each_public_name_is_seen(errors):
-    """The names of the façade, which are looked up late, are public to a type checker too, and of a known type."""
-    assert [error for error in errors if error[0] == "names"] == []
 
 
 def test_the_keywords_are_the_options():

@@ -47,21 +47,19 @@ def paths(arguments: list[str]) -> list[str]:
     return [word for word in arguments if (ROOT / word).exists()]
 
 
-def test_make_test_leaves_out_what_is_marked_and_nothing_else():
-    """It has one run, of all test paths, without the tests that are marked `check`."""
+def test_make_test_and_make_check_leave_out_nothing_together():
+    """`make test` leaves out what is marked `check`; `make check` has that too, and of the properties what has no run of its own."""
     (run,) = pytest_runs("test")
-    assert chosen(run) == ["-m not check"]
-    assert paths(run) == []
-
-
-def test_make_check_runs_everything():
-    """What `make test` runs, and what that leaves out; of the properties it leaves out what has its own run."""
     quick, long, properties, *others = pytest_runs("check")
-    assert (chosen(quick), paths(quick)) == (["-m not check"], [])
+    for one in (run, quick):
+        assert (chosen(one), paths(one)) == (["-m not check"], [])
     assert (chosen(long), paths(long)) == (["-m check"], ["tests"])
     assert "property_tests" in paths(properties)
     alone = [path for run in others for path in paths(run) if not chosen(run)]
     assert chosen(properties) == [f"--ignore={path}" for path in alone]
+    # Beside mypy, which reads our code, pyright reads what others do of it: each public type is said.
+    assert [line for line in commands("check") if line.endswith(" -m scripts.verify_types")]
+    assert [line for line in commands("lint") if line.endswith(" -m scripts.repository_rules")]
 
 
 def test_where_the_suite_was_counted_make_check_runs_what_was_skipped_there():
@@ -106,16 +104,6 @@ def test_the_options_that_every_run_has_leave_out_the_examples_alone():
     """Those packages need the wheel, and have a target and a step of their own."""
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
     assert chosen(options) == ["--ignore=docs/examples"]
+    assert all(chosen(["-n", "auto", one, "y"]) for one in ("-m", "-k", "--ignore=tests", "--deselect=x"))
     steps = [line.split() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
     assert any("make" in step and "examples" in step for step in steps)
-
-
-@pytest.mark.parametrize("option", ["-m", "-k", "--ignore=tests", "--deselect=x"])
-def test_an_option_that_chooses_is_seen(option):
-    """The reading above is not blind."""
-    assert chosen(["-n", "auto", option, "y"])
-
-
-def test_make_check_judges_types_as_users_see_them():
-    """Beside mypy, which reads our code, pyright reads what others do of it: each public type is said."""
-    assert [line for line in commands("check") if line.endswith(" -m scripts.verify_types")]

@@ -59,15 +59,9 @@ FOLDING = "agentrail.core.journal.fold"
 
 @pytest.mark.check  # goes through all of the package
 @pytest.mark.at(143)
-def test_nothing_else_folds_a_journal():
-    """The fold has no other caller: one would be a second way to say what a session is."""
-    assert takers(FOLDING, "fold", "fold_journal", "walk", "first_state") == FOLDS
-
-
-@pytest.mark.check  # goes through all of the package
-@pytest.mark.at(143)
 def test_nothing_else_makes_a_live_session_of_a_journal():
-    """What was folded is brought back in one module; a session is made in three others, none of which folds."""
+    """What is folded is brought back in one module, to which `resume=`, `resume_session` and whatever wakes a session lead; four others make sessions, and none folds."""
+    assert takers(FOLDING, "fold", "fold_journal", "walk", "first_state") == FOLDS
     assert takers("agentrail.runtime.session_loader", "revive", "taken_on") == BRINGS_BACK
     made = {
         path.relative_to(PACKAGE).as_posix()
@@ -77,10 +71,4 @@ def test_nothing_else_makes_a_live_session_of_a_journal():
     }
     assert made == MAKES_SESSIONS
     assert not made & FOLDS
-
-
-@pytest.mark.check  # goes through all of the package
-@pytest.mark.at(143)
-def test_a_start_of_the_process_a_call_and_a_message_lead_to_the_same_way():
-    """`resume=`, `resume_session`, and whatever else wakes a session: each goes through `Resumption`, which one place makes."""
     assert takers("agentrail.runtime.session_resume", "Resumption") == {"runtime/hibernation.py"}

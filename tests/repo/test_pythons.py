@@ -1,17 +1,13 @@
 """The Pythons that are promised are those that `make test-pythons` runs the tests on."""
 
 import os
-import re
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "test_pythons.sh"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PROMISED = [found[0] for line in PROJECT["classifiers"] if (found := re.findall(r":: (3\.\d+)$", line))]
 
 PYTHON = """#!/bin/sh
 case "$2" in *print*) echo "$0" ;; esac
@@ -69,12 +65,3 @@ def test_a_python_that_fails_is_named_after_the_others_have_run(run):
     assert done.returncode == 1
     assert "VENV=.venv-3.97" in done.stdout
     assert done.stderr.endswith("failed on Python 3.98\n")
-
-
-def test_what_is_promised_is_tested():
-    """Classifiers, the lower bound, the page about installing and the script name the same Pythons."""
-    tested = re.findall(r"\$\{PYTHONS:-([^}]+)\}", SCRIPT.read_text(encoding="utf-8"))[0].split()
-    assert set(PROMISED) <= set(tested)
-    assert PROJECT["requires-python"] == f">={PROMISED[0]}"
-    page = (ROOT / "docs/tutorial/install.md").read_text(encoding="utf-8")
-    assert f"The tests run on {', '.join(PROMISED[:-1])} and {PROMISED[-1]}" in page

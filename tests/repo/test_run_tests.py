@@ -72,15 +72,7 @@ def runs(monkeypatch, *ends):
 
 @pytest.mark.parametrize(
     ("end", "is_tried_again"),
-    [
-        ((0, 0), False),
-        ((1, 1), True),
-        ((1, MOST), True),
-        ((1, MOST + 1), False),
-        ((1, 0), False),
-        ((2, 1), False),
-        ((-9, 1), False),
-    ],
+    [((0, 0), 0), ((1, 1), 1), ((1, MOST), 1), ((1, MOST + 1), 0), ((1, 0), 0), ((2, 1), 0), ((-9, 1), 0)],
 )
 def test_only_a_few_tests_that_failed_are_tried_again(project, monkeypatch, end, is_tried_again):
     """Not a run that was ended, and not one in which much is red."""
@@ -102,18 +94,6 @@ def test_what_failed_in_another_run_is_not_tried(project, monkeypatch):
 
 def test_the_second_try_has_the_options_of_the_first_and_its_own_tests():
     """The profile's, and not those that choose tests, count lines or share the work."""
-    given = [
-        "-n",
-        "auto",
-        "-rs",
-        "-p",
-        "no:x",
-        "--cov",
-        "--cov-report=",
-        "--folded=all",
-        "-m",
-        "not check",
-        "--ignore=x.py",
-        "tests",
-    ]
+    given = "-n auto -rs -p no:x --cov --cov-report= --folded=all -m".split()  # noqa: SIM905 - as they are typed
+    given += ["not check", "--ignore=x.py", "tests"]
     assert alone(given) == ["-rs", "-p", "no:x", "--folded=all"]

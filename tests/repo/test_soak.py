@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak import LIVES, Figures, decide_faults, decide_growth
+from benchmarks.soak import Figures, decide_faults, decide_growth
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,38 +17,26 @@ def figures(**grown: int) -> Figures:
     return Figures(**{name: value + grown.get(name, 0) for name, value in quiet.items()})
 
 
-@pytest.mark.check
-def test_a_short_soak_is_flat():
-    """`python -m benchmarks.soak` prints the seed and each figure of each round, and ends with 0."""
-    command = [sys.executable, "-m", "benchmarks.soak", "--seconds", "1", "--seed", "7"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    first, *rounds = ran.stdout.splitlines()
-    assert first.startswith("seed 7, 1 s")
-    assert len([line for line in rounds if "descriptors" in line and "sessions" in line]) >= 4
-    assert rounds[-1] == "flat"
-
-
-@pytest.mark.check
-def test_a_short_soak_of_readers_lives():
-    """`python -m benchmarks.readers_soak` ends of itself and not of a signal; it is too short to be flat."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.readers_soak",
-        "--seconds",
-        "1",
-        "--sessions",
-        "8",
-        "--seed",
-        "7",
-    ]
+def run(module, *arguments):
+    """Run one for a second, and give its exit code, its first line and the others."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", "--seconds", "1", "--seed", "7", *arguments]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode in {0, 1}, ran.stdout + ran.stderr
-    first, *rounds = ran.stdout.splitlines()
+    return ran.returncode, *ran.stdout.split("\n", 1)
+
+
+@pytest.mark.check
+def test_a_short_soak_is_flat():
+    """It prints the seed and each figure of each round, and ends with 0; that of readers is too short to be flat."""
+    code, first, rounds = run("soak")
+    assert code == 0, rounds
+    assert first.startswith("seed 7, 1 s")
+    assert len([line for line in rounds.splitlines() if "descriptors" in line and "sessions" in line]) >= 4
+    assert rounds.splitlines()[-1] == "flat"
+    _, first, rounds = run("readers_soak", "--sessions", "8")
     assert first.startswith("seed 7, 1 s, 8 sessions")
-    assert len([line for line in rounds if "asked" in line and "descriptors" in line]) >= 4
-    assert "said something else" not in ran.stdout
+    assert len([line for line in rounds.splitlines() if "asked" in line and "descriptors" in line]) >= 4
+    assert "said something else" not in rounds
 
 
 @pytest.mark.parametrize(
@@ -60,14 +48,6 @@ def test_what_grows_with_the_rounds_is_found(name, each):
     (fault,) = decide_faults(samples)
     assert fault.startswith(f"{name} grew by ")
     assert decide_growth(samples)[name] > 0
-
-
-def test_what_grows_in_the_warm_up_is_no_leak():
-    """Caches fill, and then it is flat; one sample out of line is nothing either."""
+    # Caches fill, and then it is flat; one sample out of line is nothing either.
     samples = [figures(rss_kb=min(number, 10) * 5_000, descriptors=number == 20) for number in range(60)]
     assert decide_faults(samples) == []
-
-
-def test_every_life_is_described():
-    """Each one says what it does, for whoever reads which one hung."""
-    assert all(life.__doc__ for life in LIVES)
