@@ -1,252 +1,154 @@
 """Stores that are broken on purpose, one way each, under the rule that has to notice."""
 
-# ruff: noqa: D101, D102 - the name says what is wrong; the methods are those of the port
+# ruff: noqa: SLF001 - a broken store reaches into ours
 
 import time
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 
 from agentrail.abc.store import Filters, take_all
-from agentrail.core.journal.record import Tail, sealed
+from agentrail.core.journal.record import sealed
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.store_rules import (
-    durability,
-    journal_rules,
-    ownership,
-    queries,
-)
+from agentrail.testing.store_rules import durability, journal_rules, ownership, queries
 
 replace = msgspec.structs.replace
 
 
-class Altered(MemoryStore):
-    """Says something else of sessions."""
+def overriding(kind: type[Any], **methods: Callable[..., Any]) -> type[Any]:
+    """A class with other methods. Each gets that of the class, bound, then the object and the arguments."""
 
-    def alter(self, one):
-        return one
+    def method(name: str, wrong: Callable[..., Any]) -> Callable[..., Any]:
+        own = getattr(kind, name, None)
+        return lambda self, *given, **named: wrong(own and partial(own, self), self, *given, **named)
 
-    def get(self, scope, session):
-        found = super().get(scope, session)
-        return found and self.alter(found)
-
-    def find(self, filters=Filters(), **place):  # noqa: B008 - frozen
-        return tuple(map(self.alter, super().find(filters, **place)))
+    return type("Broken", (kind,), {name: method(name, wrong) for name, wrong in methods.items()})
 
 
-class Misread(MemoryStore):
-    """Gives other records."""
+broken = partial(overriding, MemoryStore)
 
-    def misread(self, record):
-        return record
 
-    def read(self, *arguments):
-        return tuple(map(self.misread, super().read(*arguments)))
+def altered(change):
+    """A store that says something else of sessions."""
+    return broken(
+        get=lambda own, _store, *key: (found := own(*key)) and change(found),
+        find=lambda own, _store, *given, **place: tuple(map(change, own(*given, **place))),
+    )
+
+
+def misread(change):
+    """A store that gives other records."""
+    return broken(read=lambda own, _store, *given: tuple(map(change, own(*given))))
+
+
+def one_by_one(wrong):
+    """A store whose appends of a batch are each given to a function, with what writes them."""
+    return broken(
+        append=lambda own, store, batch: tuple(wrong(lambda one: own([one])[0], store, one) for one in batch)
+    )
+
+
+def journal_of(store, one):
+    """The journal to which an append belongs."""
+    return store._journals[one.scope, one.session]
+
+
+def end_of(store, one):
+    """The number of the last record of the session of an append, or 0."""
+    found = store.get(one.scope, one.session)
+    return found.tail.seq if found else 0
+
+
+def refused(one, end):
+    """The answer to an append of an old owner."""
+    return Fenced(one.session, durable_up_to=end)
+
+
+def refuse(error):
+    """Raise an error."""
+    raise error
+
+
+def ignoring(error, call):
+    """Call something, and pass over one kind of error."""
+    try:
+        return call()
+    except error:
+        return None
 
 
 # --- journals
 
 
-class DropsOutlines(Misread):
-    def misread(self, record):
-        return replace(record, does="")
+def _encoded_anew(record):
+    try:
+        return replace(record, body=msgspec.json.encode(msgspec.json.decode(record.body)))
+    except msgspec.DecodeError:
+        return record
 
 
-class EndsAtNul(Misread):
-    def misread(self, record):
-        return replace(record, body=record.body.split(b"\0")[0])
+def _takes_one_case(own, store, opening):
+    like = (one.session for one in store.find(Filters(scope=opening.records[0].scope)))
+    if any(name.casefold() == opening.root.casefold() and name != opening.root for name in like):
+        raise AlreadyExists(opening.root)
+    own(opening)
 
 
-class ReadsAsLatin(Misread):
-    def misread(self, record):
-        return replace(record, body=record.body.decode("latin-1").encode())
+def _opens_once(own, store, opening):
+    if store.get(opening.records[0].scope, opening.records[0].session):
+        raise AlreadyExists(opening.root)
+    own(opening)
 
 
-class TellsNoCaseApart(MemoryStore):
-    def create(self, opening):
-        like = (one.session for one in self.find(Filters(scope=opening.records[0].scope)))
-        if any(name.casefold() == opening.root.casefold() and name != opening.root for name in like):
-            message = f"there is a session like {opening.root!r}"
-            raise AlreadyExists(message)
-        super().create(opening)
+def _opens_for_any_node(own, store, opening):
+    found = store.get(opening.records[0].scope, opening.records[0].session)
+    own(replace(opening, node=found.node) if found else opening)
 
 
-class EncodesAnew(Misread):
-    def misread(self, record):
-        try:
-            return replace(record, body=msgspec.json.encode(msgspec.json.decode(record.body)))
-        except msgspec.DecodeError:
-            return record
+def _takes_gaps(write, store, one):
+    if end_of(store, one) < one.records[0].seq - 1:
+        journal_of(store, one).extend(one.records, 0)
+    return write(one)
 
 
-class KnowsNoLimit(MemoryStore):
-    def read(self, scope, session, after=0, limit=1000):
-        return super().read(scope, session, after)
+def _overwrites(_write, store, one):
+    journal_of(store, one).records[one.records[0].seq - 1 :] = one.records
 
 
-class BeginsAtTheNumber(MemoryStore):
-    def read(self, scope, session, after=0, limit=1000):
-        return super().read(scope, session, max(0, after - 1), limit)
+def _compares_bodies_only(write, store, one):
+    there = {(r.seq, r.body) for r in store.read(one.scope, one.session) if r.epoch == one.records[0].epoch}
+    return None if all((r.seq, r.body) in there for r in one.records) else write(one)
 
 
-class SaysYes(MemoryStore):
-    """Tells each append to be durable."""
-
-    def append(self, batch):
-        super().append(batch)
-        return (None,) * len(batch)
+def _writes_repeats(write, store, one):
+    if write(one) is None and end_of(store, one) >= one.records[-1].seq:
+        journal_of(store, one).standing = one.standing
 
 
-class TakesGaps(MemoryStore):
-    def append(self, batch):
-        for one in batch:
-            if self.get(one.scope, one.session).tail.seq < one.records[0].seq - 1:
-                self._journals[one.scope, one.session].extend(one.records, 0)
-        return super().append(batch)
+def _writes_what_is_free(write, _store, one):
+    answer = write(one)
+    if answer is not None:
+        for record in one.records:
+            write(replace(one, records=(record,)))
+    return answer
 
 
-class Overwrites(MemoryStore):
-    def append(self, batch):
-        for one in batch:
-            journal_rules = self._journals[one.scope, one.session].records
-            journal_rules[one.records[0].seq - 1 :] = one.records
-        return (None,) * len(batch)
+def _one_transaction(own, store, batch):
+    for one in batch:
+        found = store.get(one.scope, one.session)
+        if found is None or found.tail.epoch != one.records[0].epoch:
+            return tuple(refused(each, 0) for each in batch)
+    return own(batch)
 
 
-class ComparesBodiesOnly(MemoryStore):
-    def append(self, batch):
-        there = {
-            (record.seq, record.body)
-            for one in batch
-            for record in self.read(one.scope, one.session)
-            if record.epoch == one.records[0].epoch
-        }
-        return tuple(
-            None
-            if all((r.seq, r.body) in there for r in one.records)
-            else super(ComparesBodiesOnly, self).append([one])[0]
-            for one in batch
-        )
-
-
-class RefusesRepeats(MemoryStore):
-    def append(self, batch):
-        answers = []
-        for one in batch:
-            found = self.get(one.scope, one.session)
-            if found and one.records[-1].seq <= found.tail.seq:
-                answers.append(Fenced(one.session, durable_up_to=found.tail.seq))
-            else:
-                answers += super().append([one])
-        return tuple(answers)
-
-
-class WritesRepeats(MemoryStore):
-    def append(self, batch):
-        for one in batch:
-            (answer,) = super().append([one])
-            if answer is None and self.get(one.scope, one.session).tail.seq >= one.records[-1].seq:
-                self._journals[one.scope, one.session].standing = one.standing
-        return (None,) * len(batch)
-
-
-class RefusesRepeatsThatGoOn(MemoryStore):
-    def append(self, batch):
-        answers = []
-        for one in batch:
-            end = self.get(one.scope, one.session).tail.seq
-            if one.records[0].seq <= end < one.records[-1].seq:
-                answers.append(Fenced(one.session, durable_up_to=end))
-            else:
-                answers += super().append([one])
-        return tuple(answers)
-
-
-class DropsWhatGoesOn(MemoryStore):
-    def append(self, batch):
-        kept = []
-        for one in batch:
-            end = self.get(one.scope, one.session).tail.seq
-            kept.append(
-                replace(one, records=[r for r in one.records if r.seq <= end])
-                if one.records[0].seq <= end
-                else one
-            )
-        return super().append(kept)
-
-
-class OpensOnce(MemoryStore):
-    def create(self, opening):
-        if self.get(opening.records[0].scope, opening.records[0].session):
-            message = "there is session 's'"
-            raise AlreadyExists(message)
-        super().create(opening)
-
-
-class OpensEverything(MemoryStore):
-    def create(self, opening):
-        try:
-            super().create(opening)
-        except AlreadyExists:
-            return
-
-
-class OpensForAnyNode(MemoryStore):
-    def create(self, opening):
-        found = self.get(opening.records[0].scope, opening.records[0].session)
-        super().create(replace(opening, node=found.node) if found else opening)
-
-
-class WritesWhatIsFree(MemoryStore):
-    """As `INSERT OR IGNORE` does."""
-
-    def append(self, batch):
-        answers = []
-        for one in batch:
-            (answer,) = super().append([one])
-            if answer is not None:
-                for record in one.records:
-                    super().append([replace(one, records=(record,))])
-            answers.append(answer)
-        return tuple(answers)
-
-
-class OneTransaction(MemoryStore):
-    """Where one session of a batch is refused all are."""
-
-    def append(self, batch):
-        for one in batch:
-            found = self.get(one.scope, one.session)
-            if found is None or found.tail.epoch != one.records[0].epoch:
-                return tuple(Fenced(one.session, durable_up_to=0) for one in batch)
-        return super().append(batch)
-
-
-class StopsAtARefusal(MemoryStore):
-    def append(self, batch):
-        answers = list(super().append(batch))
-        if (refused := next((one for one in answers if one), None)) is not None:
-            place = answers.index(refused)
-            answers[place:] = [refused] * (len(answers) - place)
-        return tuple(answers)
-
-
-class MixesScopes(MemoryStore):
-    def append(self, batch):
-        return super().append(
-            [replace(one, records=tuple(replace(r, scope="") for r in one.records)) for one in batch]
-        )
-
-
-class Backwards(MemoryStore):
-    def append(self, batch):
-        return super().append(batch[::-1])[::-1]
-
-
-class GoesOnBehindARefusal(MemoryStore):
-    def append(self, batch):
-        return tuple(super(GoesOnBehindARefusal, self).append([one])[0] for one in batch)
+def _stops_at_a_refusal(own, _store, batch):
+    answers = list(own(batch))
+    place = next((number for number, one in enumerate(answers) if one), len(answers))
+    return tuple(answers[:place] + answers[place : place + 1] * (len(answers) - place))
 
 
 class Torn(MemoryStore):
@@ -255,6 +157,7 @@ class Torn(MemoryStore):
     _is_writing = False
 
     def append(self, batch):
+        """Take some time."""
         self._is_writing = True
         answers = super().append(batch)
         time.sleep(0.002)
@@ -262,609 +165,436 @@ class Torn(MemoryStore):
         return answers
 
     def read(self, *arguments):
-        journal_rules = super().read(*arguments)
-        return journal_rules[:-2] + journal_rules[-1:] if self._is_writing else journal_rules
+        """Leave one out meanwhile."""
+        records = super().read(*arguments)
+        return records[:-2] + records[-1:] if self._is_writing else records
+
+
+DropsOutlines = misread(lambda record: replace(record, does=""))
+EndsAtNul = misread(lambda record: replace(record, body=record.body.split(b"\0")[0]))
+ReadsAsLatin = misread(lambda record: replace(record, body=record.body.decode("latin-1").encode()))
+TellsNoCaseApart = broken(create=_takes_one_case)
+EncodesAnew = misread(_encoded_anew)
+KnowsNoLimit = broken(read=lambda own, _, scope, session, after=0, limit=0: own(scope, session, after))
+BeginsAtTheNumber = broken(
+    read=lambda own, _, scope, session, after=0, limit=1000: own(scope, session, max(0, after - 1), limit)
+)
+SaysYes = broken(append=lambda own, _, batch: own(batch) and (None,) * len(batch))
+TakesGaps = one_by_one(_takes_gaps)
+Overwrites = one_by_one(_overwrites)
+ComparesBodiesOnly = one_by_one(_compares_bodies_only)
+RefusesRepeats = one_by_one(
+    lambda write, store, one: (
+        refused(one, end) if (end := end_of(store, one)) >= one.records[-1].seq else write(one)
+    )
+)
+WritesRepeats = one_by_one(_writes_repeats)
+RefusesRepeatsThatGoOn = one_by_one(
+    lambda write, store, one: (
+        refused(one, end)
+        if one.records[0].seq <= (end := end_of(store, one)) < one.records[-1].seq
+        else write(one)
+    )
+)
+DropsWhatGoesOn = one_by_one(
+    lambda write, store, one: write(
+        replace(one, records=[r for r in one.records if r.seq <= end])
+        if one.records[0].seq <= (end := end_of(store, one))
+        else one
+    )
+)
+OpensOnce = broken(create=_opens_once)
+OpensEverything = broken(create=lambda own, _, opening: ignoring(AlreadyExists, partial(own, opening)))
+OpensForAnyNode = broken(create=_opens_for_any_node)
+WritesWhatIsFree = one_by_one(_writes_what_is_free)  # as `INSERT OR IGNORE` does
+OneTransaction = broken(append=_one_transaction)
+StopsAtARefusal = broken(append=_stops_at_a_refusal)
+MixesScopes = one_by_one(
+    lambda write, _, one: write(replace(one, records=tuple(replace(r, scope="") for r in one.records)))
+)
+Backwards = broken(append=lambda own, _, batch: own(batch[::-1])[::-1])
+GoesOnBehindARefusal = one_by_one(lambda write, _, one: write(one))
 
 
 # --- owners
 
 
-class Rebases(MemoryStore):
-    """Writes what an old owner says behind what the new one said."""
-
-    def append(self, batch):
-        answers = []
-        for one in batch:
-            (answer,) = super().append([one])
-            found = self.get(one.scope, one.session)
-            if answer is not None and found is not None:
-                journal_rules, _ = sealed(one.records, found.tail, scope=one.scope, session=one.session)
-                (answer,) = super().append([replace(one, records=journal_rules)])
-            answers.append(answer)
-        return tuple(answers)
+def _rebases(write, store, one):
+    answer = write(one)
+    found = store.get(one.scope, one.session)
+    if answer is not None and found is not None:
+        records, _ = sealed(one.records, found.tail, scope=one.scope, session=one.session)
+        return write(replace(one, records=records))
+    return answer
 
 
-class TellsTheEnd(MemoryStore):
-    """Tells an old owner the last number of the new one."""
-
-    def append(self, batch):
-        return tuple(
-            answer and Fenced(one.session, durable_up_to=self.get(one.scope, one.session).tail.seq)
-            for one, answer in zip(batch, super().append(batch), strict=True)
-        )
-
-
-class ForgivesRepeats(MemoryStore):
-    """Tells an old owner that what is durable is durable: what a simulation found."""
-
-    def append(self, batch):
-        return tuple(
-            None if set(one.records) <= set(self.read(one.scope, one.session)) else answer
-            for one, answer in zip(batch, super().append(batch), strict=True)
-        )
-
-
-class ForgivesOpenings(MemoryStore):
-    def create(self, opening):
-        try:
-            super().create(opening)
-        except Fenced:
-            return
-
-
-class FencesByNumber(MemoryStore):
-    """As the primary key alone does."""
-
-    def append(self, batch):
-        answers = []
-        for one in batch:
-            (answer,) = super().append([one])
-            found = self.get(one.scope, one.session)
-            if found is not None and one.records[0].seq == found.tail.seq + 1:
-                self._journals[one.scope, one.session].extend(one.records, 0)
-                answer = None
-            answers.append(answer)
-        return tuple(answers)
-
-
-class TakesAnyEpochAhead(MemoryStore):
-    def append(self, batch):
-        answers = []
-        for one in batch:
-            (answer,) = super().append([one])
-            tail = self.get(one.scope, one.session).tail
-            if one.records[0].epoch > tail.epoch and one.records[0].seq == tail.seq + 1:
-                self._journals[one.scope, one.session].extend(one.records, 0)
-                answer = None
-            answers.append(answer)
-        return tuple(answers)
-
-
-class KnowsOneCause(MemoryStore):
-    def take(self, scope, root, node, cause, *, force=False):
-        return super().take(scope, root, node, "gone", force=force)
-
-
-class ForgetsEvents(MemoryStore):
-    def take(self, *arguments, force=False):
-        taken = super().take(*arguments, force=force)
-        for one in taken.sessions:
-            journal = self._journals[one.scope, one.session]
-            journal.records[-1] = replace(journal.records[-1], events=0)
-        return taken
-
-
-class ResetsStandings(MemoryStore):
-    def take(self, scope, root, *arguments, force=False):
-        for key in self._tree(scope, root):
-            self._journals[key].standing = replace(
-                self._journals[key].standing, is_working=False, waits_for=0
-            )
-        return super().take(scope, root, *arguments, force=force)
-
-
-class KnowsRootsOnly(MemoryStore):
-    """Takes, releases and deletes a root without its tree."""
-
-    def _tree(self, scope, root):
-        return [(scope, root)]
-
-
-class TakesEnded(MemoryStore):
-    def take(self, scope, root, *arguments, force=False):
-        for key in self._trees.get((scope, root), ()):
-            self._journals[key].standing = replace(self._journals[key].standing, has_ended=False)
-        return super().take(scope, root, *arguments, force=force)
-
-
-class ChildrenFirst(MemoryStore):
-    def _tree(self, scope, root):
-        return super()._tree(scope, root)[::-1]
-
-
-class HidesEnded(MemoryStore):
-    def take(self, *arguments, force=False):
-        taken = super().take(*arguments, force=force)
-        return replace(taken, sessions=tuple(one for one in taken.sessions if not one.standing.has_ended))
-
-
-class HoldsNothing(MemoryStore):
-    def _is_alive(self, node, now):
-        return False
-
-
-class HoldsForEver(MemoryStore):
-    def _is_alive(self, node, now):
-        return node in self._nodes
-
-
-class HoldsFromItself(MemoryStore):
-    """An owner that lives may not take its own tree again."""
-
-    def take(self, scope, root, node, cause, *, force=False):
-        if self._is_alive(node, self.now_ms()):
-            return super().take(scope, root, f"{node}, again", cause, force=force)
-        return super().take(scope, root, node, cause, force=force)
-
-
-class HearsOnce(MemoryStore):
-    def beat(self, node):
-        if node.id not in self._nodes:
-            super().beat(node)
-
-
-class HoldsForTheUnheard(MemoryStore):
-    """A node is alive until it was heard of, and then for a lease."""
-
-    def take(self, scope, root, node, cause, *, force=False):
-        found = self.get(scope, root)
-        if found and found.node and found.node not in self._nodes:
-            raise HeldBy(root, node=found.node, address="", seen_ago_ms=0)
-        return super().take(scope, root, node, cause, force=force)
-
-
-class IgnoresForce(MemoryStore):
-    def take(self, *arguments, force=False):
-        return super().take(*arguments)
-
-
-class ReleasesForAnyNode(MemoryStore):
-    def release(self, node, scope, root):
-        found = self.get(scope, root)
-        super().release(found.node if found else node, scope, root)
-
-
-class ReleasesChildren(MemoryStore):
-    def release(self, node, scope, root):
-        super().release(node, scope, root)
-        if (found := self.get(scope, root)) is not None and found.node == node:
-            self._own(self._journals[scope, root], "")
-
-
-class TakesChildren(MemoryStore):
-    def take(self, scope, root, *arguments, force=False):
-        found = self.get(scope, root)
-        return super().take(scope, found.root if found else root, *arguments, force=force)
-
-
-class TakesAllOrNothing(MemoryStore):
-    """Raises what one of many trees is refused for."""
-
-    def take_many(self, wanted):
-        return tuple(self.take(one.scope, one.root, one.node, one.cause, force=one.force) for one in wanted)
-
-
-class TakesManyByName(MemoryStore):
-    def take_many(self, wanted):
-        return take_all(MemoryStoreView(self), sorted(wanted, key=lambda one: one.root))
-
-
-class TakesWhatItRefuses(MemoryStore):
-    """Looks whether it is held when it has written."""
-
-    def take_many(self, wanted):
-        answers = take_all(MemoryStoreView(self), wanted)
-        for one, answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, HeldBy):
-                self.take(one.scope, one.root, one.node, one.cause, force=True)
-        return answers
-
-
-class ForcesNone(MemoryStore):
-    def take_many(self, wanted):
-        return take_all(MemoryStoreView(self), [replace(one, force=False) for one in wanted])
-
-
-class MemoryStoreView:
-    """A store that takes one by one."""
-
-    def __init__(self, store):
-        self.take = store.take
-
-
-class OrphansWithoutPages(MemoryStore):
-    def orphans(self, limit=100, *, after=None):
-        found = super().orphans(999)
-        return tuple(one for one in found if after is None or (one.scope, one.session) >= after)[:limit]
-
-
-class BeginsAnyChild(MemoryStore):
-    def _check_tree(self, opening):
-        return
-
-
-class ForgetsEarlyOwners(MemoryStore):
-    """Knows the last owner but one, and none before it."""
-
-    def append(self, batch):
-        return tuple(
-            None if one.records[0].epoch < self.get(one.scope, one.session).tail.epoch - 1 else answer
-            for one, answer in zip(batch, super().append(batch), strict=True)
-        )
+def _fences_by_number(write, store, one):
+    answer = write(one)
+    if one.records[0].seq == end_of(store, one) + 1:
+        journal_of(store, one).extend(one.records, 0)
+        return None
+    return answer
+
+
+def _takes_any_epoch_ahead(write, store, one):
+    answer = write(one)
+    tail = store.get(one.scope, one.session).tail
+    if one.records[0].epoch > tail.epoch and one.records[0].seq == tail.seq + 1:
+        journal_of(store, one).extend(one.records, 0)
+        return None
+    return answer
+
+
+def _forgets_events(own, store, *given, force=False):
+    taken = own(*given, force=force)
+    for one in taken.sessions:
+        journal = journal_of(store, one)
+        journal.records[-1] = replace(journal.records[-1], events=0)
+    return taken
+
+
+def _resets_standings(own, store, scope, root, *given, force=False):
+    for key in store._tree(scope, root):
+        journal = store._journals[key]
+        journal.standing = replace(journal.standing, is_working=False, waits_for=0)
+    return own(scope, root, *given, force=force)
+
+
+def _takes_ended(own, store, scope, root, *given, force=False):
+    for key in store._trees.get((scope, root), ()):
+        store._journals[key].standing = replace(store._journals[key].standing, has_ended=False)
+    return own(scope, root, *given, force=force)
+
+
+def _hides_ended(own, _store, *given, force=False):
+    taken = own(*given, force=force)
+    return replace(taken, sessions=tuple(one for one in taken.sessions if not one.standing.has_ended))
+
+
+def _holds_from_itself(own, store, *given, **force):
+    scope, root, node, cause = given
+    again = ", again" if store._is_alive(node, store.now_ms()) else ""
+    return own(scope, root, f"{node}{again}", cause, **force)
+
+
+def _holds_for_the_unheard(own, store, *given, **force):
+    found = store.get(*given[:2])
+    if found and found.node and found.node not in store._nodes:
+        raise HeldBy(given[1], node=found.node, address="", seen_ago_ms=0)
+    return own(*given, **force)
+
+
+def _releases_for_any_node(own, store, node, scope, root):
+    found = store.get(scope, root)
+    own(found.node if found else node, scope, root)
+
+
+def _releases_children(own, store, node, scope, root):
+    own(node, scope, root)
+    if (found := store.get(scope, root)) is not None and found.node == node:
+        store._own(store._journals[scope, root], "")
+
+
+def _root_of(store, scope, session):
+    found = store.get(scope, session)
+    return found.root if found else session
+
+
+def _take_all(store, wanted):
+    """Take one by one."""
+    return take_all(SimpleNamespace(take=store.take), wanted)
+
+
+def _takes_what_it_refuses(_own, store, wanted):
+    answers = _take_all(store, wanted)
+    for one, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, HeldBy):
+            store.take(one.scope, one.root, one.node, one.cause, force=True)
+    return answers
+
+
+Rebases = one_by_one(_rebases)  # what an old owner says stands behind what the new one said
+TellsTheEnd = one_by_one(lambda write, store, one: write(one) and refused(one, end_of(store, one)))
+ForgivesRepeats = one_by_one(  # what a simulation found
+    lambda write, store, one: (
+        answer
+        if (answer := write(one)) and not set(one.records) <= set(store.read(one.scope, one.session))
+        else None
+    )
+)
+ForgivesOpenings = broken(create=lambda own, _, opening: ignoring(Fenced, partial(own, opening)))
+FencesByNumber = one_by_one(_fences_by_number)  # as the primary key alone does
+TakesAnyEpochAhead = one_by_one(_takes_any_epoch_ahead)
+KnowsOneCause = broken(
+    take=lambda own, _, scope, root, node, cause, force=False: own(scope, root, node, "gone", force=force)
+)
+ForgetsEvents = broken(take=_forgets_events)
+ResetsStandings = broken(take=_resets_standings)
+KnowsRootsOnly = broken(_tree=lambda _own, _, scope, root: [(scope, root)])
+TakesEnded = broken(take=_takes_ended)
+ChildrenFirst = broken(_tree=lambda own, _, scope, root: own(scope, root)[::-1])
+HidesEnded = broken(take=_hides_ended)
+HoldsNothing = broken(_is_alive=lambda _own, _, node, now: False)
+HoldsForEver = broken(_is_alive=lambda _own, store, node, now: node in store._nodes)
+HoldsFromItself = broken(take=_holds_from_itself)
+HearsOnce = broken(beat=lambda own, store, node: node.id in store._nodes or own(node))
+HoldsForTheUnheard = broken(take=_holds_for_the_unheard)
+IgnoresForce = broken(take=lambda own, _, *given, force=False: own(*given))
+ReleasesForAnyNode = broken(release=_releases_for_any_node)
+ReleasesChildren = broken(release=_releases_children)
+TakesChildren = broken(
+    take=lambda own, store, scope, root, *given, force=False: own(
+        scope, _root_of(store, scope, root), *given, force=force
+    )
+)
+TakesAllOrNothing = broken(
+    take_many=lambda _own, store, wanted: tuple(
+        store.take(one.scope, one.root, one.node, one.cause, force=one.force) for one in wanted
+    )
+)
+TakesManyByName = broken(
+    take_many=lambda _own, store, wanted: _take_all(store, sorted(wanted, key=lambda one: one.root))
+)
+TakesWhatItRefuses = broken(take_many=_takes_what_it_refuses)
+ForcesNone = broken(
+    take_many=lambda _own, store, wanted: _take_all(store, [replace(one, force=False) for one in wanted])
+)
+BeginsAnyChild = broken(_check_tree=lambda _own, _, opening: None)
+ForgetsEarlyOwners = one_by_one(  # knows the last owner but one, and none before it
+    lambda write, store, one: (
+        write(one) if one.records[0].epoch >= store.get(one.scope, one.session).tail.epoch - 1 else None
+    )
+)
 
 
 # --- finding
 
 
-class KnowsNoTitles(Altered):
-    def alter(self, one):
-        return replace(one, standing=replace(one.standing, title=""))
+def _sorts_as_people_do(own, _store, filters=Filters(), after=None, limit=100):  # noqa: B008 - frozen
+    every = sorted(own(filters, limit=999), key=lambda one: (one.scope.casefold(), one.session.casefold()))
+    return tuple(one for one in every if after is None or (one.scope, one.session) > after)[:limit]
 
 
-class KnowsNoForks(Altered):
-    def alter(self, one):
-        return replace(one, forked_from=None)
+def _begins_at_the_place(own, store, filters=Filters(), after=None, limit=100):  # noqa: B008 - frozen
+    at = store.get(*after) if after else None
+    return ((at,) if at else ()) + own(filters, after=after, limit=limit)[: limit - bool(at)]
 
 
-class WrittenWhenOpened(Altered):
-    def alter(self, one):
-        return replace(one, written_at_ms=one.opened_at_ms)
+def _orphans_without_pages(own, _store, limit=100, after=None):
+    return tuple(one for one in own(999) if after is None or (one.scope, one.session) >= after)[:limit]
 
 
-class Ignores(MemoryStore):
-    """Finds without one of the filters."""
-
-    field: ClassVar = ""
-
-    def find(self, filters=Filters(), **place):  # noqa: B008 - frozen
-        return super().find(replace(filters, **{self.field: getattr(Filters(), self.field)}), **place)
+def _everyone_is_an_orphan(_own, store, limit=100, after=None):
+    works = store.find(Filters(is_working=True, has_ended=False))
+    return tuple(store.get(one.scope, one.root) for one in works)[:limit]
 
 
-def ignoring(field):
+def orphans_that(are):
+    """A store that finds only some orphans."""
+    return broken(
+        orphans=lambda own, _, limit=100, after=None: tuple(filter(are, own(999, after=after)))[:limit]
+    )
+
+
+def finds_without(field):
     """A store that does without one filter."""
-    return type(f"Ignores_{field}", (Ignores,), {"field": field})
+    return broken(
+        find=lambda own, _, filters=Filters(), **place: own(  # noqa: B008 - frozen
+            replace(filters, **{field: getattr(Filters(), field)}), **place
+        )
+    )
 
 
-class SortsAsPeopleDo(MemoryStore):
-    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
-        every = super().find(filters, limit=999)
-        keys = sorted(every, key=lambda one: (one.scope.casefold(), one.session.casefold()))
-        behind = [one for one in keys if after is None or (one.scope, one.session) > after]
-        return tuple(behind[:limit])
-
-
-class BeginsAtThePlace(MemoryStore):
-    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
-        at = self.get(*after) if after else None
-        found = super().find(filters, after=after, limit=limit)
-        return ((at,) if at else ()) + found[: limit - bool(at)]
-
-
-class OrphansThemselves(MemoryStore):
-    """Looks at roots alone, and not at what works below them."""
-
-    def orphans(self, limit=100, *, after=None):
-        return tuple(one for one in super().orphans(999, after=after) if one.standing.is_working)[:limit]
-
-
-class OrphansHadAnOwner(MemoryStore):
-    def orphans(self, limit=100, *, after=None):
-        return tuple(one for one in super().orphans(999, after=after) if one.node)[:limit]
-
-
-class OrphansWithoutLimit(MemoryStore):
-    def orphans(self, limit=100, *, after=None):
-        return super().orphans(999, after=after)
-
-
-class EveryoneIsAnOrphan(MemoryStore):
-    def orphans(self, limit=100, *, after=None):
-        works = self.find(Filters(is_working=True, has_ended=False))
-        return tuple(self.get(one.scope, one.root) for one in works)[:limit]
-
-
-class DueByName(MemoryStore):
-    def due(self, within_ms=0, limit=100):
-        return tuple(sorted(super().due(within_ms, 999), key=lambda one: one.session))[:limit]
-
-
-class DueWithoutOwner(MemoryStore):
-    """Leaves the timers of nodes that died where they are."""
-
-    def due(self, within_ms=0, limit=100):
-        return tuple(one for one in super().due(within_ms, 999) if not one.node)[:limit]
-
-
-class DueOnlyNow(MemoryStore):
-    def due(self, within_ms=0, limit=100):
-        return super().due(0, limit)
-
-
-class EndedAreDue(MemoryStore):
-    def due(self, within_ms=0, limit=100):
-        return super().due(within_ms, limit) + self.find(Filters(has_ended=True))
-
-
-class KnowsTheHeardOnly(MemoryStore):
-    def nodes(self):
-        return tuple(one for one in super().nodes() if self._is_alive(one.id, self.now_ms()))
-
-
-class ForgetsNoNode(MemoryStore):
-    def nodes(self):
-        return tuple(self._nodes.values())
-
-
-class BelievesNodes(MemoryStore):
-    """Keeps the time that a node gives."""
-
-    def nodes(self):
-        return tuple(replace(one, seen_at_ms=0) for one in super().nodes())
+KnowsNoTitles = altered(lambda one: replace(one, standing=replace(one.standing, title="")))
+KnowsNoForks = altered(lambda one: replace(one, forked_from=None))
+WrittenWhenOpened = altered(lambda one: replace(one, written_at_ms=one.opened_at_ms))
+SortsAsPeopleDo = broken(find=_sorts_as_people_do)
+BeginsAtThePlace = broken(find=_begins_at_the_place)
+OrphansWithoutPages = broken(orphans=_orphans_without_pages)
+OrphansThemselves = orphans_that(lambda one: one.standing.is_working)  # not what works below them
+OrphansHadAnOwner = orphans_that(lambda one: one.node)
+OrphansWithoutLimit = broken(orphans=lambda own, _, limit=100, after=None: own(999, after=after))
+EveryoneIsAnOrphan = broken(orphans=_everyone_is_an_orphan)
+DueByName = broken(
+    due=lambda own, _, within=0, limit=100: tuple(sorted(own(within, 999), key=lambda one: one.session))[
+        :limit
+    ]
+)
+DueWithoutOwner = broken(  # leaves the timers of nodes that died where they are
+    due=lambda own, _, within=0, limit=100: tuple(one for one in own(within, 999) if not one.node)[:limit]
+)
+DueOnlyNow = broken(due=lambda own, _, within=0, limit=100: own(0, limit))
+EndedAreDue = broken(
+    due=lambda own, store, within=0, limit=100: own(within, limit) + store.find(Filters(has_ended=True))
+)
+KnowsTheHeardOnly = broken(
+    nodes=lambda own, store: tuple(one for one in own() if store._is_alive(one.id, store.now_ms()))
+)
+ForgetsNoNode = broken(nodes=lambda _own, store: tuple(store._nodes.values()))
+BelievesNodes = broken(nodes=lambda own, _: tuple(replace(one, seen_at_ms=0) for one in own()))
 
 
 # --- keeping
 
 
-class DropsFirstValues(MemoryStore):
-    def create(self, opening):
-        super().create(replace(opening, blobs={}))
+def _keeps_the_first(own, store, snapshot):
+    if len(store.snapshots(snapshot.scope, snapshot.session)) < 2:
+        own(snapshot)
 
 
-class DropsLaterValues(MemoryStore):
-    def append(self, batch):
-        return super().append([replace(one, blobs={}) for one in batch])
+def _looks_at_snapshots(own, store, snapshot):
+    if (snapshot.scope, snapshot.session) not in store._journals or snapshot.state != b"damaged":
+        own(snapshot)
 
 
-class HasNothingEmpty(MemoryStore):
-    def blob(self, digest):
-        return super().blob(digest) or None
+def _leaves_values(own, store, scope, session, **rest):
+    kept = dict(store._blobs)
+    size = own(scope, session, **rest)
+    store._blobs.update(kept)
+    return size
 
 
-class KeepsOneSnapshot(MemoryStore):
-    def snapshots(self, *arguments):
-        return super().snapshots(*arguments)[:1]
+def _drops_shared_values(own, store, scope, session, **rest):
+    size = own(scope, session, **rest)
+    store._blobs.clear()
+    return size
 
 
-class OldestFirst(MemoryStore):
-    def snapshots(self, *arguments):
-        return super().snapshots(*arguments)[::-1]
+def _without_forks(own, store, *given, **rest):
+    store._forks.clear()
+    return own(*given, **rest)
 
 
-class KeepsTheFirst(MemoryStore):
-    def put_snapshot(self, snapshot):
-        if len(self.snapshots(snapshot.scope, snapshot.session)) < 2:
-            super().put_snapshot(snapshot)
+def _owners_need_nothing(own, store, scope, session, **rest):
+    owner = store.get(scope, session)
+    store.release(owner.node if owner else "", scope, session)
+    return own(scope, session, **rest)
 
 
-class SnapshotsBelow(MemoryStore):
-    def snapshots(self, scope, session, at_most=None):
-        return super().snapshots(scope, session, None if at_most is None else at_most - 1)
+def _owners_need_what_ended(own, store, scope, session, **rest):
+    found = store.get(scope, session)
+    if found and store._is_alive(found.node, store.now_ms()) and found.root == session:
+        raise StillNeeded(session, by=[found.node])
+    return own(scope, session, **rest)
 
 
-class LooksAtSnapshots(MemoryStore):
-    """Refuses damaged ones: that is for those who read."""
-
-    def put_snapshot(self, snapshot):
-        if self._journals.get((snapshot.scope, snapshot.session)) is None or snapshot.state != b"damaged":
-            super().put_snapshot(snapshot)
-
-
-class LeavesValues(MemoryStore):
-    def delete(self, scope, session, **rest):
-        kept = dict(self._blobs)
-        size = super().delete(scope, session, **rest)
-        self._blobs.update(kept)
-        return size
+def _looks_at_roots_only(own, store, scope, session, written_before_ms=None):
+    found = store.get(scope, session)
+    if found and written_before_ms is not None and found.written_at_ms >= written_before_ms:
+        raise StillNeeded(session, by=["itself"])
+    return own(scope, session)
 
 
-class DropsSharedValues(MemoryStore):
-    def delete(self, scope, session, **rest):
-        size = super().delete(scope, session, **rest)
-        self._blobs.clear()
-        return size
+def measures_without(part):
+    """A store that leaves something out of the size of a journal."""
+
+    def size(own, store, scope, session):
+        journal = store._journals.get((scope, session))
+        return own(scope, session) - (part(store, journal) if journal else 0)
+
+    return broken(size=size)
 
 
-class CountsNothing(MemoryStore):
-    def delete(self, scope, session, **rest):
-        super().delete(scope, session, **rest)
-        return 0
+def _reads_what_is_left(own, _store, scope, session, after=0, limit=1000):
+    try:
+        return own(scope, session, after, limit)
+    except Trimmed as error:
+        return own(scope, session, error.first - 1, limit)
 
 
-class ForksNeedNothing(MemoryStore):
-    def delete(self, scope, session, **rest):
-        self._forks.clear()
-        return super().delete(scope, session, **rest)
-
-    def trim(self, scope, session, before):
-        self._forks.clear()
-        return super().trim(scope, session, before)
+def _trims_with_any_snapshot(own, store, scope, session, before):
+    if any(one.seq >= before for one in store.snapshots(scope, session)):
+        return store._journals[scope, session].trim(before)
+    return own(scope, session, before)
 
 
-class OwnersNeedNothing(MemoryStore):
-    def delete(self, scope, session, **rest):
-        owner = self.get(scope, session)
-        self.release(owner.node if owner else "", scope, session)
-        return super().delete(scope, session, **rest)
-
-
-class DeletesChildren(MemoryStore):
-    def delete(self, scope, session, **rest):
-        found = self.get(scope, session)
-        return super().delete(scope, found.root if found else session, **rest)
-
-
-class OwnersNeedWhatEnded(MemoryStore):
-    def delete(self, scope, session, **rest):
-        found = self.get(scope, session)
-        if found and self._is_alive(found.node, self.now_ms()) and found.root == session:
-            raise StillNeeded(session, by=[found.node])
-        return super().delete(scope, session, **rest)
-
-
-class DeletesWhatWoke(MemoryStore):
-    def delete(self, scope, session, *, written_before_ms=None):
-        return super().delete(scope, session)
-
-
-class LooksAtRootsOnly(MemoryStore):
-    """Forgets that a child may be at work while its root waits."""
-
-    def delete(self, scope, session, *, written_before_ms=None):
-        found = self.get(scope, session)
-        if found and written_before_ms is not None and found.written_at_ms >= written_before_ms:
-            raise StillNeeded(session, by=["itself"])
-        return super().delete(scope, session)
-
-
-class DeletesTheLastMoment(MemoryStore):
-    def delete(self, scope, session, *, written_before_ms=None):
-        before = None if written_before_ms is None else written_before_ms + 1
-        return super().delete(scope, session, written_before_ms=before)
-
-
-class CountsCharacters(MemoryStore):
-    def size(self, scope, session):
-        journal = self._journals.get((scope, session))
-        size = super().size(scope, session)
-        return size - (sum(len(r.body) - len(r.body.decode()) for r in journal.records) if journal else 0)
-
-
-class SharesSizes(MemoryStore):
-    """Counts a value only where no other session has it."""
-
-    def size(self, scope, session):
-        journal = self._journals.get((scope, session))
-        shared = [one for one in (journal.blobs if journal else ()) if self._holders[one] > 1]
-        return super().size(scope, session) - sum(len(self._blobs[one]) for one in shared)
-
-
-class MeasuresRecords(MemoryStore):
-    def size(self, scope, session):
-        journal = self._journals.get((scope, session))
-        return super().size(scope, session) - sum(
-            len(s.state) for s in (journal.snapshots if journal else {}).values()
-        )
-
-
-class ReadsWhatIsLeft(MemoryStore):
-    def read(self, scope, session, after=0, limit=1000):
-        try:
-            return super().read(scope, session, after, limit)
-        except Trimmed as error:
-            return super().read(scope, session, error.first - 1, limit)
-
-
-class TrimsOneMore(MemoryStore):
-    def trim(self, scope, session, before):
-        return super().trim(scope, session, before + 1)
-
-
-class SaysItBeginsAtOne(Altered):
-    def alter(self, one):
-        return replace(one, first_seq=1)
-
-
-class TrimsAnything(MemoryStore):
-    def trim(self, scope, session, before):
-        try:
-            return super().trim(scope, session, before)
-        except OptionError:
-            return 0
-
-
-class TrimsWithAnySnapshot(MemoryStore):
-    def trim(self, scope, session, before):
-        if any(one.seq >= before for one in self.snapshots(scope, session)):
-            return self._journals[scope, session].trim(before)
-        return super().trim(scope, session, before)
-
-
-class TellsOfOtherScopes(MemoryStore):
-    def _nearest(self, scope, session):
-        return [name for _, name in self._keys]
-
-
-class RaisesWhereItIsUnknown(MemoryStore):
-    def append(self, batch):
-        for one in batch:
-            if self.get(one.scope, one.session) is None:
-                message = "there is none"
-                raise SessionNotFound(message)
-        return super().append(batch)
-
-
-class DeletesNothing(MemoryStore):
-    def delete(self, scope, session, **rest):
-        return super().delete(scope, session, **rest) if self.get(scope, session) else 0
+def _raises_where_it_is_unknown(own, store, batch):
+    for one in batch:
+        if store.get(one.scope, one.session) is None:
+            raise SessionNotFound(one.session)
+    return own(batch)
 
 
 class KeepsWhatWasGiven(MemoryStore):
     """The mapping itself, and no copy of what is in it."""
 
     def append(self, batch):
+        """Keep the later values."""
         self.given = batch[0].blobs
         return super().append(batch)
 
     def create(self, opening):
+        """Keep the first values."""
         super().create(replace(opening, blobs={}))
         self.first = opening.blobs
 
     def blob(self, digest):
+        """Look in both."""
         return {**self.first, **self.given}.get(digest)
 
 
 class ClosesOnce(MemoryStore):
+    """Fails the second time."""
+
     closed = 0
 
     def close(self):
+        """Count."""
         self.closed += 1
         assert self.closed != 2, "it is closed"
 
 
-class Forgets(MemoryStore):
-    """Is empty when it is opened again."""
-
-    def reopened(self):
-        return MemoryStore(now_ms=self._clock)
+def _forgets_epochs(_own, store):
+    store.__class__ = SaysYes
+    return store
 
 
-class ForgetsEpochs(MemoryStore):
-    """Opened again it lets everything in that has the next number."""
-
-    def reopened(self):
-        self.__class__ = SaysYes
-        return self
+DropsFirstValues = broken(create=lambda own, _, opening: own(replace(opening, blobs={})))
+DropsLaterValues = broken(append=lambda own, _, batch: own([replace(one, blobs={}) for one in batch]))
+HasNothingEmpty = broken(blob=lambda own, _, digest: own(digest) or None)
+KeepsOneSnapshot = broken(snapshots=lambda own, _, *given: own(*given)[:1])
+OldestFirst = broken(snapshots=lambda own, _, *given: own(*given)[::-1])
+KeepsTheFirst = broken(put_snapshot=_keeps_the_first)
+SnapshotsBelow = broken(
+    snapshots=lambda own, _, scope, session, at_most=None: own(scope, session, at_most and at_most - 1)
+)
+LooksAtSnapshots = broken(put_snapshot=_looks_at_snapshots)  # to refuse damaged ones is for readers
+LeavesValues = broken(delete=_leaves_values)
+DropsSharedValues = broken(delete=_drops_shared_values)
+CountsNothing = broken(delete=lambda own, _, *given, **rest: own(*given, **rest) * 0)
+ForksNeedNothing = broken(delete=_without_forks, trim=_without_forks)
+OwnersNeedNothing = broken(delete=_owners_need_nothing)
+DeletesChildren = broken(
+    delete=lambda own, store, scope, session, **rest: own(scope, _root_of(store, scope, session), **rest)
+)
+OwnersNeedWhatEnded = broken(delete=_owners_need_what_ended)
+DeletesWhatWoke = broken(delete=lambda own, _, scope, session, **rest: own(scope, session))
+LooksAtRootsOnly = broken(delete=_looks_at_roots_only)  # a child may work while its root waits
+DeletesTheLastMoment = broken(
+    delete=lambda own, _, *key, written_before_ms=None: own(
+        *key, written_before_ms=written_before_ms and written_before_ms + 1
+    )
+)
+CountsCharacters = measures_without(
+    lambda _, one: sum(len(r.body) - len(r.body.decode()) for r in one.records)
+)
+SharesSizes = measures_without(
+    lambda store, one: sum(len(store._blobs[name]) for name in one.blobs if store._holders[name] > 1)
+)
+MeasuresRecords = measures_without(lambda _, one: sum(len(s.state) for s in one.snapshots.values()))
+ReadsWhatIsLeft = broken(read=_reads_what_is_left)
+TrimsOneMore = broken(trim=lambda own, _, scope, session, before: own(scope, session, before + 1))
+SaysItBeginsAtOne = altered(lambda one: replace(one, first_seq=1))
+TrimsAnything = broken(trim=lambda own, _, *given: ignoring(OptionError, partial(own, *given)) or 0)
+TrimsWithAnySnapshot = broken(trim=_trims_with_any_snapshot)
+TellsOfOtherScopes = broken(_nearest=lambda _own, store, scope, session: [name for _, name in store._keys])
+RaisesWhereItIsUnknown = broken(append=_raises_where_it_is_unknown)
+DeletesNothing = broken(delete=lambda own, store, *key, **rest: own(*key, **rest) if store.get(*key) else 0)
+Forgets = broken(reopened=lambda _own, store: MemoryStore(now_ms=store._clock))
+ForgetsEpochs = broken(reopened=_forgets_epochs)
 
 
 # --- cuts
-
-
-class TrimsOnce(MemoryStore):
-    def trim(self, scope, session, before):
-        dropped = super().trim(scope, session, before)
-        if not dropped:
-            raise OptionError(["there is nothing to drop"])
-        return dropped
-
-
-class TakesOnce(MemoryStore):
-    """An owner that asks again is told that the tree is held, and by itself."""
-
-    def take(self, scope, root, node, cause, *, force=False):
-        found = self.get(scope, root)
-        if found and found.node == node:
-            raise OptionError([f"{node} owns it"])
-        return super().take(scope, root, node, cause, force=force)
 
 
 class TellsTheFirstTakeover(MemoryStore):
@@ -875,182 +605,161 @@ class TellsTheFirstTakeover(MemoryStore):
         self.taken = {}
 
     def take(self, scope, root, node, cause, *, force=False):
+        """Remember it."""
         taken = super().take(scope, root, node, cause, force=force)
         return self.taken.setdefault((scope, root, node), taken)
 
 
-class BatchesOnce(MemoryStore):
-    """A batch that was there is written behind itself."""
-
-    def append(self, batch):
-        moved = []
-        for one in batch:
-            found = self.get(one.scope, one.session)
-            if found and found.tail.epoch == one.records[0].epoch and found.tail.seq >= one.records[0].seq:
-                tail = Tail(seq=found.tail.seq, epoch=found.tail.epoch, hash=found.tail.hash)
-                moved.append(
-                    replace(one, records=sealed(one.records, tail, scope=one.scope, session=one.session)[0])
-                )
-            else:
-                moved.append(one)
-        return super().append(moved)
+def _takes_once(own, store, *given, **force):
+    found = store.get(*given[:2])
+    if found and found.node == given[2]:
+        raise OptionError([f"{found.node} owns it"])
+    return own(*given, **force)
 
 
-class OwesByIdAlone(MemoryStore):
-    """Takes rows of another kind for the same."""
-
-    def change_owed(self, put, drop=()):
-        super().change_owed([replace(row, kind="") for row in put], [("", name) for _, name in drop])
-
-    def owed(self, kind, after="", limit=1000):
-        return tuple(replace(row, kind=kind) for row in super().owed("", after, limit))
+def _batches_once(write, store, one):
+    found = store.get(one.scope, one.session)
+    if found and found.tail.epoch == one.records[0].epoch and found.tail.seq >= one.records[0].seq:
+        one = replace(one, records=sealed(one.records, found.tail, scope=one.scope, session=one.session)[0])
+    return write(one)
 
 
-class OwesTheLatestFirst(MemoryStore):
-    def owed(self, kind, after="", limit=1000):
-        return super().owed(kind, after, limit)[::-1]
+def _drops_before_it_puts(own, _store, put, drop=()):
+    own([], drop)
+    own(put)
 
 
-class DropsBeforeItPuts(MemoryStore):
-    def change_owed(self, put, drop=()):
-        super().change_owed([], drop)
-        super().change_owed(put)
+def _drops_once(own, store, put, drop=()):
+    there = {(row.kind, row.id) for kind in ("letter", "bill") for row in store.owed(kind)}
+    there |= {(row.kind, row.id) for row in put}
+    if put and not there.issuperset(drop):
+        raise OptionError(["it is not there"])
+    own(put, drop)
 
 
-class DropsOnce(MemoryStore):
-    """Cannot drop what is not there."""
-
-    def change_owed(self, put, drop=()):
-        there = {(row.kind, row.id) for kind in ("letter", "bill") for row in self.owed(kind)}
-        missing = [name for name in drop if name not in there and name not in {(r.kind, r.id) for r in put}]
-        if missing and put:
-            raise OptionError([f"{missing} is not there"])
-        super().change_owed(put, drop)
+def _owes_for_sessions(own, store, scope, session, **given):
+    store.change_owed([], [("letter", session)])
+    return own(scope, session, **given)
 
 
-class OwesForSessions(MemoryStore):
-    """What has the name of a session goes with it."""
-
-    def delete(self, scope, session, **given):
-        self.change_owed([], [("letter", session)])
-        return super().delete(scope, session, **given)
+def _forgets_what_is_owed(_own, store):
+    store.change_owed([], [("letter", row.id) for row in store.owed("letter")])
+    return store
 
 
-class ForgetsWhatIsOwed(MemoryStore):
-    def reopened(self):
-        self.change_owed([], [("letter", row.id) for row in self.owed("letter")])
-        return self
+TrimsOnce = broken(
+    trim=lambda own, _, *given: own(*given) or refuse(OptionError(["there is nothing to drop"]))
+)
+TakesOnce = broken(take=_takes_once)
+BatchesOnce = one_by_one(_batches_once)  # a batch that was there is written behind itself
+OwesByIdAlone = broken(
+    change_owed=lambda own, _, put, drop=(): own(
+        [replace(row, kind="") for row in put], [("", name) for _, name in drop]
+    ),
+    owed=lambda own, _, kind, *page: tuple(replace(row, kind=kind) for row in own("", *page)),
+)
+OwesTheLatestFirst = broken(owed=lambda own, _, *given: own(*given)[::-1])
+DropsBeforeItPuts = broken(change_owed=_drops_before_it_puts)
+DropsOnce = broken(change_owed=_drops_once)  # it cannot drop what is not there
+OwesForSessions = broken(delete=_owes_for_sessions)
+ForgetsWhatIsOwed = broken(reopened=_forgets_what_is_owed)
 
 
 # --- erasing
 
 
-class ErasesRootsOnly(MemoryStore):
-    def erase(self, scope, session, why):
-        tree, self._trees[scope, session] = self._trees[scope, session], [(scope, session)]
-        try:
-            return super().erase(scope, session, why)
-        finally:
-            self._trees[scope, session] = tree
+def _erases_roots_only(own, store, scope, session, why):
+    tree, store._trees[scope, session] = store._trees[scope, session], [(scope, session)]
+    try:
+        return own(scope, session, why)
+    finally:
+        store._trees[scope, session] = tree
 
 
-class _ChangesWhatItErased(MemoryStore):
-    """Erases, and does something to the journals."""
+def erasing(change):
+    """A store that does something to each erased journal, given its records, snapshots and values of before."""
 
-    def changed(self, journal, before):
-        raise NotImplementedError
-
-    def erase(self, scope, session, why):
-        before = {key: list(one.records) for key, one in self._journals.items()}
-        shots = {key: dict(one.snapshots) for key, one in self._journals.items()}
-        values, erased = dict(self._blobs), super().erase(scope, session, why)
-        for key in self._tree(scope, session):
-            self.changed(self._journals[key], (before[key], shots[key], values))
+    def erase(own, store, scope, session, why):
+        before = {key: (list(one.records), dict(one.snapshots)) for key, one in store._journals.items()}
+        values, erased = dict(store._blobs), own(scope, session, why)
+        for key in store._tree(scope, session):
+            change(store, store._journals[key], *before[key], values)
         return erased
 
-
-class LeavesOutlines(_ChangesWhatItErased):
-    def changed(self, journal, before):
-        old = before[0]
-        journal.records = [
-            replace(one, does=was.does) for one, was in zip(journal.records, old, strict=False)
-        ] + journal.records[len(old) :]
+    return broken(erase=erase)
 
 
-class LeavesTitles(_ChangesWhatItErased):
-    def changed(self, journal, before):
-        journal.standing = replace(journal.standing, title="what-ada-has-said")
+def _leaves_outlines(_store, journal, records, _snapshots, _values):
+    erased = zip(journal.records, records, strict=False)
+    journal.records[: len(records)] = [replace(one, does=was.does) for one, was in erased]
 
 
-class LeavesOwners(MemoryStore):
-    def _disown(self, key, owner):
-        pass
-
-    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
-        if filters.owner:
-            return tuple(self._journals[key].stored() for key in self._of_owner.get(filters.owner, ()))
-        return super().find(filters, after=after, limit=limit)
+def _leaves_titles(_store, journal, *_before):
+    journal.standing = replace(journal.standing, title="what-ada-has-said")
 
 
-class LeavesSnapshots(_ChangesWhatItErased):
-    def changed(self, journal, before):
-        journal.snapshots = before[1]
+def _leaves_snapshots(_store, journal, _records, snapshots, _values):
+    journal.snapshots = snapshots
 
 
-class LeavesErasedValues(_ChangesWhatItErased):
-    def changed(self, journal, before):
-        self._blobs.update(before[2])
+def _ends_nothing(_store, journal, records, *_before):
+    del journal.records[len(records) :]
 
 
-class EndsNothing(_ChangesWhatItErased):
-    """Old owners go on."""
+def _erases_anew(_store, journal, *_before):
+    journal.records = [
+        replace(one, body=one.body.replace(b"retention", b"user forgotten")) for one in journal.records
+    ]
 
-    def changed(self, journal, before):
-        journal.records = journal.records[: len(before[0])]
 
-
-class ErasesAnew(_ChangesWhatItErased):
-    """Says each time why, and ends it again."""
-
-    def changed(self, journal, before):
-        journal.records = [
-            replace(one, body=one.body.replace(b"retention", b"user forgotten")) for one in journal.records
-        ]
+def _finds_what_was_erased(own, store, filters=Filters(), **place):  # noqa: B008 - frozen
+    if filters.owner:
+        return tuple(store._journals[key].stored() for key in store._of_owner.get(filters.owner, ()))
+    return own(filters, **place)
 
 
 class LosesErasures(MemoryStore):
+    """Opened again it has what it had."""
+
     def erase(self, scope, session, why):
+        """Remember it."""
         self.kept = {
             key: (one.records, one.standing, one.snapshots, one.blobs) for key, one in self._journals.items()
         }
         return super().erase(scope, session, why)
 
     def reopened(self):
+        """Bring it back."""
         for key, kept in self.kept.items():
             one = self._journals[key]
             one.records, one.standing, one.snapshots, one.blobs = kept
         return self
 
 
-class TakesLateSnapshots(MemoryStore):
-    def put_snapshot(self, snapshot):
-        journal = self._journals.get((snapshot.scope, snapshot.session))
-        if journal is not None:
-            journal.snapshots[snapshot.seq] = snapshot
+def _takes_late_snapshots(_own, store, snapshot):
+    journal = store._journals.get((snapshot.scope, snapshot.session))
+    if journal is not None:
+        journal.snapshots[snapshot.seq] = snapshot
 
 
-class ErasesWhatIsAtWork(MemoryStore):
-    def _check_left(self, top, keys):
-        pass
+def _erases_nothing_of_the_living(own, store, scope, session, why):
+    top = store._journals.get((scope, session))
+    if top is not None and store._is_alive(top.node, store.now_ms()):
+        raise StillNeeded(session, by=[f"node {top.node}"])
+    return own(scope, session, why)
 
 
-class ErasesNothingOfTheLiving(MemoryStore):
-    def erase(self, scope, session, why):
-        top = self._journals.get((scope, session))
-        if top is not None and self._is_alive(top.node, self.now_ms()):
-            raise StillNeeded(session, by=[f"node {top.node}"])
-        return super().erase(scope, session, why)
-
+ErasesRootsOnly = broken(erase=_erases_roots_only)
+LeavesOutlines = erasing(_leaves_outlines)
+LeavesTitles = erasing(_leaves_titles)
+LeavesOwners = broken(_disown=lambda _own, _, key, owner: None, find=_finds_what_was_erased)
+LeavesSnapshots = erasing(_leaves_snapshots)
+LeavesErasedValues = erasing(lambda store, _journal, _records, _shots, values: store._blobs.update(values))
+EndsNothing = erasing(_ends_nothing)  # old owners go on
+ErasesAnew = erasing(_erases_anew)  # says each time why, and ends it again
+TakesLateSnapshots = broken(put_snapshot=_takes_late_snapshots)
+ErasesWhatIsAtWork = broken(_check_left=lambda _own, _, top, keys: None)
+ErasesNothingOfTheLiving = broken(erase=_erases_nothing_of_the_living)
 
 BROKEN = {
     journal_rules.records_come_back_as_they_were_written: (DropsOutlines, MixesScopes),
@@ -1091,7 +800,7 @@ BROKEN = {
     ownership.an_old_owner_begins_no_child: (BeginsAnyChild,),
     ownership.one_of_many_takes: (ForgetsEarlyOwners,),
     queries.it_is_said_how_a_session_stands: (KnowsNoTitles, KnowsNoForks, WrittenWhenOpened),
-    queries.sessions_are_found_by_filters: tuple(map(ignoring, Filters.__struct_fields__)),
+    queries.sessions_are_found_by_filters: tuple(map(finds_without, Filters.__struct_fields__)),
     queries.sessions_are_found_in_pages: (SortsAsPeopleDo, BeginsAtThePlace),
     queries.orphans_are_found: (
         OrphansThemselves,

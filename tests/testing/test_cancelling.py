@@ -45,40 +45,23 @@ async def test_a_scenario_that_leaves_a_task_behind_is_found():
         nursery.cancel_scope.cancel()
 
 
-async def test_what_the_scenario_raises_is_told():
-    """An assertion of the scenario is not taken for the end of a cycle."""
+async def test_what_the_scenario_raises_is_told(monkeypatch):
+    """An assertion is not taken for the end of a cycle, nor a failed cycle for one that was struck; after so many rounds it is too long."""
 
-    async def wrong(stage):
-        session = await stage.start_session(model=saying("ok"))
-        assert await session.ask("Hi") == "something else"
+    def asking(model, answer=None):
+        async def scenario(stage):
+            session = await stage.start_session(model=model() if callable(model) else model)
+            assert await session.ask("Hi") == answer
+
+        return scenario
 
     with pytest.raises(AssertionError, match="something else"):
-        await cancel_everywhere(wrong, mode="abort")
-
-
-async def test_a_failed_cycle_is_an_error_unless_it_was_struck():
-    """With `cancel`, nothing of ours ends a cycle, so `CycleEnded` is told too."""
-
-    async def failing(stage):
-        session = await stage.start_session(model=ScriptedModel([]))
-        await session.ask("Hi")
-
+        await cancel_everywhere(asking(lambda: saying("ok"), "something else"), mode="abort")
     with pytest.raises(CycleFailed, match="the script has 0 turns"):
-        await cancel_everywhere(failing)
-
-
-async def test_a_scenario_without_end_is_given_up(monkeypatch):
-    """After so many rounds it is called too long."""
+        await cancel_everywhere(asking(lambda: ScriptedModel([])))
+    # Models are objects: a name would have to be looked up in the world.
+    with pytest.raises(Exception, match=r"a test resolves no model strings .got 'demo:'"):
+        await cancel_everywhere(asking("demo:"), mode="crash")
     monkeypatch.setattr("agentrail.testing.cancelling.MAX_ROUNDS", 3)
     with pytest.raises(AssertionError, match="still running after 3 rounds; shorten the scenario"):
         await cancel_everywhere(plain)
-
-
-async def test_a_stage_knows_no_model_strings():
-    """Models are objects: a name would have to be looked up in the world."""
-
-    async def named(stage):
-        await stage.start_session(model="demo:")
-
-    with pytest.raises(Exception, match=r"a test resolves no model strings .got 'demo:'"):
-        await cancel_everywhere(named, mode="crash")

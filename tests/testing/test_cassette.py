@@ -81,17 +81,14 @@ async def test_no_key_is_kept(tmp_path, monkeypatch):
     assert await hold(make(), prompt) == [f"I keep {SCRUBBED}"]
 
 
-async def test_without_a_file_somebody_has_to_be_recorded(tmp_path):
-    """The message says what to do; and an empty file is no cassette."""
+async def test_a_cassette_is_a_provider(tmp_path):
+    """It keeps what `check_provider` demands of all of them; without a file the message says what to do, and an empty one is none."""
     with pytest.raises(OptionError, match="give record=provider once"):
         CassetteModel(tmp_path / "missing.jsonl")
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(CycleFailed, match=r"empty\.jsonl' is empty"):
         await hold(CassetteModel(tmp_path / "empty.jsonl"), "Hi")
 
-
-async def test_a_cassette_is_a_provider(tmp_path):
-    """It keeps what `check_provider` demands of all of them."""
     path = tmp_path / "weather.jsonl"
     request: ModelRequest = request_for("scripted:object")
     async with CassetteModel(path, record=ScriptedModel(WEATHER)).open_stream(request) as chunks:

@@ -38,9 +38,7 @@ from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from tests.providers.transcripts import KEY, WIRE
 from tests.thinned import sample
 
-MACHINE_SECONDS = (
-    5.0  # not 0.1: the tests of nine people may share two cores, and what is checked is that it closes
-)
+MACHINE_SECONDS = 5.0  # not 0.1: two cores may be shared, and what is checked is that it closes
 
 
 @asynccontextmanager
@@ -81,22 +79,19 @@ SCRIPT = (
     fails(Overloaded("busy"), after="I was about to"),
     says("It ", "is ", "sunny.", pause_seconds=0.001),
 )
+WIRES = {
+    "anthropic": (AnthropicMessages, "anthropic"),
+    "openai-chat": (OpenAIChat, "openai_chat"),
+    "google": (Gemini, "gemini"),
+    "openai": (OpenAIResponses, "openai_responses"),
+}
 CASES = {
-    "anthropic text": _over_http(AnthropicMessages, "anthropic", "text"),
-    "anthropic calls": _over_http(AnthropicMessages, "anthropic", "parallel_calls"),
+    **{f"{name} text": _over_http(*wire, "text") for name, wire in WIRES.items()},
+    **{f"{name} calls": _over_http(*wire, "parallel_calls") for name, wire in WIRES.items()},
     "anthropic thinking": _over_http(AnthropicMessages, "anthropic", "interleaved_thinking"),
-    "openai-chat text": _over_http(OpenAIChat, "openai_chat", "text"),
-    "openai-chat calls": _over_http(OpenAIChat, "openai_chat", "parallel_calls"),
-    "google text": _over_http(Gemini, "gemini", "text"),
-    "google calls": _over_http(Gemini, "gemini", "parallel_calls"),
     "google signatures": _over_http(Gemini, "gemini", "signature_in_last_part"),
-    "openai text": _over_http(OpenAIResponses, "openai_responses", "text"),
-    "openai calls": _over_http(OpenAIResponses, "openai_responses", "parallel_calls"),
     "demo": _local(lambda: Demo(pause_seconds=0.0), "demo:"),
-    **{
-        f"scripted {number}": _local(partial(_Repeated, turn), "scripted:")
-        for number, turn in enumerate(SCRIPT)
-    },
+    **{f"scripted {n}": _local(partial(_Repeated, turn), "scripted:") for n, turn in enumerate(SCRIPT)},
 }
 # Two formats, and one without a wire; `make check` has a sample of the others, and `make nightly` all.
 AT_ONCE = {"anthropic calls", "google calls", "demo"}
@@ -148,23 +143,30 @@ class _Faulty:
             yield spoilt
 
 
-async def _two_terminals(chunks):
-    async for chunk in chunks:
-        yield chunk
-        if isinstance(chunk, Completed):
-            yield chunk
+def _each(change: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
+    """Give other chunks for each one."""
+
+    async def spoil(chunks):
+        async for chunk in chunks:
+            for one in change(chunk):
+                yield one
+
+    return spoil
 
 
-async def _no_terminal(chunks):
-    async for chunk in chunks:
-        if not isinstance(chunk, Completed):
-            yield chunk
+def _shifted(chunk: Any) -> list[Any]:
+    has_index = isinstance(chunk, ToolCallStarted | ArgumentsDelta)
+    return [msgspec.structs.replace(chunk, index=chunk.index + 1) if has_index else chunk]
 
 
-async def _one_delta_missing(chunks):
-    async for chunk in chunks:
-        if not (isinstance(chunk, TextDelta) and chunk.text.startswith("Hel")):
-            yield chunk
+_two_terminals = _each(lambda chunk: [chunk] * (1 + isinstance(chunk, Completed)))
+_no_terminal = _each(lambda chunk: [chunk] * (not isinstance(chunk, Completed)))
+_one_delta_missing = _each(
+    lambda chunk: [] if isinstance(chunk, TextDelta) and chunk.text.startswith("Hel") else [chunk]
+)
+_increments = _each(
+    lambda chunk: [UsageUpdate(TokenUsage(output=1)) if isinstance(chunk, UsageUpdate) else chunk]
+)
 
 
 async def _arguments_first(chunks):
@@ -177,17 +179,6 @@ async def _arguments_first(chunks):
         if waiting is not None and isinstance(chunk, ArgumentsDelta):
             yield waiting
             waiting = None
-
-
-async def _indexes_from_one(chunks):
-    async for chunk in chunks:
-        shifted = isinstance(chunk, ToolCallStarted | ArgumentsDelta)
-        yield msgspec.structs.replace(chunk, index=chunk.index + 1) if shifted else chunk
-
-
-async def _increments(chunks):
-    async for chunk in chunks:
-        yield UsageUpdate(TokenUsage(output=1)) if isinstance(chunk, UsageUpdate) else chunk
 
 
 async def _scope_across_yield(chunks):
@@ -318,6 +309,10 @@ async def _open_following(url: str) -> AsyncIterator[Provider]:
         yield OpenAIChat(ProviderOptions.parse({"base_url": url, "api_key": KEY}), http)
 
 
+def _opened_by(open_provider: Any) -> ProviderCase:
+    return evolve(CASES["openai-chat text"], open_provider=open_provider)
+
+
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -328,7 +323,7 @@ async def _open_following(url: str) -> AsyncIterator[Provider]:
             _spoilt(_arguments_first, wire="tool_call"),
             "one of the 0 calls that have begun, got ArgumentsDelta",
         ),
-        (_spoilt(_indexes_from_one, wire="tool_call"), "expected index 0, an id of its own and a name"),
+        (_spoilt(_each(_shifted), wire="tool_call"), "expected index 0, an id of its own and a name"),
         (_spoilt(_increments), "usage is a total: expected `Completed` to have the last total"),
         (_spoilt(_scope_across_yield), "no scope is held between chunks"),
         (_spoilt(_cancelled_is_an_error), "cancelled behind chunk 0 .* expected the cancellation itself"),
@@ -336,15 +331,9 @@ async def _open_following(url: str) -> AsyncIterator[Provider]:
         (_spoilt(_success_at_any_end), "an end without a terminal is Transport"),
         (_spoilt(_all_at_once), "nothing is held back .* which came in event"),
         (_spoilt(_one_behind), "nothing is held back .* which came in event"),
-        (
-            evolve(CASES["openai-chat text"], open_provider=partial(_open_http, _Fragile)),
-            "unknown events are tolerated",
-        ),
+        (_opened_by(partial(_open_http, _Fragile)), "unknown events are tolerated"),
         (_spoilt(kind=_Retrying), "nothing is retried inside .* expected one, and its error, got 2 requests"),
-        (
-            evolve(CASES["openai-chat text"], open_provider=_open_following),
-            "redirects are not followed: expected",
-        ),
+        (_opened_by(_open_following), "redirects are not followed: expected"),
     ],
 )
 async def test_what_is_broken_is_named(case, words):

@@ -10,13 +10,9 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.check_sandbox import check_sandbox
 
 
-async def test_a_directory_keeps_to_the_port(tmp_path):
-    """`LocalSandbox`, on a real file system."""
+async def test_a_directory_and_memory_keep_to_the_port(tmp_path):
+    """`LocalSandbox`, on a real file system, and `MemorySandbox`, under the same rules."""
     await check_sandbox(lambda: LocalSandbox(tempfile.mkdtemp(dir=tmp_path)))
-
-
-async def test_memory_keeps_to_the_port():
-    """`MemorySandbox`, under the same rules."""
     await check_sandbox(MemorySandbox)
 
 

@@ -28,11 +28,23 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("one", builtin(), ids=lambda one: one.name)
+@tool
+async def shout(a: int) -> str:
+    """Say it louder."""
+    return f"{a}!"
+
+
+@tool
+def whisper(a: int) -> str:
+    """Say it lower."""
+    return f"{a}."
+
+
+@pytest.mark.parametrize("one", [*builtin(), shout, whisper], ids=lambda one: one.name)
 async def test_our_tools_keep_to_the_port(one):
-    """Each built-in tool, with files in memory."""
+    """Each built-in tool, with files in memory; a decorated function that awaits nothing, and one in a thread."""
     sandbox = StubSandbox({"a.txt": "one\n"}, result=ExecuteResult(exit_code=0))
-    await check_tool(one, ARGUMENTS[one.name], context(sandbox))
+    await check_tool(one, ARGUMENTS.get(one.name, {"a": 1}), context(sandbox))
 
 
 class Bad(RecordingTool):
@@ -139,20 +151,3 @@ async def test_a_broken_rule_is_named(one, words):
         Littering.left.pop().wait()
     assert "breaks a rule: " in str(caught.value)
     assert words in str(caught.value)
-
-
-async def test_a_decorated_function_keeps_to_the_port():
-    """Also one that awaits nothing, and one in a thread."""
-
-    @tool
-    async def shout(a: int) -> str:
-        """Say it louder."""
-        return f"{a}!"
-
-    @tool
-    def whisper(a: int) -> str:
-        """Say it lower."""
-        return f"{a}."
-
-    await check_tool(shout, {"a": 1}, CTX)
-    await check_tool(whisper, {"a": 1}, CTX)

@@ -3,28 +3,9 @@
 import msgspec
 import pytest
 
+from agentrail import events as e
 from agentrail.core.session.step_context import is_ephemeral
 from agentrail.errors import ErrorInfo
-from agentrail.events import (
-    AgentAbort,
-    AgentEnd,
-    AgentStart,
-    Envelope,
-    ModelSwitched,
-    PromptDropped,
-    PromptQueued,
-    PromptReceived,
-    PromptRejected,
-    PromptTaken,
-    RequestStart,
-    ResponseComplete,
-    Retry,
-    SessionEnd,
-    SessionStart,
-    SteeringApplied,
-    SteeringReceived,
-    StreamError,
-)
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
@@ -36,17 +17,18 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.cancelling import check_events, check_nothing_lost
+from tests.thinned import each
 
 SAID = AssistantMessage(content=(Text(text="Hello"),), model="m")
 USAGE = TokenUsage()
-START = SessionStart(model="m", tools=())
-BEGIN, ABORT, END = AgentStart(ref=PromptRef("p")), AgentAbort(reason=None), SessionEnd(reason="done")
-FINISHED = AgentEnd(messages=(), usage=USAGE, stop_reason="end")
+START = e.SessionStart(model="m", tools=())
+BEGIN, ABORT, END = e.AgentStart(ref=PromptRef("p")), e.AgentAbort(reason=None), e.SessionEnd(reason="done")
+FINISHED = e.AgentEnd(messages=(), usage=USAGE, stop_reason="end")
 
 
-COMPLETE = ResponseComplete(message=SAID, usage=USAGE, stop_reason="end")
-BROKEN = StreamError(error=ErrorInfo(code="x", message="x"))
-SWITCHED = ModelSwitched(from_model="m", to_model="n", by="fallback")
+COMPLETE = e.ResponseComplete(message=SAID, usage=USAGE, stop_reason="end")
+BROKEN = e.StreamError(error=ErrorInfo(code="x", message="x"))
+SWITCHED = e.ModelSwitched(from_model="m", to_model="n", by="fallback")
 
 
 def published(*events):
@@ -55,15 +37,12 @@ def published(*events):
     for event in events:
         ephemeral = is_ephemeral(event)
         seq += not ephemeral
-        meta = Envelope(SessionId("s"), seq, 0, (SessionId("s"),), ephemeral)
+        meta = e.Envelope(SessionId("s"), seq, 0, (SessionId("s"),), ephemeral)
         made.append(msgspec.structs.replace(event, meta=meta))
     return made
 
 
-ASKED = RequestStart(model="m", messages=1)
-
-
-# --- messages
+ASKED = e.RequestStart(model="m", messages=1)
 
 
 def message_of(text, origin="prompt", ref=None):
@@ -72,23 +51,27 @@ def message_of(text, origin="prompt", ref=None):
 
 
 CONTENT = (Text(text="Hi"),)
-CAME = PromptReceived(ref=PromptRef("p"), content=CONTENT)
-WAITS = PromptQueued(ref=PromptRef("q"), content=CONTENT, position=0)
-DROPPED = PromptDropped(ref=PromptRef("q"), content=CONTENT)
-STEERED = SteeringReceived(ref=SteerRef("s"), text="left", queued_at_ms=1, status="queued")
-APPLIED = SteeringApplied(refs=(SteerRef("s"),), count=1)
+CAME = e.PromptReceived(ref=PromptRef("p"), content=CONTENT)
+WAITS = e.PromptQueued(ref=PromptRef("q"), content=CONTENT, position=0)
+DROPPED = e.PromptDropped(ref=PromptRef("q"), content=CONTENT)
+STEERED = e.SteeringReceived(ref=SteerRef("s"), text="left", queued_at_ms=1, status="queued")
+APPLIED = e.SteeringApplied(refs=(SteerRef("s"),), count=1)
 
 
-@pytest.mark.parametrize(
+@each(
     "events",
     [
         [],
         [CAME, BEGIN],
         [CAME, BEGIN, WAITS, DROPPED],
-        [CAME, PromptRejected(ref=PromptRef("p"), reason="no")],
-        [CAME, PromptTaken(ref=PromptRef("p"), approval_id=ApprovalId("s/a2"), by="HumanApproval")],
+        [CAME, e.PromptRejected(ref=PromptRef("p"), reason="no")],
+        [CAME, e.PromptTaken(ref=PromptRef("p"), approval_id=ApprovalId("s/a2"), by="HumanApproval")],
         [CAME, BEGIN, STEERED, APPLIED],
-        [CAME, BEGIN, SteeringReceived(ref=SteerRef("s"), text="x", queued_at_ms=1, status="rejected_full")],
+        [
+            CAME,
+            BEGIN,
+            e.SteeringReceived(ref=SteerRef("s"), text="x", queued_at_ms=1, status="rejected_full"),
+        ],
     ],
 )
 def test_a_message_has_one_outcome(events):
@@ -126,7 +109,7 @@ def test_what_was_heard_stands_in_the_history():
         check_nothing_lost(events, heard[:2])
 
 
-@pytest.mark.parametrize("end", [Retry(attempt=2, delay_ms=1, error=BROKEN.error), SWITCHED])
+@pytest.mark.parametrize("end", [e.Retry(attempt=2, delay_ms=1, error=BROKEN.error), SWITCHED])
 def test_a_request_that_failed_at_once_ends_with_what_follows(end):
     """Another attempt and another model close it; then the next request may begin."""
     check_events(published(START, BEGIN, ASKED, end, ASKED, COMPLETE, FINISHED, END))

@@ -83,28 +83,23 @@ async def ask(*prompts, plugins=()):
             session = await supervisor.start_session(model=saying("a", "b"), plugins=plugins)
             for prompt in prompts:
                 assert await session.ask(prompt) in "ab"
-            if "?" in prompts[-1]:
-                raise ZeroDivisionError
 
 
-async def test_a_plugin_that_looks_elsewhere_is_told_of():
-    """The record is named, and what it was and is."""
+async def test_what_differs_is_told_of(monkeypatch):
+    """Of a plugin that looks elsewhere the record is named, and what it was and is; a record that is missing makes another fold."""
     said = r"1 of 1 sessions (?s:.)*record 3 \(prompt\): does was .*start_stream.* and is .*refuse"
     with pytest.raises(FoldDiffers, match=said):
         await ask("one", "two", plugins=[Counting(refused=3)])
 
-
-@pytest.mark.parametrize("kind", ["prompt", "response_completed"])
-async def test_a_record_that_is_missing_is_told_of(monkeypatch, kind):
-    """A fold without it is another one, and says so: that is what it is for."""
     note = Recorder.note
+    for kind in ("prompt", "response_completed"):
 
-    def forgetful(self, before, signal, after, effects):
-        return tuple(draft for draft in note(self, before, signal, after, effects) if draft.kind != kind)
+        def forgetful(self, *given, kind=kind):
+            return tuple(draft for draft in note(self, *given) if draft.kind != kind)
 
-    monkeypatch.setattr(Recorder, "note", forgetful)
-    with pytest.raises(FoldDiffers):
-        await ask("one")
+        monkeypatch.setattr(Recorder, "note", forgetful)
+        with pytest.raises(FoldDiffers):
+            await ask("one")
 
 
 async def test_what_no_store_would_begin_is_left_out_and_said():

@@ -59,24 +59,24 @@ os.execvp("sleep", ["sleep", sys.argv[1]])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
 async def test_a_grandchild_that_ran_away_is_noticed(kernel):
-    """A double fork and a session of its own would give it to init; it is found all the same."""
+    """A double fork and a session of its own would give it to init; it is found all the same, and buried if it has ended."""
+
+    async def run_away(seconds):
+        ran = await trio.run_process([sys.executable, "-c", RUNAWAY, seconds], capture_stdout=True)
+        return int(ran.stdout)
+
     pid = 0
     with pytest.raises(AssertionError, match=r"process \d+ \(sleep, alive\)"):
         async with no_orphans(within_seconds=0):
-            ran = await trio.run_process([sys.executable, "-c", RUNAWAY, "1000"], capture_stdout=True)
-            pid = int(ran.stdout)
+            pid = await run_away("1000")
             while Path(f"/proc/{pid}/comm").read_text().strip() != "sleep":
                 await trio.lowlevel.checkpoint()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
-async def test_a_grandchild_that_ended_is_buried(kernel):
-    """Who runs away and ends leaves nothing: what init would have done is done in its place."""
     async with no_orphans():
-        ran = await trio.run_process([sys.executable, "-c", RUNAWAY, "0"], capture_stdout=True)
-    assert not Path(f"/proc/{int(ran.stdout)}").exists()
+        pid = await run_away("0")
+    assert not Path(f"/proc/{pid}").exists()
 
 
 @needs_proc

@@ -42,43 +42,30 @@ async def hold():
         return await events_of(session)
 
 
-async def test_events_are_drawn_as_a_tree():
-    """What belongs to a cycle or to a request stands below it."""
-    assert tree(await hold()) == TREE
-
-
-async def test_events_of_a_session_that_has_ended_are_there():
-    """All of them, its end too."""
+async def test_expectations_hold():
+    """Kinds in their order among others, exactly these, none of those, and the one; drawn as a tree. A session that ended has its events."""
+    events = await hold()
+    assert tree(events) == TREE
+    expect(events).kinds(AgentStart, ToolExecutionStart, ToolExecutionEnd, AgentEnd).never(ToolKilled)
+    expect(events[:3]).exactly(SessionStart, PromptReceived, AgentStart)
+    assert expect(events).one(ToolExecutionEnd).result.text == "recorded"
     async with open_bare() as supervisor:
         session = await supervisor.start_session(model=saying("ok"))
         await session.stop()
         expect(await events_of(session)).kinds(SessionStart)
 
 
-async def test_expectations_hold():
-    """Kinds in their order among others, exactly these, none of those, and the one."""
-    events = await hold()
-    expect(events).kinds(AgentStart, ToolExecutionStart, ToolExecutionEnd, AgentEnd).never(ToolKilled)
-    expect(events[:3]).exactly(SessionStart, PromptReceived, AgentStart)
-    assert expect(events).one(ToolExecutionEnd).result.text == "recorded"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
-    [
-        (
-            lambda e: expect(e).kinds(AgentEnd, AgentStart),
-            "expected AgentEnd, AgentStart, got AgentStart, AgentEnd",
-        ),
-        (lambda e: expect(e).kinds(RequestStart), "expected RequestStart, got RequestStart, RequestStart"),
-        (lambda e: expect(e).exactly(AgentStart, AgentEnd), "expected AgentStart, AgentEnd and nothing else"),
-        (lambda e: expect(e).never(AgentStart), "expected no AgentStart, got AgentStart"),
-        (lambda e: expect(e).one(ResponseComplete), "expected one ResponseComplete, got 2"),
-    ],
-)
-async def test_what_is_something_else_is_drawn(wrong, complaint):
+async def test_what_is_something_else_is_drawn():
     """The complaint, and behind it all that was published."""
     events = await hold()
-    with pytest.raises(AssertionError) as caught:
-        wrong(events)
-    assert str(caught.value).startswith(f"{complaint}; what was published:\n{TREE}")
+    start, end = AgentStart, AgentEnd
+    for wrong, complaint in (
+        (lambda e: e.kinds(end, start), "expected AgentEnd, AgentStart, got AgentStart, AgentEnd"),
+        (lambda e: e.kinds(RequestStart), "expected RequestStart, got RequestStart, RequestStart"),
+        (lambda e: e.exactly(start, end), "expected AgentStart, AgentEnd and nothing else"),
+        (lambda e: e.never(start), "expected no AgentStart, got AgentStart"),
+        (lambda e: e.one(ResponseComplete), "expected one ResponseComplete, got 2"),
+    ):
+        with pytest.raises(AssertionError) as caught:
+            wrong(expect(events))
+        assert str(caught.value).startswith(f"{complaint}; what was published:\n{TREE}")

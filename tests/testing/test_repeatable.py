@@ -99,8 +99,8 @@ def test_lines_show_where_two_runs_part():
     assert sum(kept.counts.values()) == len(kept.lines)
 
 
-def test_notes_that_differ_are_told_apart():
-    """Also when they are cut in another place, or are of another kind."""
+def test_notes_are_told_apart_and_values_are_written_alike_in_every_process():
+    """Also notes that are cut in another place, or of another kind. Sets are sorted, errors are their words, and no address gets in."""
 
     def digest_of(*notes):
         digest = Digest()
@@ -112,9 +112,6 @@ def test_notes_that_differ_are_told_apart():
     assert len({digest_of(*row) for row in rows}) == len(rows)
     assert digest_of(("a", "bc")) == digest_of(("a", b"bc"))
 
-
-def test_values_are_written_down_alike_in_every_process():
-    """Sets are sorted, errors are their words, and no address gets in."""
     assert canonical({"b": {3, 1, 2}, "a": frozenset("xy")}) == b'{"a":["x","y"],"b":[1,2,3]}'
     refused = Refuse(to=SignalId("s"), error=SessionDown("s", "gone"))
     assert canonical(refused) == canonical(Refuse(to=SignalId("s"), error=SessionDown("s", "gone")))

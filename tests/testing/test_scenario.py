@@ -9,32 +9,10 @@ from hypothesis import given, strategies as st
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.patience import StallOptions
 from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol import signals as sig
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer
 from agentrail.core.protocol.request import ModelFacts, UsageUpdate
-from agentrail.core.protocol.signals import (
-    AgentCommand,
-    AnswerCall,
-    Approve,
-    ChildPublished,
-    ChildStarted,
-    ChunksArrived,
-    Decline,
-    PluginRequestFinished,
-    Prompt,
-    Respond,
-    RevokeRule,
-    SessionBegan,
-    Signal,
-    TeardownFinished,
-    TimerFired,
-    ToolAnsweredEarly,
-    ToolAsked,
-    ToolEmitted,
-    ToolFinished,
-    ToolWantsChild,
-    UpdatePluginOpts,
-)
 from agentrail.core.session import machine
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import InternalError
@@ -162,19 +140,12 @@ RESULTS = st.one_of(
 AT = {"at_ms": st.just(7)}
 CALL, EFFECT = {**AT, "signal_id": st.just("s1")}, {**AT, "effect_id": st.just("e1")}
 MORE = st.one_of(
-    st.builds(SessionBegan, **AT),
+    st.builds(sig.SessionBegan, **AT),
+    st.builds(sig.Prompt, **CALL, ref=st.just("p1"), content=st.just(()), client_id=TEXTS),
+    st.builds(sig.Approve, **CALL, approval_id=st.just("a1"), arguments=st.none() | OBJECTS),
+    st.builds(sig.UpdatePluginOpts, **CALL, plugin=st.just("guard"), options=OBJECTS),
     st.builds(
-        Prompt,
-        at_ms=st.just(7),
-        signal_id=st.just("p1"),
-        ref=st.just("p1"),
-        content=st.just(()),
-        client_id=TEXTS,
-    ),
-    st.builds(Approve, **CALL, approval_id=st.just("a1"), arguments=st.none() | OBJECTS),
-    st.builds(UpdatePluginOpts, **CALL, plugin=st.just("guard"), options=OBJECTS),
-    st.builds(
-        ToolAsked,
+        sig.ToolAsked,
         **CALL,
         effect_id=st.just("t1"),
         question=TEXTS,
@@ -182,12 +153,12 @@ MORE = st.one_of(
         schema=st.none() | OBJECTS,
         url=st.none() | TEXTS,
     ),
-    st.builds(Respond, **CALL, ref=st.just("s/a1"), response=OBJECTS | st.integers(0, 9)),
-    st.builds(AnswerCall, **CALL, ref=st.just("s/a1"), text=TEXTS, is_error=st.booleans(), details=JSON),
-    st.builds(Decline, **CALL, ref=st.just("s/a1"), reason=st.none() | TEXTS),
-    st.builds(RevokeRule, **CALL, tool=st.just("shell"), command_family=st.none() | TEXTS),
+    st.builds(sig.Respond, **CALL, ref=st.just("s/a1"), response=OBJECTS | st.integers(0, 9)),
+    st.builds(sig.AnswerCall, **CALL, ref=st.just("s/a1"), text=TEXTS, is_error=st.booleans(), details=JSON),
+    st.builds(sig.Decline, **CALL, ref=st.just("s/a1"), reason=st.none() | TEXTS),
+    st.builds(sig.RevokeRule, **CALL, tool=st.just("shell"), command_family=st.none() | TEXTS),
     st.builds(
-        AgentCommand,
+        sig.AgentCommand,
         **CALL,
         action=st.sampled_from(["spawn", "send", "close"]),
         name=st.sampled_from(["one", "two"]),
@@ -196,7 +167,7 @@ MORE = st.one_of(
         now=st.booleans(),
     ),
     st.builds(
-        ToolWantsChild,
+        sig.ToolWantsChild,
         **CALL,
         effect_id=st.just("t1"),
         prompt=TEXTS,
@@ -204,26 +175,26 @@ MORE = st.one_of(
         tools=st.none() | st.lists(TEXTS).map(tuple),
         max_turns=st.none() | st.integers(1, 9),
     ),
-    st.builds(ChildStarted, **EFFECT, child_id=st.just("scenario.c1"), description=st.none() | TEXTS),
+    st.builds(sig.ChildStarted, **EFFECT, child_id=st.just("scenario.c1"), description=st.none() | TEXTS),
     st.builds(
-        ChildPublished,
+        sig.ChildPublished,
         **EFFECT,
         event=st.builds(MessageDelta, delta=TEXTS) | st.builds(StatusUpdate, text=TEXTS),
         child_id=st.none() | st.just("scenario.c1"),
     ),
-    st.builds(ToolEmitted, **EFFECT, name=TEXTS, payload=JSON),
+    st.builds(sig.ToolEmitted, **EFFECT, name=TEXTS, payload=JSON),
     st.builds(
-        ToolAnsweredEarly,
+        sig.ToolAnsweredEarly,
         **EFFECT,
         text=TEXTS,
         details=JSON,
         started_at_ms=st.integers(0, 7),
         ran_ms=st.integers(0, 7),
     ),
-    st.builds(ToolFinished, **EFFECT, text=TEXTS, details=JSON, started_at_ms=st.integers(0, 7)),
-    st.builds(TimerFired, **EFFECT, pinged_at_ms=st.integers(0)),
-    st.builds(PluginRequestFinished, **EFFECT, result=RESULTS),
-    st.builds(TeardownFinished, **EFFECT, receipt=RECEIPTS),
+    st.builds(sig.ToolFinished, **EFFECT, text=TEXTS, details=JSON, started_at_ms=st.integers(0, 7)),
+    st.builds(sig.TimerFired, **EFFECT, pinged_at_ms=st.integers(0)),
+    st.builds(sig.PluginRequestFinished, **EFFECT, result=RESULTS),
+    st.builds(sig.TeardownFinished, **EFFECT, receipt=RECEIPTS),
 )
 
 
@@ -254,7 +225,7 @@ def test_effects_whose_line_says_all_are_read_back(data):
 def test_every_signal_has_a_line():
     """The table is total."""
     assert all(print_signal(signal) for signal in SIGNALS.values())
-    assert {type(signal) for signal in SIGNALS.values()} == set(get_args(Signal))
+    assert {type(signal) for signal in SIGNALS.values()} == set(get_args(sig.Signal))
 
 
 def _heard(signal):
@@ -267,7 +238,7 @@ def test_decode_is_the_inverse_of_encode(data, number):
     signal = strategies.fit(data.draw(strategies.signals()), new_session(), number)
     again = read_signal(print_signal(signal), signal.at_ms)
     assert print_signal(again) == print_signal(signal)
-    if isinstance(signal, ChunksArrived):
+    if isinstance(signal, sig.ChunksArrived):
         # What was used is an option of the line: it is read behind what was said, and not at all when it was nothing.
         assert _heard(again) == _heard(signal)
         again = msgspec.structs.replace(again, chunks=signal.chunks)

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import unittest
 
-import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -38,22 +37,21 @@ def test_a_planted_bug_is_found_and_told_in_six_signals(bug):
 
 
 def test_a_counter_example_is_a_scenario_that_can_be_read_back():
-    """What is printed plays again, with the same plugins, to the same text."""
-    machine = stacks.stack_machine(planted.APPROVAL_SKIPPED)
-    found = stacks.check_stack(machine, examples=EXAMPLES, seed=1).found
-    assert found is not None
-    assert "plugin tests.testing.planted:Deployer" in found.scenario
-    assert play(read_scenario(found.scenario)) == found.scenario
+    """It plays again to the same text; a stack that was imported is written by its path, so that instances without a name can be read too."""
+    imported = "tests.testing.planted:APPROVAL_SKIPPED"
+    for origin, named in ((None, "tests.testing.planted:Deployer"), (imported, f"{imported}[1]")):
+        given = {} if origin is None else {"origin": (origin, planted.APPROVAL_SKIPPED)}
+        machine = stacks.stack_machine(planted.APPROVAL_SKIPPED, **given)
+        found = stacks.check_stack(machine, examples=EXAMPLES, seed=1).found
+        assert found is not None
+        assert f"plugin {named}" in found.scenario
+        assert play(read_scenario(found.scenario)) == found.scenario
 
-
-def test_a_counter_example_names_plugins_by_the_list_that_they_stand_in():
-    """A stack that was imported is written by its path, so that instances without a name can be read back too."""
-    origin = ("tests.testing.planted:APPROVAL_SKIPPED", planted.APPROVAL_SKIPPED)
-    machine = stacks.stack_machine(planted.APPROVAL_SKIPPED, origin=origin)
-    found = stacks.check_stack(machine, examples=EXAMPLES, seed=1).found
-    assert found is not None
-    assert "plugin tests.testing.planted:APPROVAL_SKIPPED[1]" in found.scenario
-    assert play(read_scenario(found.scenario)) == found.scenario
+    # Of several counter-examples the shortest stays, also while a check is interrupted.
+    tally, longer = stacks.Tally(found=found), stacks.Tally()
+    longer.keep(found)
+    tally.keep(found)
+    assert tally.found is longer.found is found
 
 
 def test_a_machine_is_a_test_for_unittest_and_finds_the_bug():
@@ -106,14 +104,10 @@ def test_an_invariant_sees_the_session():
     assert any(turn and tokens and running and messages for turn, tokens, running, messages in seen)
 
 
-def test_no_examples_are_refused():
-    """Zero examples would prove nothing, and are not taken for a success."""
+def test_what_would_prove_nothing_is_refused():
+    """Zero examples are not taken for a success; who mistypes the name of a promise hears which there are."""
     with pytest.raises(ValueError, match="examples must be at least 1"):
         stacks.check_stack(stacks.stack_machine([]), examples=0)
-
-
-def test_an_unknown_promise_cannot_be_left_out():
-    """Who mistypes the name of a promise hears which there are."""
     with pytest.raises(ValueError, match=r"unknown promise pure; expected one of .*plugins_are_pure"):
         stacks.stack_machine([], without=["pure"])
 
@@ -201,15 +195,3 @@ def test_the_kit_is_not_imported_with_the_scenarios():
     program = "import sys, agentrail.testing.scenario; print('hypothesis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_a_tally_keeps_the_shortest():
-    """Of several counter-examples the shortest stays, also while a check is interrupted."""
-    machine = stacks.stack_machine(planted.APPROVAL_SKIPPED)
-    found = stacks.check_stack(machine, examples=EXAMPLES, seed=1).found
-    assert found is not None
-    tally = stacks.Tally(found=found)
-    longer = attrs.evolve(stacks.Tally(), found=None)
-    longer.keep(found)
-    tally.keep(found)
-    assert tally.found is longer.found is found

@@ -14,26 +14,19 @@ async def ledger_after(tool):
 
 
 @on_virtual_time
-async def test_a_retry_of_an_idempotent_tool_takes_effect_once():
-    """Two crashes behind the effect are two more calls of one operation."""
+async def test_effects_are_counted_once():
+    """Two crashes behind the effect of an idempotent tool are two more calls of one operation; one that came twice, or not, is named."""
     tool = LedgerTool(effect_class="idempotent", crashes=2)
     await ledger_after(tool)
     tool.assert_each_once(1)
     assert len(tool.calls) == 3
 
-
-@on_virtual_time
-async def test_an_effect_that_came_twice_is_named():
-    """A tool that is called again and does not know what it has done."""
     tool = LedgerTool(effect_class="pure", crashes=1)
     await ledger_after(tool)
     with pytest.raises(AssertionError, match="took effect more than once"):
         tool.assert_each_once(1)
 
-
-async def test_an_effect_that_did_not_come_is_missed():
-    """Once is what a tool does that promises nothing, crash or not."""
-    tool = LedgerTool(crashes=1)
+    tool = LedgerTool(crashes=1)  # it promises nothing, and is called once, crash or not
     await ledger_after(tool)
     tool.assert_each_once(1)
     with pytest.raises(AssertionError, match="expected 2 effects, there were 1"):
