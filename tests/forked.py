@@ -27,13 +27,7 @@ PATIENCE_SECONDS: Final = 30.0
 
 @frozen(kw_only=True)
 class Ran:
-    """How a process ended.
-
-    Attributes:
-        code: Its exit code.
-        out: What stands on stdout.
-        err: What stands on stderr.
-    """
+    """How a process ended."""
 
     code: int
     out: str
@@ -42,14 +36,7 @@ class Ran:
 
 @frozen(kw_only=True)
 class Warm:
-    """An interpreter that is forked for each run.
-
-    Attributes:
-        module: What runs in the fork, as `python -m` does it.
-        imports: The modules that it has imported before.
-        frozen: Whether the collector is kept from looking at them.
-        patience_seconds: How long a run may take.
-    """
+    """An interpreter that is forked for each run."""
 
     module: str
     imports: tuple[str, ...]
@@ -94,16 +81,7 @@ async def open_forked(
     variables: Mapping[str, str] | None = None,
     cwd: Path = ROOT,
 ) -> AsyncIterator["Forked"]:
-    """Run the module and leave it to the test; it is gone at the end. Its interpreter is taken apart like any other.
-
-    Args:
-        warm: The interpreter that is forked.
-        arguments: Of the module.
-        descriptors: Its stdin, stdout and stderr. They are copied; the test closes its own.
-        session: Whether it has a session of its own, so that no signal of our terminal reaches it.
-        variables: What it sees beside what all see.
-        cwd: Its directory.
-    """
+    """Run the module and leave it to the test; it is gone at the end. Its interpreter is taken apart like any other."""
     request = _request(warm, arguments, variables, cwd) | {"session": session, "to_the_end": True}
     forked = _fork(warm, request, descriptors)
     try:
@@ -115,14 +93,7 @@ async def open_forked(
 
 @define
 class Forked:
-    """A process that was forked, as far as a test needs one: it has the names of `trio.Process`.
-
-    Attributes:
-        pid: Its number.
-        stdout: What it says, where the test gave it a pipe for that.
-        stderr: The same.
-        returncode: How it ended; None while it runs, or while no one asked.
-    """
+    """A process that was forked, as far as a test needs one: it has the names of `trio.Process`."""
 
     pid: int
     _forks: socket.socket

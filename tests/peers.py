@@ -26,24 +26,7 @@ _LISTENS = re.compile(r"(?:listening|running) on (http://127\.0\.0\.1:\d+)")
 
 @frozen(kw_only=True)
 class Aimock:
-    """A running aimock.
-
-    What it answers depends on a word in the last user message:
-
-    * `weather` calls `get_weather(city="Lisbon")`, and after its result says `It is sunny in Lisbon.`
-    * `list` calls `list_dir(path=".")`, then says `That is what is in here.`
-    * `parallel` says `Looking.` and calls `list_dir(path=".")` and `read_file(path="README.md")` in one response, then
-      says `I have read both.`
-    * `think` thinks `Let me think about it.`, then says `Forty-two.`
-    * `ratelimit` is refused with 429 and `Retry-After: 7`, `overloaded` with 529
-    * `cut` ends in the middle of the text; `long` ends at the output limit
-    * anything else says `Hello from the mock.`
-
-    Attributes:
-        base_url_openai: For `openai` and `openai-chat`.
-        base_url_anthropic: For `anthropic`.
-        base_url_google: For `google`.
-    """
+    """A running aimock, with its addresses. What it answers depends on a word in the last user message, see `_FIXTURES`."""
 
     base_url_openai: str
     base_url_anthropic: str
@@ -54,47 +37,31 @@ def _call(name: str, **arguments: str) -> dict[str, object]:
     return {"name": name, "arguments": arguments}
 
 
+def _answer(word: str, response: dict[str, object], **more: object) -> dict[str, object]:
+    return {"match": {"userMessage": word}, "response": response, **more}
+
+
+def _answer_after_tools(word: str, content: str) -> dict[str, object]:
+    return {"match": {"userMessage": word, "hasToolResult": True}, "response": {"content": content}}
+
+
 _LIST, _READ = _call("list_dir", path="."), _call("read_file", path="README.md")
+_LIMITED = {"message": "Too many requests", "type": "rate_limit_error"}
+_OVERLOADED = {"message": "Overloaded", "type": "overloaded_error"}
 # The first that matches counts. `hasToolResult` looks at what came after the last user message only, so the second
 # leg of a loop is told from the first without any state in the server, and tests may share it.
 _FIXTURES: list[dict[str, object]] = [
-    {
-        "match": {"userMessage": "weather", "hasToolResult": True},
-        "response": {"content": "It is sunny in Lisbon."},
-    },
-    {"match": {"userMessage": "weather"}, "response": {"toolCalls": [_call("get_weather", city="Lisbon")]}},
-    {
-        "match": {"userMessage": "parallel", "hasToolResult": True},
-        "response": {"content": "I have read both."},
-    },
-    {"match": {"userMessage": "parallel"}, "response": {"content": "Looking.", "toolCalls": [_LIST, _READ]}},
-    {
-        "match": {"userMessage": "list", "hasToolResult": True},
-        "response": {"content": "That is what is in here."},
-    },
-    {"match": {"userMessage": "list"}, "response": {"toolCalls": [_LIST]}},
-    {
-        "match": {"userMessage": "think"},
-        "response": {"content": "Forty-two.", "reasoning": "Let me think about it."},
-    },
-    {
-        "match": {"userMessage": "ratelimit"},
-        "response": {
-            "error": {"message": "Too many requests", "type": "rate_limit_error"},
-            "status": 429,
-            "retryAfter": 7,
-        },
-    },
-    {
-        "match": {"userMessage": "overloaded"},
-        "response": {"error": {"message": "Overloaded", "type": "overloaded_error"}, "status": 529},
-    },
-    {
-        "match": {"userMessage": "cut"},
-        "response": {"content": "This text ends in the middle of what it says."},
-        "truncateAfterChunks": 5,
-    },
-    {"match": {"userMessage": "long"}, "response": {"content": "And so on", "finishReason": "length"}},
+    _answer_after_tools("weather", "It is sunny in Lisbon."),
+    _answer("weather", {"toolCalls": [_call("get_weather", city="Lisbon")]}),
+    _answer_after_tools("parallel", "I have read both."),
+    _answer("parallel", {"content": "Looking.", "toolCalls": [_LIST, _READ]}),
+    _answer_after_tools("list", "That is what is in here."),
+    _answer("list", {"toolCalls": [_LIST]}),
+    _answer("think", {"content": "Forty-two.", "reasoning": "Let me think about it."}),
+    _answer("ratelimit", {"error": _LIMITED, "status": 429, "retryAfter": 7}),
+    _answer("overloaded", {"error": _OVERLOADED, "status": 529}),
+    _answer("cut", {"content": "This text ends in the middle of what it says."}, truncateAfterChunks=5),
+    _answer("long", {"content": "And so on", "finishReason": "length"}),
     {"match": {}, "response": {"content": "Hello from the mock."}},
 ]
 
@@ -117,13 +84,7 @@ def aimock(aimock_command: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @frozen(kw_only=True)
 class Litellm:
-    """A running LiteLLM proxy in front of an aimock. It speaks three formats, and translates.
-
-    Attributes:
-        url: Where it listens, without `/v1`.
-        key: What it wants to be given.
-        models: Those it knows: `chat` talks to the mock as OpenAI does, `claude` as Anthropic does.
-    """
+    """A running LiteLLM proxy in front of an aimock. It speaks three formats, and translates."""
 
     url: str
     key: str = "sk-the-key-of-the-proxy"

@@ -116,35 +116,30 @@ def at_work(session: blocking.Session, queued: int = 0) -> Callable[[], bool]:
 
 @pytest.mark.experience("X-014")
 def test_fifty_threads_ask_at_once(supervisor):
-    """Each has a session of its own, and each gets its own answer."""
-    model = Gate()
+    """Each gets its own answer: those with a session of their own, and those whose prompts queue in one."""
+    model, count = Gate(), range(50)
 
     def live(number):
         return supervisor.start_session(model=model).ask(f"question {number}")
 
     with ThreadPoolExecutor(50) as pool:
-        answers = [pool.submit(live, number) for number in range(50)]
+        answers = [pool.submit(live, number) for number in count]
         until(lambda: len(model.requests) == 50)
         model.open()
-        assert [one.result(SECONDS) for one in answers] == [f"to question {number}" for number in range(50)]
+        assert [one.result(SECONDS) for one in answers] == [f"to question {number}" for number in count]
+        session = supervisor.start_session(model=Gate(is_open=True))
+        queued = pool.map(lambda number: session.ask(f"question {number}"), count)
+        assert list(queued) == [f"to question {number}" for number in count]
 
 
 @pytest.mark.experience("X-014")
-def test_fifty_threads_ask_one_session(supervisor):
-    """Their prompts queue, and each thread gets the answer to its own."""
-    session = supervisor.start_session(model=Gate(is_open=True))
-    with ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(lambda number: session.ask(f"question {number}"), range(50)))
-    assert answers == [f"to question {number}" for number in range(50)]
-
-
-@pytest.mark.experience("X-014")
-def test_a_cancelled_future_aborts(supervisor):
+@pytest.mark.parametrize("call", ["ask", "run"])
+def test_a_cancelled_future_aborts(supervisor, call):
     """The cycle of its prompt ends as aborted, and the session takes the next prompt."""
     model = Gate()
     session = supervisor.start_session(model=model)
     with session.subscribe(kinds=[AgentStart, AgentAbort]) as events:
-        future = session.futures.ask("Hi")
+        future = getattr(session.futures, call)("Hi")
         started = events.next(timeout_seconds=SECONDS)
         assert future.cancel()
         aborted = events.next(timeout_seconds=SECONDS)
@@ -152,6 +147,8 @@ def test_a_cancelled_future_aborts(supervisor):
     assert isinstance(started, AgentStart)
     assert (aborted.ref, aborted.reason) == (started.ref, "its caller gave it up")
     assert future.cancelled()
+    # `concurrent.futures.wait` looks at another state than `cancelled()` does.
+    assert concurrent.futures.wait([future], timeout=SECONDS) == ({future}, set())
     model.open()
     assert session.ask("Again") == "to Again"
 
@@ -229,13 +226,9 @@ def shape(call) -> list[tuple[object, ...]]:
     return [(one.name, one.kind, one.default) for one in inspect.signature(call).parameters.values()]
 
 
-def test_it_takes_what_open_supervisor_takes():
-    """The same keywords, with the same defaults."""
+def test_a_twin_takes_and_tells_what_it_is():
+    """The keywords of `open_supervisor`; `help` shows the words of the call, and what cancelling does here."""
     assert shape(blocking.Supervisor.__init__)[1:] == shape(agentrail.open_supervisor)
-
-
-def test_a_twin_tells_what_it_is():
-    """`help` shows the words of the call; of one that waits for a cycle what cancelling does here."""
     assert "Stop the cycle immediately, in any phase." in blocking.Session.abort.__doc__
     assert "Only the reply is lost" in AsyncSession.ask.__doc__
     for twin in (blocking.Session.ask, blocking.SessionFutures.ask):
@@ -269,12 +262,17 @@ def test_the_calls_of_a_supervisor(supervisor):
 
 
 def test_a_session_that_is_there_already_comes_as_one_that_blocks(supervisor):
-    """The handle in the error can be used where it is raised."""
+    """The handle in the error can be used where it is raised; another supervisor has sessions of its own."""
     supervisor.start_session(model="demo:fast", session_id="main")
     with pytest.raises(AlreadyStarted) as raised:
         supervisor.start_session(model="demo:fast", session_id="main")
     assert isinstance(raised.value.handle, blocking.Session)
     assert "You said: Hi" in raised.value.handle.ask("Hi")
+
+    with blocking.Supervisor() as other:
+        assert other.sessions() == ()
+        other.start_session(model="demo:fast", session_id="main")
+    assert len(supervisor.sessions()) == 1
 
 
 def test_options_of_a_plugin_are_its_own(supervisor):
@@ -286,15 +284,6 @@ def test_options_of_a_plugin_are_its_own(supervisor):
 
     session = supervisor.start_session(model="demo:fast", plugins=[Counting])
     session.update_plugin_opts("Counting", start=3)
-
-
-def test_two_supervisors_know_nothing_of_each_other(supervisor):
-    """Each has a thread, and sessions of its own."""
-    supervisor.start_session(model="demo:fast", session_id="main")
-    with blocking.Supervisor() as other:
-        assert other.sessions() == ()
-        other.start_session(model="demo:fast", session_id="main")
-    assert len(supervisor.sessions()) == 1
 
 
 WHO: ContextVar[str] = ContextVar("who", default="no one")
@@ -327,14 +316,10 @@ def test_futures_of_one_thread_are_sent_in_their_order(supervisor):
 # --- its life
 
 
-def test_an_error_of_opening_is_raised_where_it_is_opened():
-    """And the thread is gone already."""
+def test_what_is_not_open_says_so():
+    """Before it is opened, which happens once; an error of opening is raised there. Without a block it is closed by hand."""
     with pytest.raises(OptionError, match="shell_fallback is 'maybe'"):
         blocking.Supervisor(shell_fallback="maybe").open()
-
-
-def test_what_is_not_open_says_so():
-    """Before it is opened, which happens once."""
     new = blocking.Supervisor()
     assert repr(new) == "<blocking.Supervisor new>"
     for call in (new.sessions, lambda: new.start_session(model="demo:"), lambda: new.providers):
@@ -343,6 +328,12 @@ def test_what_is_not_open_says_so():
     new.close()
     with new, pytest.raises(YourMove, match="was opened before: make another"):
         new.open()
+
+    supervisor = blocking.Supervisor().open()
+    try:
+        assert "You said: Hi" in supervisor.start_session(model="demo:fast").ask("Hi")
+    finally:
+        supervisor.close()
 
 
 def test_a_call_after_the_block_says_so():
@@ -370,34 +361,18 @@ def test_a_call_after_the_block_says_so():
         supervisor.session("main")
 
 
-def test_opened_without_a_block_it_is_closed_by_hand():
-    """As in a notebook."""
-    supervisor = blocking.Supervisor().open()
-    try:
-        assert "You said: Hi" in supervisor.start_session(model="demo:fast").ask("Hi")
-    finally:
-        supervisor.close()
-
-
 FORGETFUL = """
-from agentrail import blocking, plugins as p
-
+from agentrail import blocking
 supervisor = blocking.Supervisor().open()
-session = supervisor.start_session(model="demo:fast")
-print(session.ask("Hi").splitlines()[-1])
+print(supervisor.start_session(model="demo:fast").ask("Hi").splitlines()[-1])
 """
 
 
 @pytest.mark.check
 def test_one_that_is_forgotten_does_not_hold_the_program():
     """It is closed when the interpreter ends, in order and in silence."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORGETFUL],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    command = [sys.executable, "-W", "error", "-c", FORGETFUL]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
@@ -414,11 +389,12 @@ class Leaver(p.Plugin[None]):
 
 
 def test_who_waits_when_the_run_crashes_hears_the_cause():
-    """As does whoever comes later; the block itself ends with what the run ended with, as it would under Trio."""
+    """As does whoever comes later, and who reads, behind the rest: an end would say that all was well. The block ends with what the run ended with."""
     model = Gate()
 
     def block() -> None:
-        with blocking.Supervisor() as supervisor:
+        with blocking.Supervisor() as supervisor, supervisor.subscribe_all(kinds=[AgentEnd]) as events:
+            supervisor.start_session(model="demo:fast").ask("Hi")
             session = supervisor.start_session(model=model)
             asking = session.futures.ask("Hi")
             until(at_work(session))
@@ -429,39 +405,16 @@ def test_who_waits_when_the_run_crashes_hears_the_cause():
                 with pytest.raises(SessionDown):
                     call()
             until(lambda: repr(supervisor) == "<blocking.Supervisor crashed>")
-            with pytest.raises(SupervisorClosed, match="has crashed") as raised:
-                session.ask("Too late")
-            assert isinstance(raised.value.__cause__, SystemExit)
+            assert isinstance(next(events), AgentEnd)
+            late = (lambda: session.ask("Too late"), events.next, lambda: events.futures.next().result(0))
+            for call in late:
+                with pytest.raises(SupervisorClosed, match="has crashed") as raised:
+                    call()
+                assert call is not late[0] or isinstance(raised.value.__cause__, SystemExit)
 
     with pytest.raises(SystemExit) as left:
         block()
     assert left.value.code == 3
-
-
-def test_what_no_session_ends_ends_with_the_thread():
-    """Whatever a call waits for: none waits longer than there is a thread that could answer."""
-    thread = SupervisorThread(open_bare)
-    thread.open()
-    waiting = thread.submit(trio.sleep_forever)
-    thread.close()
-    with pytest.raises(SupervisorClosed, match="the supervisor was closed"):
-        waiting.result(0)
-
-
-def test_what_ends_the_run_from_inside_of_a_call_is_its_cause():
-    """No `SystemExit` of a call is swallowed, and it comes in no group."""
-
-    async def leave() -> None:
-        raise SystemExit(3)
-
-    thread = SupervisorThread(open_bare)
-    thread.open()
-    with pytest.raises(SupervisorClosed, match="has crashed") as raised:
-        thread.submit(leave).result(SECONDS)
-    assert isinstance(raised.value.__cause__, SystemExit)
-    with pytest.raises(SystemExit):
-        thread.close()
-    thread.close()
 
 
 def test_an_error_of_the_body_is_not_hidden_by_a_crash():
@@ -478,49 +431,57 @@ def test_an_error_of_the_body_is_not_hidden_by_a_crash():
         block()
 
 
+def test_what_no_session_ends_ends_with_the_thread():
+    """None waits longer than there is a thread that could answer; a `SystemExit` of a call is the cause, in no group."""
+    thread = SupervisorThread(open_bare)
+    thread.open()
+    waiting = thread.submit(trio.sleep_forever)
+    thread.close()
+    with pytest.raises(SupervisorClosed, match="the supervisor was closed"):
+        waiting.result(0)
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    thread = SupervisorThread(open_bare)
+    thread.open()
+    with pytest.raises(SupervisorClosed, match="has crashed") as raised:
+        thread.submit(leave).result(SECONDS)
+    assert isinstance(raised.value.__cause__, SystemExit)
+    with pytest.raises(SystemExit):
+        thread.close()
+    thread.close()
+
+
 # --- where it may not wait
 
 
-def test_in_an_asyncio_loop_it_names_what_to_await(supervisor):
-    """A loop that stands still serves nobody; what does not wait may be called."""
+def test_in_an_event_loop_it_names_what_to_await(supervisor, monkeypatch):
+    """A loop that stands still serves nobody; what does not wait may be called, and the cell of a notebook may wait."""
     session = supervisor.start_session(model="demo:fast")
 
-    async def main() -> None:
+    async def in_asyncio() -> None:
         with pytest.raises(HoldsLoop, match=re.escape("await asyncio.wrap_future(session.futures.ask(…))")):
             session.ask("Hi")
-        with pytest.raises(
-            HoldsLoop, match=re.escape("await asyncio.wrap_future(supervisor.futures.tree(…))")
-        ):
+        with pytest.raises(HoldsLoop, match=re.escape("asyncio.wrap_future(supervisor.futures.tree(…))")):
             supervisor.tree()
         with session.subscribe() as events, pytest.raises(HoldsLoop, match=r"events\.futures\.next"):
             next(events)
         assert len(supervisor.sessions()) == 1
 
-    asyncio.run(main())
-
-
-def test_a_cell_of_a_notebook_may_wait(supervisor, monkeypatch):
-    """Its loop runs the cell, and waits for it anyway."""
-    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    session = supervisor.start_session(model="demo:fast")
-
-    async def cell():
-        return session.ask("Hi")
-
-    assert "You said: Hi" in asyncio.run(cell())
-
-
-def test_in_a_trio_run_it_names_the_supervisor_that_is_awaited(supervisor):
-    """Opening one is refused there too."""
-    session = supervisor.start_session(model="demo:fast")
-
-    async def main() -> None:
+    async def in_trio() -> None:
         with pytest.raises(HoldsLoop, match=r"use agentrail\.open_supervisor\(\)"):
             session.ask("Hi")
         with pytest.raises(HoldsLoop, match=r"async with agentrail\.open_supervisor\(\)"):
             blocking.Supervisor().open()
 
-    trio.run(main)
+    async def in_a_cell():
+        return session.ask("Hi")
+
+    asyncio.run(in_asyncio())
+    trio.run(in_trio)
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert "You said: Hi" in asyncio.run(in_a_cell())
 
 
 def test_a_tool_may_not_wait_for_the_thread_that_runs_it(supervisor):
@@ -626,17 +587,8 @@ def test_futures_that_are_cancelled_at_any_moment_abort_what_is_theirs(superviso
     assert all(one.done() for one in left)
 
 
-def test_who_waits_for_futures_hears_that_one_was_cancelled(supervisor):
-    """`concurrent.futures.wait` looks at another state than `cancelled()` does."""
-    session = supervisor.start_session(model=Gate())
-    future = session.futures.ask("Hi")
-    future.cancel()
-    done, waiting = concurrent.futures.wait([future], timeout=SECONDS)
-    assert (done, waiting) == ({future}, set())
-
-
 def test_a_call_that_is_cancelled_is_only_a_wait_that_ends(supervisor):
-    """A receipt that nobody waits for changes nothing: the prompt is answered."""
+    """A receipt that nobody waits for changes nothing; a session whose start was given up, whenever that was, is stopped."""
     model = Gate()
     session = supervisor.start_session(model=model)
     until(lambda: session.prompt("Hi").ref)
@@ -645,10 +597,8 @@ def test_a_call_that_is_cancelled_is_only_a_wait_that_ends(supervisor):
     waiting.cancel()
     model.open()
     assert session.collect_reply() == "to Hi"
+    session.stop()
 
-
-def test_a_session_whose_start_was_given_up_is_stopped(supervisor):
-    """Whenever that was: none runs that nobody has a handle of."""
     for number in range(40):
         starting = supervisor.futures.start_session(model="demo:fast")
         time.sleep(0.0002 * (number % 5))
@@ -711,45 +661,29 @@ def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():
 
 
 def test_an_asyncio_program_awaits_futures(supervisor):
-    """Fifty tasks at once, and the loop goes on meanwhile."""
+    """Fifty tasks at once; what `asyncio.timeout` gives up is aborted, and errors come through as they are."""
     model = Gate()
-    session = supervisor.start_session(model=model)
+    session, silent = supervisor.start_session(model=model), supervisor.start_session(model=Gate())
 
     async def ask(number: int) -> str:
         return await asyncio.wrap_future(session.futures.ask(f"{number}"))
 
-    async def main() -> list[str]:
+    async def main() -> None:
         asking = [asyncio.create_task(ask(number)) for number in range(50)]
         await asyncio.sleep(0.01)
         model.open()
-        return await asyncio.gather(*asking)
+        assert await asyncio.gather(*asking) == [f"to {number}" for number in range(50)]
 
-    assert asyncio.run(main()) == [f"to {number}" for number in range(50)]
-
-
-def test_a_cancelled_asyncio_task_aborts(supervisor):
-    """`asyncio.timeout` is one: what it gives up goes on nowhere."""
-    session = supervisor.start_session(model=Gate())
-
-    async def main() -> None:
-        with session.subscribe(kinds=[AgentAbort]) as events:
+        with silent.subscribe(kinds=[AgentAbort]) as events:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
-                    await asyncio.wrap_future(session.futures.ask("Hi"))
+                    await asyncio.wrap_future(silent.futures.ask("Hi"))
             assert isinstance(await asyncio.wrap_future(events.futures.next()), AgentAbort)
 
-    asyncio.run(main())
-
-
-def test_errors_come_through_asyncio(supervisor):
-    """As they are."""
-    session = supervisor.start_session(model=Gate())
-
-    async def main() -> None:
-        asking = asyncio.wrap_future(session.futures.ask("Hi"))
-        await asyncio.wrap_future(session.futures.abort("enough"))
+        given_up = asyncio.wrap_future(silent.futures.ask("Hi"))
+        await asyncio.wrap_future(silent.futures.abort("enough"))
         with pytest.raises(CycleAborted, match="enough"):
-            await asking
+            await given_up
 
     asyncio.run(main())
 
@@ -757,22 +691,8 @@ def test_errors_come_through_asyncio(supervisor):
 # --- a cycle
 
 
-@pytest.mark.experience("X-014")
-def test_a_cancelled_run_aborts_too(supervisor):
-    """All calls that wait for the cycle of a prompt are alike."""
-    model = Gate()
-    session = supervisor.start_session(model=model)
-    with session.subscribe(kinds=[AgentAbort]) as events:
-        future = session.futures.run("Hi")
-        until(lambda: model.requests)
-        future.cancel()
-        assert isinstance(events.next(timeout_seconds=SECONDS), AgentAbort)
-    model.open()
-    assert session.run("Again").text == "to Again"
-
-
 def test_a_cycle_is_streamed(supervisor):
-    """Its events, its text, and its reply."""
+    """Its events, its text, and its reply; left in the middle it goes on, or is aborted; a failure is raised from the text."""
     session = supervisor.start_session(model=ScriptedModel([says("a", "b"), says("c"), says("d"), says("e")]))
     with session.stream("Hi") as events:
         kinds = [type(event) for event in events]
@@ -785,11 +705,7 @@ def test_a_cycle_is_streamed(supervisor):
         pieces.close()
     assert session.ask("Last") == "e"
 
-
-def test_a_stream_of_a_cycle_that_ends_otherwise_ends(supervisor):
-    """Left in the middle it goes on, or is aborted if that is wanted; a failure is raised from the text."""
-    model = Gate()
-    session = supervisor.start_session(model=model)
+    session = supervisor.start_session(model=Gate())
     with session.subscribe(kinds=[AgentAbort]) as events:
         with session.stream("Hi", on_leave="abort") as cycle:
             next(cycle)
@@ -803,12 +719,15 @@ def test_a_stream_of_a_cycle_that_ends_otherwise_ends(supervisor):
 
 
 def test_an_event_of_the_cycle_is_waited_for(supervisor):
-    """By its class, or by a function, which is called in the other thread."""
+    """By its class, or by a function, which is called in the other thread. A subscription that was left hears nothing more."""
     session = supervisor.start_session(model=Gate(is_open=True))
+    with session.subscribe(kinds=[AgentEnd]) as events:
+        pass
     session.prompt("Hi")
     assert session.wait_for(AgentEnd, timeout_seconds=SECONDS).messages[-1].text == "to Hi"
     waiting = session.futures.wait_for(lambda event: isinstance(event, AgentStart))
     assert isinstance(waiting.result(SECONDS), AgentStart)
+    assert list(events) == []
 
 
 # --- events
@@ -831,7 +750,7 @@ def test_events_are_iterated_over_until_the_session_ends(supervisor):
 
 
 def test_nothing_is_lost_by_a_wait_that_was_too_short(supervisor):
-    """What comes later is given then."""
+    """What comes later is given then. Two readers of one subscription are refused, and the first goes on waiting."""
     session = supervisor.start_session(model="demo:fast")
     with session.subscribe(kinds=[AgentEnd]) as events:
         with pytest.raises(ReplyTimeout, match=r"nothing came within 0\.01 s"):
@@ -843,37 +762,6 @@ def test_nothing_is_lost_by_a_wait_that_was_too_short(supervisor):
         session.ask("Hi")
         assert isinstance(events.next(timeout_seconds=SECONDS), AgentEnd)
 
-
-def test_a_reader_that_is_too_slow_is_cut_off(supervisor):
-    """It gets what the buffer held, then the error with the number to go on after."""
-    session = supervisor.start_session(model=Gate(is_open=True))
-    with session.subscribe(kinds=[AgentEnd], buffer=3) as events:
-        for number in range(5):
-            session.ask(f"{number}")
-        given = []
-        with pytest.raises(SubscriberTooSlow) as cut:
-            given.extend(events)
-        assert [event.messages[-1].text for event in given] == ["to 0", "to 1", "to 2"]
-    with session.subscribe(after=cut.value.resume_after, kinds=[AgentEnd]) as events:
-        assert next(events).messages[-1].text == "to 3"
-
-
-def test_what_waits_comes_along_and_no_more_than_so_much(supervisor):
-    """One way to the other thread brings a handful, and the reader's side is bounded too."""
-    session = supervisor.start_session(model=Gate(is_open=True))
-    with session.subscribe(kinds=[AgentEnd]) as events:
-        for number in range(100):
-            session.ask(f"{number}")
-        first = next(events)
-        assert len(events._taken) == MAX_TAKEN  # noqa: SLF001 - what is bounded
-        answers = [event.messages[-1].text for event in (first, *(next(events) for _ in range(99)))]
-    assert answers == [f"to {number}" for number in range(100)]
-
-
-def test_two_readers_of_one_subscription_are_refused(supervisor):
-    """Each needs its own; the first goes on waiting."""
-    session = supervisor.start_session(model="demo:fast")
-    with session.subscribe(kinds=[AgentEnd]) as events:
         first = events.futures.next()
         with pytest.raises(YourMove, match="another thread waits here already"):
             events.next()
@@ -885,13 +773,25 @@ def test_two_readers_of_one_subscription_are_refused(supervisor):
         session.subscribe().next()
 
 
-def test_leaving_the_block_of_a_subscription_unsubscribes(supervisor):
-    """Nothing is published for it any more."""
-    session = supervisor.start_session(model="demo:fast")
+def test_a_reader_that_is_too_slow_is_cut_off(supervisor):
+    """It gets what the buffer held, then the error with the number to go on after; the reader's side is bounded too."""
+    session = supervisor.start_session(model=Gate(is_open=True))
+    with session.subscribe(kinds=[AgentEnd], buffer=3) as events:
+        for number in range(5):
+            session.ask(f"{number}")
+        given = []
+        with pytest.raises(SubscriberTooSlow) as cut:
+            given.extend(events)
+        assert [event.messages[-1].text for event in given] == ["to 0", "to 1", "to 2"]
+    with session.subscribe(after=cut.value.resume_after, kinds=[AgentEnd]) as events:
+        assert next(events).messages[-1].text == "to 3"
     with session.subscribe(kinds=[AgentEnd]) as events:
-        pass
-    session.ask("Hi")
-    assert list(events) == []
+        for number in range(100):
+            session.ask(f"{number}")
+        first = next(events)
+        assert len(events._taken) == MAX_TAKEN  # noqa: SLF001 - what is bounded
+        answers = [event.messages[-1].text for event in (first, *(next(events) for _ in range(99)))]
+    assert answers == [f"to {number}" for number in range(100)]
 
 
 def test_who_reads_when_the_supervisor_closes_gets_the_rest():
@@ -910,21 +810,3 @@ def test_who_reads_when_the_supervisor_closes_gets_the_rest():
     assert [type(event) for event in waiting.result(SECONDS)] == [SessionEnd]
     events.__exit__(None, None, None)
     reader.shutdown()
-
-
-def test_who_reads_when_the_run_crashes_gets_the_rest_and_the_cause():
-    """An end would say that all was well."""
-
-    def block() -> None:
-        with blocking.Supervisor() as supervisor, supervisor.subscribe_all(kinds=[AgentEnd]) as events:
-            supervisor.start_session(model="demo:fast").ask("Hi")
-            with suppress(SessionDown):
-                supervisor.start_session(model="demo:fast", plugins=[Leaver]).ask("Go")
-            until(lambda: repr(supervisor) == "<blocking.Supervisor crashed>")
-            assert isinstance(next(events), AgentEnd)
-            for call in (events.next, lambda: events.futures.next().result(0)):
-                with pytest.raises(SupervisorClosed, match="has crashed"):
-                    call()
-
-    with pytest.raises(SystemExit):
-        block()

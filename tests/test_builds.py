@@ -20,6 +20,7 @@ from scripts.run_mutants import ROOT
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 MODULE = "agentrail.otp.restarts"
+SOURCE = "agentrail/otp/restarts.py"
 EXTENSION = f"agentrail/otp/restarts{SUFFIX}"
 HERE, NAMES = look_at_build(FOLDER, agentrail.__version__)
 only_compiled = pytest.mark.skipif(not HERE.modules, reason="the pure build runs: make compiled-test")
@@ -58,74 +59,56 @@ def say(folder: Path, version: str = agentrail.__version__) -> str:
     return show_finding(show_build(look_at_build(folder, version)[0]))
 
 
-def of_another_version(folder: Path) -> None:
-    """The record of an older package was left behind."""
-    write_record(folder, version="0.0.1")
-
-
-def of_another_python(folder: Path) -> None:
-    """It was compiled for a Python of somebody else."""
-    write_record(folder, suffix=".cpython-39-x86_64-linux-gnu.so")
-
-
-def missing(folder: Path) -> None:
-    """One module was deleted."""
-    (folder / EXTENSION).unlink()
-
-
-def another(folder: Path) -> None:
-    """One module is of another build."""
-    (folder / EXTENSION).write_bytes(b"of another version")
-
-
-def edited(folder: Path) -> None:
-    """The source was edited since."""
-    with (folder / "agentrail/otp/restarts.py").open("a") as source:
-        source.write("\nEDITED = True\n")
-
-
-def without_a_source(folder: Path) -> None:
-    """The source of another module than the one that is looked for is gone."""
-    write_record(folder, sources={"agentrail.otp.gone": 1})
-
-
-def unreadable(folder: Path) -> None:
-    """The record was cut off."""
-    (folder / "agentrail/compiled.json").write_text('{"version": "0.1')
-
-
-def unknown(folder: Path) -> None:
-    """There is a module that this build did not make."""
-    write_record(folder, sources={}, extensions={})
-
-
-FAULTS: dict[Callable[[Path], None], str] = {
-    of_another_version: "they are of version 0.0.1, and the package is ",
-    of_another_python: "they were compiled for another Python, .cpython-39-x86_64-linux-gnu.so, and this one takes ",
-    missing: f"{EXTENSION} is missing",
-    another: f"{EXTENSION} is of another build",
-    edited: f"{MODULE} was compiled from another source than the one beside it",
-    without_a_source: "agentrail.otp.gone was compiled from another source than the one beside it",
-    unreadable: "the record compiled.json cannot be read: ",
-    unknown: f"{EXTENSION} is not of this build",
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a record of an older package": (
+        lambda folder: write_record(folder, version="0.0.1"),
+        "they are of version 0.0.1, and the package is ",
+    ),
+    "a Python of somebody else": (
+        lambda folder: write_record(folder, suffix=".cpython-39-x86_64-linux-gnu.so"),
+        "they were compiled for another Python, .cpython-39-x86_64-linux-gnu.so, and this one takes ",
+    ),
+    "a module is missing": (lambda folder: (folder / EXTENSION).unlink(), f"{EXTENSION} is missing"),
+    "another build": (
+        lambda folder: (folder / EXTENSION).write_bytes(b"of another version"),
+        f"{EXTENSION} is of another build",
+    ),
+    "edited since": (
+        lambda folder: (folder / SOURCE).write_text("EDITED = True\n" + (folder / SOURCE).read_text()),
+        f"{MODULE} was compiled from another source than the one beside it",
+    ),
+    "a source is gone": (  # of another module than the one that is looked for
+        lambda folder: write_record(folder, sources={"agentrail.otp.gone": 1}),
+        "agentrail.otp.gone was compiled from another source than the one beside it",
+    ),
+    "unreadable": (
+        lambda folder: (folder / "agentrail/compiled.json").write_text('{"version": "0.1'),
+        "the record compiled.json cannot be read: ",
+    ),
+    "unknown": (
+        lambda folder: write_record(folder, sources={}, extensions={}),
+        f"{EXTENSION} is not of this build",
+    ),
 }
-STARTED = {another, edited, unreadable}
+STARTED = {"another build", "edited since", "unreadable"}
 """Those with which an interpreter is started: one of each kind."""
 
 
 def test_what_does_not_belong_together_is_left_alone(package):
     """The sources run in place of what was compiled, and `doctor` says why and what to do."""
-    for spoil, said in FAULTS.items():
+    source = (package / SOURCE).read_text()
+    for fault, (spoil, said) in FAULTS.items():
         (package / EXTENSION).write_bytes(b"compiled")
+        (package / SOURCE).write_text(source)
         write_record(package)
         spoil(package)
         found = say(package)
-        modules = 0 if spoil is unknown else 1
+        modules = 0 if fault == "unknown" else 1
         assert f"– build                pure, though {modules} modules were compiled: {said}" in found
         assert "AGENTRAIL_COMPILE=1 pip install --force-reinstall" in found
-        if spoil in STARTED:
+        if fault in STARTED:
             ran = run_there(package, f"import {MODULE} as module; print(module.__file__)")
-            assert ran.stdout.strip() == str(package / "agentrail/otp/restarts.py"), ran.stderr
+            assert ran.stdout.strip() == str(package / SOURCE), ran.stderr
 
 
 def test_what_belongs_together_is_taken(package):
@@ -137,22 +120,14 @@ def test_what_belongs_together_is_taken(package):
 
 
 def test_compiled_modules_without_a_record_are_named(package):
-    """Nobody can say what they are of: `doctor` names them."""
+    """Nobody can say what they are of: `doctor` names them. Where nothing is compiled nothing is wrong; the bars follow from that."""
     (package / "agentrail/compiled.json").unlink()
     assert f"{EXTENSION} was compiled, but no record says from what" in say(package)
     (package / f"agentrail/otp/guarded_calls{SUFFIX}").touch()
     assert f"agentrail/otp/guarded_calls{SUFFIX} (and 1 more) was compiled" in say(package)
-
-
-def test_the_pure_build_is_said(package):
-    """Nothing is compiled, and nothing is wrong with that."""
-    (package / "agentrail/compiled.json").unlink()
+    (package / f"agentrail/otp/guarded_calls{SUFFIX}").unlink()
     (package / EXTENSION).unlink()
     assert say(package) == "✓ build                pure: nothing is compiled"
-
-
-def test_benchmarks_say_which_build_they_measured():
-    """The bars follow from what was really imported."""
     assert build_in_use() == ("compiled" if HERE.modules else "pure")
 
 

@@ -86,8 +86,8 @@ def test_an_installed_module_is_not_replaced(tmp_path):
     assert NamedModules().load("json", str(tmp_path)) is sys.modules["json"]
 
 
-def test_two_files_of_one_name_are_refused(tmp_path):
-    """The second one would silently be the first one."""
+def test_modules_that_cannot_be_loaded_are_refused(tmp_path, monkeypatch):
+    """Two files of one name, one that no statement imports, and more files than a directory of somebody else may have."""
     named = NamedModules()
     for place in ("one", "two"):
         write(tmp_path / place, nm_twice=f"WHERE = {place!r}")
@@ -95,16 +95,10 @@ def test_two_files_of_one_name_are_refused(tmp_path):
     with pytest.raises(OptionError, match="cannot be loaded: rename one of them"):
         named.load("nm_twice", str(tmp_path / "two"))
 
-
-def test_a_module_that_is_imported_by_no_statement_is_said(tmp_path):
-    """The advice is in the message: an import statement."""
     write(tmp_path, nm_dynamic="import importlib\nimportlib.import_module('nm_beside')\n", nm_beside="")
     with pytest.raises(ImportError, match=r"a module next to nm_dynamic\.py is found if an import statement"):
         NamedModules().load("nm_dynamic", str(tmp_path))
 
-
-def test_files_without_end_are_refused(tmp_path, monkeypatch):
-    """A directory of somebody else may be as large as it likes."""
     monkeypatch.setattr("agentrail.named_modules.MAX_MODULE_FILES", 3)
     chain = {f"nm_link{number}": f"import nm_link{number + 1}\n" for number in range(9)}
     with pytest.raises(OptionError, match="more than 3 files"):

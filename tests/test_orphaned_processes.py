@@ -118,25 +118,18 @@ def marked():
     return [pid for pid in pids if orphaned_processes._is_of(pid, groups, marks)]  # noqa: SLF001
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"started": 7, "mark": "x"}, {"boot": "another"}, {"ended": True}],
-    ids=["start", "boot", "ended"],
-)
-def test_a_process_that_merely_has_the_number_lives(store, started, changes):
-    """Another start, another boot; or one that was seen to end."""
-    process = started()
-    lines = [noted(process), noted(process, **changes)] if "ended" in changes else [noted(process, **changes)]
-    leave(store, *lines)
-    assert end_left_processes(store) == 0
-    assert is_alive(process)
-
-
-def test_numbers_that_are_no_process_of_ours_kill_nothing(store):
-    """Such as 0 and 1, and the number of this very process."""
-    own = noted(type("Own", (), {"pid": os.getpid()}), mark="")
-    leave(store, *(noted(type("Own", (), {"pid": os.getpid()}), pid=pid) for pid in (0, 1, -1)), own)
-    assert end_left_processes(store) == 0
+def test_a_process_that_merely_has_the_number_lives(store, started):
+    """Another start, another boot; or one that was seen to end. Nor are 0, 1 and the number of this very process killed."""
+    process, own = started(), type("Own", (), {"pid": os.getpid()})
+    for lines in (
+        [noted(process, started=7, mark="x")],
+        [noted(process, boot="another")],
+        [noted(process), noted(process, ended=True)],
+        [*(noted(own, pid=pid) for pid in (0, 1, -1)), noted(own, mark="")],
+    ):
+        leave(store, *lines)
+        assert end_left_processes(store) == 0, lines
+        assert is_alive(process)
 
 
 def test_a_list_that_is_damaged_is_read_as_far_as_it_can_be(store, started, caplog):
@@ -185,18 +178,8 @@ def test_the_list_of_a_run_that_is_alive_is_left_alone(store, started):
     assert not list(store.parent.iterdir())
 
 
-def test_a_list_with_what_would_not_end_stays(store, started):
-    """The next run looks again."""
-    one = list_beside(store, "n-1")
-    one.started(started().pid, MARK)
-    one.close()
-    one.close()
-    (path,) = store.parent.iterdir()
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_long_run_has_a_short_list(store, started, monkeypatch):
-    """What has ended is left out now and then; what is alive stays."""
+    """What has ended is left out now and then; what is alive stays, also when it is closed: the next run looks again."""
     monkeypatch.setattr(orphaned_processes, "MAX_ENDED_NOTED", 5)
     one = list_beside(store, "n-1")
     alive, other = started(), started()
@@ -209,6 +192,9 @@ def test_a_long_run_has_a_short_list(store, started, monkeypatch):
     assert len(lines) < 20
     assert any(msgspec.json.decode(line)["pid"] == alive.pid for line in lines)
     one.close()
+    one.close()
+    assert [*store.parent.iterdir()] == [path]
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_link_where_the_list_should_be_is_not_written_through(store, started, caplog):

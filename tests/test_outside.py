@@ -48,43 +48,26 @@ class Counting(outside.RealMachine):
 
 
 def test_the_machine_is_in_place_unless_something_else_is():
-    """And when the block ends, however it does, what was there before is there again."""
-    one, other = Counting("a"), Counting("b")
+    """And when the block ends, however it does, what was there before is there again; another thread does not see it."""
+    one, other, seen = Counting("a"), Counting("b"), []
     assert outside.current() is outside.MACHINE
     with outside.installed(one):
         with suppress(ZeroDivisionError), outside.installed(other):
             assert outside.ids(4) == "b1"
             raise ZeroDivisionError
-        assert (outside.ids(4), outside.wall(), outside.stopwatch(), outside.jitter()) == (
-            "a1",
-            1_000.0,
-            1_001.0,
-            0.5,
-        )
-    assert outside.current() is outside.MACHINE
+        assert (outside.ids(4), outside.wall(), outside.stopwatch()) == ("a1", 1_000.0, 1_001.0)
+        assert outside.jitter() == 0.5
+        thread = threading.Thread(target=lambda: seen.append(outside.current()))
+        thread.start()
+        thread.join()
+    assert seen == [outside.MACHINE] == [outside.current()]
 
-
-def test_the_doors_of_the_machine_lead_to_it():
-    """Ids are as long as asked for, and differ; the clocks go; what is drawn lies in its range."""
+    # Ids of the machine are as long as asked for, and differ; the clocks go; what is drawn lies in its range.
     assert {len(outside.ids(size)) for size in (4, 6)} == {8, 12}
     assert outside.ids(8) != outside.ids(8)
     assert outside.wall() > 1_700_000_000
     assert outside.stopwatch() <= outside.stopwatch()
     assert 0 <= outside.jitter() < 1
-
-
-def test_two_threads_have_two():
-    """What one thread has in place, another one that was there already does not see, nor one that begins meanwhile."""
-    seen = []
-
-    def look():
-        seen.append(outside.current())
-
-    with outside.installed(Counting("a")):
-        thread = threading.Thread(target=look)
-        thread.start()
-        thread.join()
-    assert seen == [outside.MACHINE]
 
 
 async def test_tasks_and_offloaded_functions_inherit_it():
@@ -105,7 +88,7 @@ async def test_tasks_and_offloaded_functions_inherit_it():
 
 
 async def test_an_offloaded_function_hears_of_its_cancellation_and_knows_the_time():
-    """As in Trio's own threads; `monotonic` is the clock of the run, there and in the loop."""
+    """As in Trio's own threads; `monotonic` is the clock of the run, there and in the loop, to which a way leads back."""
     begun = threading.Event()
 
     def work():
@@ -121,10 +104,6 @@ async def test_an_offloaded_function_hears_of_its_cancellation_and_knows_the_tim
     assert scope.cancelled_caught
     before = outside.monotonic()
     assert before <= await outside.offload(outside.monotonic) <= outside.monotonic()
-
-
-async def test_the_way_back_leads_into_the_loop():
-    """From a thread, soon."""
     heard = trio.Event()
     await outside.offload(partial(outside.way_back(), heard.set))
     with trio.fail_after(60):

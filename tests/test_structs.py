@@ -35,7 +35,8 @@ MESSAGES = (
 
 
 def test_an_event_like_another_one_keeps_what_is_not_named():
-    """Its place too, unless that is named; the one that it was made from stays as it is."""
+    """Its place too, unless that is named; what is replaced is frozen and judged as what is made. `replace` is at both doors."""
+    assert agentrail.replace is p.replace is replace
     event = events.MessageDelta(meta=META, delta="a", attempt=2)
     other = replace(event, delta="b")
     assert other == events.MessageDelta(delta="b", attempt=2)
@@ -43,9 +44,6 @@ def test_an_event_like_another_one_keeps_what_is_not_named():
     assert replace(event, meta=None).meta is None
     assert (event.delta, event.meta) == ("a", META)
 
-
-def test_what_is_replaced_is_frozen_and_judged_as_what_is_made():
-    """A list that somebody keeps writing to, a mapping, a number below zero: the same as when such a value is made."""
     kept = [Text(text="one")]
     message = replace(MESSAGES[0], content=kept)
     kept.append(Text(text="two"))
@@ -56,23 +54,13 @@ def test_what_is_replaced_is_frozen_and_judged_as_what_is_made():
     assert replace(TokenUsage(input=3), input=-1) == TokenUsage()
 
 
-def test_a_field_that_is_none_is_refused_by_name():
-    """A typo is no change that nobody notices."""
+def test_what_cannot_be_replaced_is_refused_by_name():
+    """A typo is no change that nobody notices; options are attrs classes, and have their own way."""
     with pytest.raises(TypeError, match=r"`MessageDelta` has no field 'text'"):
         replace(events.MessageDelta(delta="a"), text="b")
-
-
-def test_what_is_no_such_value_is_refused_with_what_to_do():
-    """Options are attrs classes, and have their own way."""
-    with pytest.raises(
-        TypeError, match=r"was given SessionOptions: expected an event, a message.*attrs\.evolve"
-    ):
+    words = r"was given SessionOptions: expected an event, a message.*attrs\.evolve"
+    with pytest.raises(TypeError, match=words):
         replace(agentrail.SessionOptions(model="demo:"), model="x")
-
-
-def test_replace_is_at_both_doors():
-    """Whoever runs sessions and whoever writes a plugin finds it where all the rest is."""
-    assert agentrail.replace is p.replace is replace
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -90,11 +78,13 @@ def test_what_a_message_remembers_is_no_part_of_it(message):
 
 
 def test_what_a_tool_remembers_is_no_part_of_it():
-    """Its compiled schema is made at the first call, and again for a tool that has another schema."""
+    """Its compiled schema is made at the first call, and again for another schema. Names on the wire are in snake case."""
     spec = ToolSpec(name="t", description="d", parameters={"type": "object", "required": ["a"]})
     assert spec.faults({}) == spec.faults({}) != ()
     assert spec == replace(spec) == pickle.loads(pickle.dumps(spec))  # noqa: S301 - ours
     assert replace(spec, parameters={"type": "object"}).faults({}) == ()
+    names = ("FileRef", "ToolSkippedForSteering")
+    assert [*map(tag_name, names)] == ["file_ref", "tool_skipped_for_steering"]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +121,3 @@ def test_the_setattr_of_object_is_refused_up_to_python_3_12(name):
         with pytest.raises((AttributeError, TypeError)):
             object.__setattr__(value, name, "rewritten")
         assert value == Text(text="as it was")
-
-
-def test_names_on_the_wire_are_in_snake_case():
-    """As of classes, so of blocks, chunks and changes."""
-    assert tag_name("FileRef") == "file_ref"
-    assert tag_name("ToolSkippedForSteering") == "tool_skipped_for_steering"

@@ -5,8 +5,6 @@ import pytest
 from tests import thinned
 from tests.thinned import each, first, paired, sample, sampled
 
-ASKED: list[int] = []
-
 
 @pytest.mark.parametrize(("rows", "columns"), [("ab", "xyz"), ("abcde", "xy"), ("a", "x"), ("abc", "xyz")])
 def test_each_row_and_each_column_stays(rows, columns):
@@ -20,64 +18,46 @@ def test_each_row_and_each_column_stays(rows, columns):
     assert {mark.name for cell in cells for mark in cell.marks} <= {"check"}
 
 
-def test_a_row_may_have_several_values():
-    """They stand before the column."""
-    assert [cell.values for cell in paired([(1, 2)], ["x"])] == [(1, 2, "x")]
-
-
 def test_of_many_the_first_stay():
-    """And all others are there, for `make check`."""
+    """And all others are there, for `make check`; a row of several values stands before the column."""
     cells = first("abc", 2)
     assert [cell.values for cell in cells] == [("a",), ("b",), ("c",)]
     assert [[mark.name for mark in cell.marks] for cell in cells] == [[], [], ["check"]]
+    assert [cell.values for cell in paired([(1, 2)], ["x"])] == [(1, 2, "x")]
 
 
-@pytest.mark.parametrize(("is_nightly", "values"), [(False, "abcf"), (True, "abcdefg")])
-def test_a_sample_has_all_at_night(is_nightly, values, monkeypatch):
-    """What `make test` runs stays, and of the others one in four."""
+@pytest.mark.parametrize(
+    ("is_nightly", "values", "spread"), [(False, "abcf", "adg"), (True, "abcdefg", "abcdefghij")]
+)
+def test_a_sample_has_all_at_night(is_nightly, values, spread, monkeypatch):
+    """What `make test` runs stays, and of the others some, spread evenly; no more is wanted than there is."""
     monkeypatch.setattr(thinned, "IS_NIGHTLY", is_nightly)
-    assert "".join(cell.values[0] for cell in sampled(first("abcdefg", 1), every=4)) == values.replace(
-        "cf", "f"
-    )
-
-
-@pytest.mark.parametrize(("is_nightly", "values"), [(False, "adg"), (True, "abcdefghij")])
-def test_a_sample_is_spread_evenly(is_nightly, values, monkeypatch):
-    """A second run has the same one, and no more is wanted than there is."""
-    monkeypatch.setattr(thinned, "IS_NIGHTLY", is_nightly)
-    assert "".join(sample("abcdefghij", 3)) == values
+    found = "".join(cell.values[0] for cell in sampled(first("abcdefg", 1), every=4))
+    assert found == values.replace("cf", "f")
+    assert "".join(sample("abcdefghij", 3)) == spread
     assert sample("abc", 5) == "abc"
 
 
-@each(("number", "double"), [(1, 2), (2, 4), (3, 6)])
-def test_rows_have_the_names_of_their_columns(number, double):
-    """As `parametrize` gives them."""
+@each(("number", "double"), [(0, 0), (1, 2), (2, 4)])
+def test_fixtures_come_beside_a_row(number, double, tmp_path):
+    """The same for all rows, whose values have the names of their columns."""
     assert 2 * number == double
-
-
-@each("number", range(3))
-def test_fixtures_come_beside_a_row(number, tmp_path):
-    """The same for all rows."""
-    assert tmp_path.is_dir()
     assert (tmp_path / str(number - 1)).exists() is (number > 0)
     (tmp_path / str(number)).touch()
 
 
 def test_every_row_runs_and_each_that_fails_is_told_of():
-    """Also behind one that fails."""
+    """Also behind one that fails. A table without rows would be green whatever happens, and is refused."""
+    asked = []
 
     @each("number", range(5))
     def run(number):
-        ASKED.append(number)
+        asked.append(number)
         assert number % 2
 
     with pytest.raises(ExceptionGroup, match="3 of 5 rows") as failed:
         run()
-    assert ASKED == [0, 1, 2, 3, 4]
+    assert asked == [0, 1, 2, 3, 4]
     assert [error.__notes__ for error in failed.value.exceptions] == [["row 0"], ["row 2"], ["row 4"]]
-
-
-def test_a_table_without_rows_is_refused():
-    """It would be green whatever happens."""
     with pytest.raises(AssertionError, match="proves nothing"):
         each("number", [])

@@ -218,27 +218,18 @@ def test_two_classes_of_one_name_have_two_places():
 # --- the form on the wire
 
 
-@pytest.mark.parametrize("kind", [Point, Movie, Place, dict[str, int], Annotated[Point, "where"]])
-def test_one_object_goes_as_it_is(kind):
-    """Vendors take an object at the top."""
-    assert typed(kind).is_object
-    assert typed(kind).wire_schema is typed(kind).schema
-
-
-@pytest.mark.parametrize("kind", [Point | Person, list[Point], int, Point | None, Any])
-def test_anything_else_goes_as_a_member_of_one(kind):
-    """With its definitions where references look for them."""
-    it = typed(kind)
-    assert not it.is_object
-    plain = {name: said for name, said in it.schema.items() if name != "$defs"}
-    nested = {"$defs": it.schema["$defs"]} if "$defs" in it.schema else {}
-    assert it.wire_schema == {
-        "type": "object",
-        "properties": {"value": plain},
-        "required": ["value"],
-        "additionalProperties": False,
-        **nested,
-    }
+def test_one_object_goes_as_it_is_and_anything_else_as_a_member_of_one():
+    """Vendors take an object at the top; definitions stand where references look for them."""
+    for kind in (Point, Movie, Place, dict[str, int], Annotated[Point, "where"]):
+        assert typed(kind).is_object, kind
+        assert typed(kind).wire_schema is typed(kind).schema
+    for kind in (Point | Person, list[Point], int, Point | None, Any):
+        it = typed(kind)
+        assert not it.is_object, kind
+        plain = {name: said for name, said in it.schema.items() if name != "$defs"}
+        wire = {"type": "object", "properties": {"value": plain}, "required": ["value"]}
+        nested = {"$defs": it.schema["$defs"]} if "$defs" in it.schema else {}
+        assert it.wire_schema == {**wire, "additionalProperties": False, **nested}
 
 
 @pytest.mark.parametrize(
@@ -328,11 +319,15 @@ def test_of_a_union_each_class_says_why_it_is_none():
 
 
 def test_the_order_of_a_union_counts():
-    """`A | B` equals `B | A` to Python, and what fits both is not the same."""
+    """`A | B` equals `B | A` to Python, and what fits both is not the same; a derived class is written before the one above it."""
 
     @dataclasses.dataclass
     class One:
         x: int
+
+    @dataclasses.dataclass
+    class Child(Tree):
+        age: int = 0
 
     value = {"x": 1}
     assert typed(One | Point).decode(value) == One(1)
@@ -340,17 +335,28 @@ def test_the_order_of_a_union_counts():
     assert typed(list[One | Point]).decode([value]) == [One(1)]
     assert typed(list[Point | One]).decode([value]) == [Point(x=1)]
     assert typed(Point | One) is typed(Point | One)
+    assert typed(Tree | Child).encode(Child("a", age=3)) == {"name": "a", "twigs": [], "age": 3}
+
+
+def test_another_error_of_a_class_travels():
+    """It is a bug of the application's, and no model can mend it."""
+
+    @dataclasses.dataclass
+    class Broken:
+        x: int
+
+        def __post_init__(self) -> None:
+            raise KeyError("x")  # noqa: EM101 - what a lookup raises
+
+    with pytest.raises(KeyError):
+        typed(Broken).decode({"x": 1})
 
 
 def test_three_point_zero_is_three():
-    """JSON has one number type."""
+    """JSON has one number type. A path may begin elsewhere, for a value that stands in a larger one."""
     assert typed(Point).decode({"x": 3.0, "y": 2}) == Point(x=3, y=2.0)
     assert type(typed(float).decode(3)) is float
     assert typed(Any).decode([3.0]) == [3]
-
-
-def test_a_path_may_begin_elsewhere():
-    """For a value that stands in a larger one."""
     with pytest.raises(OutputFault, match=r"^\$\.stay\.x: expected `int`, got `null`$"):
         typed(Point).decode({"x": None}, path="$.stay")
 
@@ -410,20 +416,6 @@ def test_a_value_that_could_be_tried_in_endless_ways_is_refused():
     assert len(str(caught.value)) < 2_000
 
 
-def test_another_error_of_a_class_travels():
-    """It is a bug of the application's, and no model can mend it."""
-
-    @dataclasses.dataclass
-    class Broken:
-        x: int
-
-        def __post_init__(self) -> None:
-            raise KeyError("x")  # noqa: EM101 - what a lookup raises
-
-    with pytest.raises(KeyError):
-        typed(Broken).decode({"x": 1})
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
@@ -450,17 +442,6 @@ def test_what_is_not_of_the_type_is_not_written(kind, value, words):
     with pytest.raises(TypeFault) as caught:
         typed(kind).encode(value)
     assert str(caught.value).startswith(words)
-
-
-def test_the_very_class_is_written_before_one_above_it():
-    """A member of a union may derive from another one."""
-
-    @dataclasses.dataclass
-    class Child(Tree):
-        age: int = 0
-
-    child = Child("a", age=3)
-    assert typed(Tree | Child).encode(child) == {"name": "a", "twigs": [], "age": 3}
 
 
 # --- drawn types

@@ -19,10 +19,6 @@ def paired(rows: Sequence[Any], columns: Sequence[Any]) -> list[Any]:
 
     Left in are a first row with a first column, a second with a second, and so on until both have been through: whatever
     breaks for one row, or for one column, is noticed at once.
-
-    Args:
-        rows: Values, or tuples of several; at least one.
-        columns: Values; at least one.
     """
     left_in = {(turn % len(rows), turn % len(columns)) for turn in range(max(len(rows), len(columns)))}
     return [
@@ -37,12 +33,7 @@ def paired(rows: Sequence[Any], columns: Sequence[Any]) -> list[Any]:
 
 
 def first(values: Sequence[Any], many: int = 1) -> list[Any]:
-    """Give all values, for `parametrize`; those behind the first few are marked `check`.
-
-    Args:
-        values: Each of them is one value, not a tuple of several.
-        many: How many `make test` runs.
-    """
+    """Give all values, for `parametrize`; those behind the first few are marked `check`."""
     return [
         pytest.param(value, marks=() if place < many else pytest.mark.check)
         for place, value in enumerate(values)
@@ -68,11 +59,6 @@ def each(names: str | tuple[str, ...], values: Iterable[Any], *, label: Callable
 
     A test of its own is collected, ordered, set up and reported, in each worker; that is thirty times what a row of pure code takes.
     All rows run, and each that fails is told of. Fixtures are shared by the rows, so the test changes nothing of theirs.
-
-    Args:
-        names: As of `parametrize`; several as a tuple.
-        values: The rows: values, or tuples for several names.
-        label: What a row is called where it fails.
     """
     rows = [one if isinstance(names, tuple) else (one,) for one in values]
     keys = names if isinstance(names, tuple) else (names,)

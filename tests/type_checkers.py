@@ -12,12 +12,7 @@ CACHE: Final = ROOT / ".mypy_cache" / "as users see it"
 
 
 def strict_mypy(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run `mypy --strict` on the modules of a folder, without our own settings.
-
-    Args:
-        folder: Outside of the checkout, or mypy would take its modules for those of a package.
-        *options: More of them.
-    """
+    """Run `mypy --strict` on the modules of a folder, without our own settings."""
     command = [
         *(sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={CACHE}"),
         *options,

@@ -24,16 +24,7 @@ _ROW: Final = re.compile(r"AT-(\d{3})")
 
 @frozen(kw_only=True)
 class Mutant:
-    """One bug.
-
-    Attributes:
-        name: What is wrong.
-        breaks: The guarantee: a promise, or rows of the acceptance list.
-        file: Path of the patched module below the package.
-        edits: Text of each hunk before and after the patch.
-        killed_by: The test that fails, as pytest names it.
-        rows: The rows of the acceptance list that it breaks.
-    """
+    """One bug."""
 
     name: str
     breaks: str
@@ -52,14 +43,7 @@ class Mutant:
 
 
 def parse(text: str) -> Mutant:
-    """Read a patch file with its fields.
-
-    Args:
-        text: The file.
-
-    Raises:
-        ValueError: A field or the patch is missing, or it patches something else than one module of the package.
-    """
+    """Read a patch file with its fields."""
     head, is_patch, patch = text.partition("--- a/")
     fields = dict(line.split(": ", 1) for line in head.splitlines() if line)
     missing = {"Bug", "Breaks", "Killed-by"} - fields.keys()
